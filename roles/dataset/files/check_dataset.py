@@ -1,0 +1,65 @@
+"""Check a staged dataset: every file that dataset.json lists by sha256, and the index's layout.
+
+    python3 check_dataset.py FOLDER
+
+Prints {file name: sha256} and exits 0, or says on stderr what is wrong and exits 1. Standard
+library only, Python 3.8 or newer: it runs with whatever Python the node has.
+"""
+
+import hashlib
+import json
+import os
+import sys
+
+import megatron_mmap
+
+
+def sha256(path: str) -> str:
+    """The file's SHA-256, read in blocks of 1 MiB."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while True:
+            block = stream.read(1 << 20)
+            if not block:
+                return digest.hexdigest()
+            digest.update(block)
+
+
+def check(folder: str) -> "dict[str, str]":
+    """File name to sha256 of a whole dataset. Raises DatasetError with one sentence."""
+    manifest_path = os.path.join(folder, "dataset.json")
+    try:
+        with open(manifest_path, encoding="utf-8") as stream:
+            manifest = json.load(stream)
+    except FileNotFoundError:
+        raise megatron_mmap.DatasetError("%s does not exist" % manifest_path) from None
+    except ValueError as error:
+        raise megatron_mmap.DatasetError("%s is not JSON: %s" % (manifest_path, error)) from None
+    for name, wanted in manifest["sha256"].items():
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            raise megatron_mmap.DatasetError("%s does not exist" % path)
+        found = sha256(path)
+        if found != wanted:
+            raise megatron_mmap.DatasetError(
+                "%s has sha256 %s, not %s" % (path, found[:12], wanted[:12])
+            )
+    megatron_mmap.check(os.path.join(folder, manifest["prefix"]))
+    return dict(manifest["sha256"])
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    if len(sys.argv) != 2:
+        print("usage: check_dataset.py FOLDER", file=sys.stderr)
+        return 2
+    try:
+        print(json.dumps(check(sys.argv[1])))
+    except (megatron_mmap.DatasetError, OSError, KeyError) as error:
+        print("dataset error: %s; run setup's data step again" % error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

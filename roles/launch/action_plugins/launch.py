@@ -1,0 +1,341 @@
+"""Start, tail and end one node's part of a run, from the control node.
+
+One task of one play is one cell: Ansible runs this plugin once a host, each in its own process,
+and each reads its node's slice of run.json here on the control node, so that what runs never
+passes through a template or a shell. `roles/launch/files/supervisor.py` does the work on the
+node; docs/architecture.md has the protocol. The plugins of one run meet in the run's folder:
+
+    nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
+    halt                           first cause, host and time; created exclusively, ends the run
+    nodes/<rank>-<host>/done.json  how this node ended
+
+Whatever happens on a node comes back as data, never as failed or unreachable: one bad node must
+not drop a host from the play.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+SUPERVISOR = Path(__file__).resolve().parents[1] / "files" / "supervisor.py"
+FETCH_BYTES = 8 * 1024 * 1024
+RETRY_S = 0.5  # between two tries to reach a silent node
+BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
+
+
+class RefusalError(Exception):
+    """The node answered, and said no: `cause` is a word, the message a sentence."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class LostError(Exception):
+    """The node could not be reached, or stopped answering for lost_contact_s."""
+
+
+class ActionModule(ActionBase):
+    """`launch:` with `run_dir` and `lock` (control node paths), or `operation: inspect|stop`."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = False
+    _supports_async = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        interpreter = variables.get("ansible_python_interpreter") or "python3"
+        self.python = str(self._templar.template(interpreter))
+        host = str(variables["inventory_hostname"])
+        arguments = self._task.args
+        operation = arguments.get("operation", "launch")
+        if operation == "inspect":
+            result.update(self._inspect(Path(arguments["out_dir"]), host, arguments["paths"]))
+        elif operation == "stop":
+            result.update(self._stop(str(arguments["runs"])))
+        else:
+            run_dir, lock = Path(arguments["run_dir"]), Path(arguments["lock"])
+            result.update(Launch(self, run_dir, lock, host).run())
+        return result
+
+    # -- the connection ------------------------------------------------------------------------
+
+    def call(self, *arguments: str, source: str | None = None) -> dict[str, Any]:
+        """Run the supervisor on the node and return its answer.
+
+        Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
+        answered was not the supervisor.
+        """
+        argv = [self.python, "-I", "-S", *arguments]
+        data = source.encode() if source is not None else None
+        answer = self._low_level_execute_command(shlex.join(argv), in_data=data)
+        for line in answer["stdout_lines"]:
+            if line.startswith("TRAINBENCH "):
+                said: dict[str, Any] = json.loads(line[len("TRAINBENCH ") :])
+                return said
+        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
+        raise AnsibleError(
+            f"{self.python} on the node did not answer (exit {answer['rc']}): "
+            f"{words[-1] if words else 'no output'}; set ansible_python_interpreter in the"
+            " inventory to a Python 3.8 or newer"
+        )
+
+    def supervise(self, call: str) -> dict[str, Any]:
+        """Send the supervisor's source with one call at its end (nothing is on disk yet)."""
+        source = SUPERVISOR.read_text(encoding="utf-8")
+        return self.call("-", source=f"{source}\nSOURCE = {source!r}\n{call}\n")
+
+    def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
+        try:
+            facts = self.supervise(f"inspect({dict(paths)!r})")
+        except (AnsibleConnectionFailure, AnsibleError) as error:
+            facts = {"unreachable": one_line(error)}
+        save(out_dir / f"{host}.json", facts)
+        return {"changed": False}
+
+    def _stop(self, runs: str) -> dict[str, Any]:
+        facts = self.supervise(f"stop_all({runs!r}, 30.0)")
+        return {"changed": bool(facts["ended"]), "ended": facts["ended"]}
+
+
+class Launch:
+    """One node's part of one run."""
+
+    def __init__(self, action: ActionModule, run_dir: Path, lock: Path, host: str) -> None:
+        self.action = action
+        self.run_dir = run_dir
+        self.lock = lock
+        run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+        self.hosts = [node["host"] for node in run["nodes"]]
+        self.node = next(node for node in run["nodes"] if node["host"] == host)
+        self.settings = run["supervisor"]
+        self.host = host
+        self.folder = run_dir / "nodes" / f"{self.node['node_rank']:04d}-{host}"
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.job = {
+            "run_id": run["run_id"],
+            "runs": self.node["runs"],
+            "dir": self.node["dir"],
+            "argv": self.node["argv"],
+            "env": self.node["env"],
+            "cwd": self.node["cwd"],
+            "files": self.node["files"],
+            "requires": self.node["requires"],
+            "ports": self.node["ports"],
+            **self.settings,
+        }
+        # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
+        self.wait_s = min(max(len(self.hosts) / 50, 1.0), 8.0)
+        self.offset = 0
+        self.whole = True
+        self.contact = time.monotonic()
+
+    def run(self) -> dict[str, Any]:
+        """Prepare, wait for the others, start, tail, end; the outcome as data."""
+        try:
+            self.prepare()
+            done = self.follow()
+            self.complete(done)
+        except RefusalError as refusal:
+            done = {"ended_by": "refused", "cause": refusal.cause, "message": str(refusal)}
+            self.halt(refusal.cause, f"{self.host}: {refusal}")
+        except LostError as loss:
+            done = {"ended_by": "lost", "cause": "node_lost", "message": str(loss)}
+            self.halt("node_lost", f"{self.host}: {loss}")
+        except (AnsibleError, OSError, ValueError) as error:
+            done = {"ended_by": "error", "cause": "launch_error", "message": one_line(error)}
+            self.halt("launch_error", f"{self.host}: {one_line(error)}")
+        save(self.folder / "done.json", done)
+        return {"changed": True, "ended_by": done.get("ended_by")}
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Check the node and leave its daemon, or say why not; then wait for every other node."""
+        began = time.time()
+        try:
+            facts = self.action.supervise(f"prepare({self.job!r}, SOURCE)")
+        except AnsibleConnectionFailure as error:
+            raise RefusalError("unreachable", f"cannot be reached: {one_line(error)}") from error
+        if "refused" in facts:
+            raise RefusalError(facts["refused"], facts["message"])
+        # The node's clock against ours, by the middle of the round trip (seconds).
+        offset_s = facts["now"] - (began + time.time()) / 2
+        save(self.folder / "prepared", {"clock_offset_s": offset_s, "boot_id": facts["boot_id"]})
+        self.contact = renewed = time.monotonic()
+        waiting = [
+            self.run_dir / "nodes" / f"{rank:04d}-{host}" / "prepared"
+            for rank, host in enumerate(self.hosts)
+        ]
+        while not self.halted():
+            waiting = [path for path in waiting if not path.exists()]
+            if not waiting:
+                return
+            if time.monotonic() - renewed > BARRIER_RENEW_S:
+                self.poll(go=False, wait_s=0.0)
+                renewed = time.monotonic()
+            time.sleep(0.005)
+
+    def follow(self) -> dict[str, Any]:
+        """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
+        go = True
+        with (self.folder / "launcher.log").open("ab", buffering=0) as log:
+            while True:
+                reason = self.halted()
+                answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
+                go = False
+                data = unpack(answer["data"])
+                if answer["offset"] != self.offset:
+                    self.whole = False  # more is new than one poll brings; complete() fetches it
+                self.offset = answer["offset"] + len(data)
+                log.write(data)
+                if answer["done"] is not None:
+                    done: dict[str, Any] = answer["done"]
+                    done["log_bytes"] = answer["size"]
+                    if not ended_well(done):
+                        self.halt(cause_of(done), f"{self.host}: {words_of(done)}")
+                    return done
+
+    def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
+        """One poll, tried again while the node is silent, up to lost_contact_s."""
+        argv = [f"{self.job['dir']}/supervisor.py", "poll"]
+        argv += ["--offset", str(self.offset), "--wait", str(wait_s)]
+        argv += ["--go"] if go else []
+        argv += ["--stop", stop] if stop else []
+        while True:
+            began = time.time()
+            try:
+                answer = self.action.call(*argv)
+            except AnsibleConnectionFailure as error:
+                silent = time.monotonic() - self.contact
+                if silent > self.settings["lost_contact_s"]:
+                    raise LostError(
+                        f"out of contact for {silent:.0f} s ({one_line(error)})"
+                    ) from error
+                time.sleep(RETRY_S)
+                continue
+            self.contact = time.monotonic()
+            entry = {"sent": began, "received": time.time(), "node": answer["now"]}
+            with (self.folder / "timeline.jsonl").open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
+            return answer
+
+    def complete(self, done: dict[str, Any]) -> None:
+        """Bring what the polls did not: all of the log up to the cap, else its head and tail."""
+        size, cap = int(done.get("log_bytes", 0)), int(self.settings["log_cap_bytes"])
+        if self.whole and self.offset >= size:
+            return
+        start = self.offset if self.whole else 0
+        spans = [(start, size)]
+        if size - start > cap:
+            spans = [(start, start + cap // 2), (size - cap // 2, size)]
+        fresh = self.folder / "launcher.log.part"
+        with fresh.open("wb") as log:
+            if self.whole:
+                log.write((self.folder / "launcher.log").read_bytes())
+            for number, (first, last) in enumerate(spans):
+                if number:
+                    left_out = first - spans[0][1]
+                    log.write(b"\n[trainbench: %d bytes of this log left out]\n" % left_out)
+                while first < last and (data := self.fetch(first, last - first)):
+                    log.write(data)
+                    first += len(data)
+        fresh.replace(self.folder / "launcher.log")
+
+    def fetch(self, offset: int, length: int) -> bytes:
+        """Log bytes from `offset`, at most `length` and at most 8 MiB."""
+        argv = [f"{self.job['dir']}/supervisor.py", "fetch"]
+        argv += ["--offset", str(offset), "--length", str(min(length, FETCH_BYTES))]
+        try:
+            return unpack(self.action.call(*argv)["data"])
+        except AnsibleConnectionFailure as error:
+            raise LostError(
+                f"the rest of its log could not be fetched ({one_line(error)})"
+            ) from error
+
+    # -- the run's folder ----------------------------------------------------------------------
+
+    def halted(self) -> str:
+        """Why the run is to end, or an empty string."""
+        try:
+            with self.lock.open("rb") as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            self.halt("control_lost", "the process that ran bench is gone")
+        except OSError:
+            pass  # held by a living runner, as it should be
+        try:
+            cause = json.loads((self.run_dir / "halt").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ""
+        return str(cause["cause"])
+
+    def halt(self, cause: str, message: str) -> None:
+        """Say first why the run ends; whoever comes later leaves it as it is."""
+        text = json.dumps(
+            {"schema": 1, "cause": cause, "host": self.host, "message": message, "at": time.time()}
+        )
+        fresh = self.run_dir / f"halt.{self.node['node_rank']:04d}"
+        fresh.write_text(text, encoding="utf-8")
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, self.run_dir / "halt")  # exclusive and whole
+        fresh.unlink()
+
+
+def ended_well(done: dict[str, Any]) -> bool:
+    """Whether the launcher ended by itself with exit code 0."""
+    return done.get("ended_by") == "exit" and done.get("rc") == 0
+
+
+def cause_of(done: dict[str, Any]) -> str:
+    """The cause word of a node that did not end well."""
+    words = {"exit": "exit", "lease": "node_lost", "time_limit": "time_limit", "stop": "stopped"}
+    return words.get(str(done.get("ended_by")), "supervisor_lost")
+
+
+def words_of(done: dict[str, Any]) -> str:
+    """One sentence on how a node's launcher ended."""
+    if done.get("message"):
+        return str(done["message"])
+    if done.get("ended_by") == "exit":
+        if done.get("signal"):
+            return f"the launcher was ended by signal {done['signal']}"
+        return f"the launcher ended with exit code {done.get('rc')}"
+    return {
+        "lease": "the node ended the run itself, having lost the control node",
+        "time_limit": "the run reached time_limit_s",
+        "supervisor_lost": "the supervisor was killed",
+    }.get(str(done.get("ended_by")), f"ended by {done.get('ended_by')}")
+
+
+def one_line(error: BaseException) -> str:
+    """An error's last line, which is where ssh says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def save(path: Path, facts: dict[str, Any]) -> None:
+    """Write JSON so that a reader sees all of it or none of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.tmp")
+    fresh.write_text(json.dumps(facts), encoding="utf-8")
+    fresh.replace(path)
+
+
+def unpack(text: str) -> bytes:
+    """The log bytes of an answer."""
+    return zlib.decompress(base64.b64decode(text))

@@ -1,0 +1,623 @@
+"""Run one node's part of a run, and end all of it. Standard library only, Python 3.8 or newer.
+
+The control node's action plugin sends this file over Ansible's own connection and calls it:
+
+    python3 - < supervisor.py + a last line      prepare(job): check, write files, leave a daemon
+    python3 supervisor.py poll --go ...          start it, wait for news, renew the lease
+    python3 supervisor.py stop                   end the run that this folder holds
+
+Every call prints one line, `TRAINBENCH {json}`. The folder of a run holds job.json (0600),
+state.json, lease, go, stop, log, done.json and supervisor.log; who may read it is its owner only.
+
+What the daemon promises: nothing that the trainer started outlives it. It is the subreaper of its
+children (daemonised ones come back to it) and puts a mark in their environment; it finds them by
+descent and by mark, sends TERM, waits, sends KILL. It never signals a process that is
+none of these. It ends the run when the launcher exits, when `stop` appears, at the time limit,
+and when nobody renewed the lease for `lost_contact_s`, timed on this node's monotonic clock.
+"""
+
+import argparse
+import base64
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import zlib
+
+MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
+TAIL_BYTES = 64 * 1024  # of new log that one poll brings
+FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
+KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
+PR_SET_CHILD_SUBREAPER = 36
+RUNS_LOCK = "lock"
+RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
+TERMINATED = []  # not empty once the daemon was sent TERM
+
+
+class RefusedError(Exception):
+    """The run cannot start here. `cause` is a word, the message one sentence."""
+
+    def __init__(self, cause, message):
+        super().__init__(message)
+        self.cause = cause
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def write(path, text, mode=0o600):
+    """Write a file so that a reader sees all of it or none of it."""
+    fresh = "%s.tmp%d" % (path, os.getpid())
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(fresh, path)
+
+
+def read_json(path):
+    """The file's JSON, or None where there is no such (whole) file."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except (OSError, ValueError):
+        return None
+
+
+def answer(**facts):
+    """Print the one line that the action plugin reads."""
+    sys.stdout.write("TRAINBENCH " + json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+def stat_of(pid):
+    """(parent pid, start time in ticks, state) of a process, or None if it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            fields = stream.read().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return int(fields[1]), int(fields[19]), fields[0].decode()
+
+
+def marked(pid, mark):
+    """Whether the process carries the run's mark in its environment."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            return mark in stream.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def ours(run_id, root):
+    """Live processes of the run: {pid: start time}, without `root` (the daemon) itself.
+
+    A process is ours if it descends from the daemon or carries the run's mark. Zombies are left
+    out: there is nothing to end in them.
+    """
+    if root <= 1:
+        raise ValueError("a root of %d would claim processes that are not ours" % root)
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            entry = stat_of(int(name))
+            if entry:
+                table[int(name)] = entry
+    found = {root}
+    grown = True
+    while grown:
+        grown = False
+        for pid, entry in table.items():
+            if pid not in found and entry[0] in found:
+                found.add(pid)
+                grown = True
+    mark = ("%s=%s" % (MARK, run_id)).encode()
+    return {
+        pid: entry[1]
+        for pid, entry in table.items()
+        if pid > 1
+        and pid not in (root, os.getpid())
+        and entry[2] not in "ZX"
+        and (pid in found or marked(pid, mark))
+    }
+
+
+def send(pids, number):
+    """Signal processes that are still the ones we saw (same start time)."""
+    for pid, started in pids.items():
+        now = stat_of(pid)
+        if now and now[1] == started:
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass
+
+
+def reap():
+    """Collect dead children; {pid: wait status}."""
+    dead = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return dead
+        if pid == 0:
+            return dead
+        dead[pid] = status
+
+
+def end_all(run_id, root, grace_s, dead):
+    """TERM, wait up to `grace_s`, KILL until none is left. Returns (signalled, left)."""
+    signalled = set()
+    for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
+        until = time.monotonic() + patience
+        sent = {}
+        while True:
+            dead.update(reap())
+            alive = ours(run_id, root)
+            if not alive:
+                return len(signalled), 0
+            new = {pid: start for pid, start in alive.items() if sent.get(pid) != start}
+            send(new, number)
+            sent.update(new)
+            signalled.update(new)
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.02)
+    return len(signalled), len(ours(run_id, root))
+
+
+# --- prepare ----------------------------------------------------------------------------------
+
+
+def check(job):
+    """Refuse what would fail later, by name."""
+    for path, size in job.get("requires", {}).items():
+        try:
+            found = os.stat(path).st_size
+        except OSError:
+            raise RefusedError("missing", "%s is missing; run playbooks/setup.yml again" % path)
+        if size is not None and found != size:
+            raise RefusedError(
+                "changed",
+                "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
+                % (path, found, size),
+            )
+    program = job["argv"][0]
+    if not os.access(program, os.X_OK):
+        raise RefusedError(
+            "missing", "%s cannot be executed; run playbooks/setup.yml again" % program
+        )
+    if not os.path.isdir(job["cwd"]):
+        raise RefusedError("missing", "the working directory %s does not exist" % job["cwd"])
+    for port in job.get("ports", []):
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                probe = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # this node has no such family
+            with probe:
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("", port))
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise RefusedError("port_in_use", "port %d is already in use" % port)
+
+
+def take_lock(job):
+    """The node's lock, held for the life of the daemon.
+
+    A run whose lease has run out ends within seconds, so a taken lock is waited for that long;
+    one that is still renewed belongs to another bench, and is named.
+    """
+    path = os.path.join(job["runs"], RUNS_LOCK)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    patience = job["lost_contact_s"] + job["grace_s"] + 5.0
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.monotonic() >= until:
+                holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
+                raise RefusedError(
+                    "node_busy",
+                    "another run holds this node (%s); wait for it, or end it with"
+                    " playbooks/stop.yml" % (holder or "unknown"),
+                )
+            time.sleep(0.05)
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, job["run_id"].encode(), 0)
+    return handle
+
+
+def prepare(job, source):
+    """Check the node, lay out the run's folder, and leave a daemon that waits for `go`.
+
+    `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
+    (name to text, written into dir), requires (path to size in bytes or null), ports,
+    time_limit_s, lost_contact_s, grace_s.
+    """
+    try:
+        os.makedirs(job["runs"], mode=0o700, exist_ok=True)
+        check(job)
+        os.makedirs(job["dir"], mode=0o700)
+        for name, text in job.get("files", {}).items():
+            write(os.path.join(job["dir"], name), text)
+        write(os.path.join(job["dir"], "supervisor.py"), source)
+        write(os.path.join(job["dir"], "job.json"), json.dumps(job))
+        write(os.path.join(job["dir"], "lease"), "")
+        write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
+    except RefusedError as refusal:
+        answer(refused=refusal.cause, message=str(refusal), now=time.time())
+        return
+    except FileExistsError:
+        answer(refused="exists", message="%s exists already on this node" % job["dir"])
+        return
+    except OSError as error:
+        cause = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io_error"
+        answer(refused=cause, message="cannot prepare %s: %s" % (job["dir"], error.strerror))
+        return
+    hear, tell = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(hear)
+            daemon(job, tell)
+        os._exit(0)
+    os.wait()
+    os.close(tell)
+    with os.fdopen(hear, "rb") as stream:
+        said = stream.read()  # until the daemon closes its end: it is ready, or it gave up
+    refusal = json.loads(said.decode()) if said else {}
+    answer(now=time.time(), boot_id=boot_id(), **refusal)
+
+
+def boot_id():
+    """The kernel's id of this boot: a pid means nothing across a reboot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+# --- the daemon -------------------------------------------------------------------------------
+
+
+def daemon(job, tell):
+    """The detached process: wait for `go`, run, watch, end, write done.json. Never returns."""
+    os.chdir(job["dir"])
+    os.umask(0o077)
+    null = os.open(os.devnull, os.O_RDONLY)
+    trouble = os.open("supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(trouble, 1)
+    os.dup2(trouble, 2)
+    # Not a child's business, and a write to a closed ssh session must not end us.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake sigtimedwait
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    signal.signal(signal.SIGTERM, lambda *_: TERMINATED.append(True))
+    done = {"rc": None, "signal": None, "ended_by": "error", "left": 0, "signalled": 0}
+    try:
+        try:
+            lock = take_lock(job)
+        except RefusedError as refusal:
+            os.write(tell, json.dumps({"refused": refusal.cause, "message": str(refusal)}).encode())
+            os._exit(0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        write("state.json", json.dumps({"pid": os.getpid(), "start": stat_of(os.getpid())[1]}))
+        os.close(tell)
+        done.update(watch(job))
+        os.close(lock)
+    except BaseException as error:  # the last thing it does is to say why
+        import traceback
+
+        traceback.print_exc()
+        done["ended_by"] = "error"
+        done["message"] = "supervisor: %s: %s" % (type(error).__name__, error)
+    done["ended_at"] = time.time()
+    finish(done)
+    os._exit(0)
+
+
+def finish(done):
+    """Write done.json, with the space that prepare set aside for it."""
+    try:
+        os.unlink("reserve")
+    except OSError:
+        pass
+    write("done.json", json.dumps(done))
+
+
+def lease_age(state, now):
+    """Seconds since the lease's mtime was seen to change (its value is never compared)."""
+    try:
+        stamp = os.stat("lease").st_mtime_ns
+    except OSError:
+        stamp = None
+    if stamp != state.get("stamp"):
+        state["stamp"] = stamp
+        state["since"] = now
+    return now - state["since"]
+
+
+def stop_reason():
+    """What the stop file says, or that the daemon was sent TERM, or None."""
+    if TERMINATED:
+        return "the supervisor was sent TERM"
+    try:
+        with open("stop", encoding="utf-8") as stream:
+            return stream.read().strip() or "stop"
+    except OSError:
+        return None
+
+
+def watch(job):
+    """Wait for go, start the launcher, wait for one of its ends; what done.json then says."""
+    lease = {}
+    while not os.path.exists("go"):
+        if stop_reason():
+            return {"ended_by": "stop", "message": stop_reason()}
+        if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
+            return {"ended_by": "lease"}
+        time.sleep(0.01)
+    started_at, begun = time.time(), time.monotonic()
+    launcher = spawn(job)
+    dead = {}
+    result = None
+    while result is None:
+        dead.update(reap())
+        now = time.monotonic()
+        if launcher in dead:
+            result = {"ended_by": "exit"}
+        elif stop_reason():
+            result = {"ended_by": "stop", "message": stop_reason()}
+        elif lease_age(lease, now) > job["lost_contact_s"]:
+            result = {"ended_by": "lease"}
+        elif now - begun > job["time_limit_s"]:
+            result = {"ended_by": "time_limit"}
+        else:
+            signal.sigtimedwait({signal.SIGCHLD}, 0.1)
+    ended = time.monotonic()
+    signalled, left = end_all(job["run_id"], os.getpid(), job["grace_s"], dead)
+    status = dead.get(launcher)
+    if status is not None:
+        if os.WIFSIGNALED(status):
+            result["signal"] = os.WTERMSIG(status)
+        else:
+            result["rc"] = os.WEXITSTATUS(status)
+    result.update(
+        started_at=started_at,
+        wall_s=round(ended - begun, 3),
+        signalled=signalled,
+        left=left,
+    )
+    return result
+
+
+def spawn(job):
+    """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env.update(job["env"])
+    env[MARK] = job["run_id"]
+    log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    pid = os.fork()
+    if pid:
+        os.close(log)
+        return pid
+    try:
+        os.setsid()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        os.closerange(3, 256)
+        os.umask(0o022)
+        os.chdir(job["cwd"])
+        os.execve(job["argv"][0], job["argv"], env)
+    except BaseException as error:
+        os.write(2, ("trainbench: cannot start %s: %s\n" % (job["argv"][0], error)).encode())
+    os._exit(127)
+
+
+# --- what the control node asks ---------------------------------------------------------------
+
+
+def poll(folder, offset, wait_s, go, stop):
+    """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
+
+    Answers {done, size, offset, data, now}: `data` is zlib + base64 of the log from `offset`,
+    64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the rest).
+    """
+    os.chdir(folder)
+    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
+    if stop:
+        ask_to_stop(stop)
+    if go:
+        write("go", "")
+    until = time.monotonic() + wait_s
+    done = read_json("done.json")
+    while done is None and time.monotonic() < until:
+        time.sleep(0.01)
+        done = read_json("done.json")
+    alive = daemon_alive()
+    if done is None and not alive:
+        done = read_json("done.json") or lost_supervisor()
+    try:
+        size = os.stat("log").st_size
+        start = max(offset, size - TAIL_BYTES)
+        with open("log", "rb") as stream:
+            stream.seek(start)
+            data = stream.read(TAIL_BYTES)
+    except OSError:
+        size, start, data = 0, 0, b""
+    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
+    answer(done=done, size=size, offset=start, data=pack(data), now=time.time())
+
+
+def ask_to_stop(reason):
+    """Leave the stop file; where the disk is full, TERM says the same."""
+    try:
+        write("stop", reason)
+    except OSError:
+        state = read_json("state.json")
+        if state and daemon_alive():
+            os.kill(state["pid"], signal.SIGTERM)
+
+
+def daemon_alive():
+    """Whether the daemon of this folder still runs (same pid and same start time)."""
+    state = read_json("state.json")
+    if not state:
+        return True  # it has not written it yet
+    entry = stat_of(state["pid"])
+    return bool(entry and entry[1] == state["start"] and entry[2] != "Z")
+
+
+def lost_supervisor():
+    """The daemon was killed: end what it left, by the run's mark, and say so."""
+    job = read_json("job.json")
+    signalled, left = end_all(job["run_id"], os.getpid(), job["grace_s"], {})
+    done = {
+        "rc": None,
+        "signal": None,
+        "ended_by": "supervisor_lost",
+        "signalled": signalled,
+        "left": left,
+        "ended_at": time.time(),
+    }
+    try:
+        finish(done)
+    except OSError:
+        pass  # the answer still says it
+    return done
+
+
+def pack(data):
+    """Bytes as text that survives any connection."""
+    return base64.b64encode(zlib.compress(data, 1)).decode("ascii")
+
+
+def fetch(folder, offset, length):
+    """Bring log bytes [offset, offset + length)."""
+    try:
+        with open(os.path.join(folder, "log"), "rb") as stream:
+            stream.seek(offset)
+            data = stream.read(min(length, FETCH_BYTES))
+    except OSError:
+        data = b""
+    answer(offset=offset, data=pack(data), now=time.time())
+
+
+def stop_all(runs, patience_s):
+    """End every run that this node holds; for after a dead control process."""
+    ended = []
+    for folder, _, names in os.walk(runs):
+        if "job.json" in names and "done.json" not in names:
+            os.chdir(folder)
+            ask_to_stop("stopped by playbooks/stop.yml")
+            until = time.monotonic() + patience_s
+            while not os.path.exists("done.json") and time.monotonic() < until:
+                if not daemon_alive():
+                    lost_supervisor()
+                time.sleep(0.02)
+            ended.append({"dir": folder, "done": read_json("done.json")})
+    answer(ended=ended, now=time.time())
+
+
+def inspect(paths):
+    """What this node is, for the campaign's record: hardware, system, and the JSON files named.
+
+    `paths`: name to path of a JSON file (installed.json, dataset.json); a missing one is null.
+    A file that lists `files` (name to size) beside itself is checked against what is there.
+    """
+    facts = {
+        "now": time.time(),
+        "boot_id": boot_id(),
+        "hostname": socket.gethostname(),
+        "kernel": " ".join(os.uname()[i] for i in (0, 2, 4)),
+        "system": key_value("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"'),
+        "cpu": key_value("/proc/cpuinfo", ":").get("model name", ""),
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "memory_mib": int(key_value("/proc/meminfo", ":").get("MemTotal", "0 kB").split()[0])
+        // 1024,
+        "devices": nvidia_smi(),
+        "files": {name: read_json(path) for name, path in paths.items()},
+    }
+    answer(**facts)
+
+
+def key_value(path, separator):
+    """The first value of each key of a `key<separator>value` file; {} if it cannot be read."""
+    found = {}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            for line in stream:
+                key, _, value = line.partition(separator)
+                found.setdefault(key.strip(), value.strip())
+    except OSError:
+        pass
+    return found
+
+
+def nvidia_smi():
+    """One row a GPU: name, memory in MiB, driver; [] where there is no nvidia-smi."""
+    import subprocess
+
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
+    try:
+        said = subprocess.run(
+            [*query, "--format=csv,noheader,nounits"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [line.split(", ") for line in said.stdout.decode().splitlines()]
+    return [{"name": row[0], "memory_mib": row[1], "driver": row[2]} for row in rows]
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("poll")
+    one.add_argument("--offset", type=int, default=0)
+    one.add_argument("--wait", type=float, default=1.0)
+    one.add_argument("--go", action="store_true")
+    one.add_argument("--stop", default="")
+    two = commands.add_parser("fetch")
+    two.add_argument("--offset", type=int, required=True)
+    two.add_argument("--length", type=int, required=True)
+    three = commands.add_parser("stop-all")
+    three.add_argument("runs")
+    three.add_argument("--patience", type=float, default=30.0)
+    chosen = parser.parse_args(arguments)
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if chosen.command == "poll":
+        poll(folder, chosen.offset, chosen.wait, chosen.go, chosen.stop)
+    elif chosen.command == "fetch":
+        fetch(folder, chosen.offset, chosen.length)
+    else:
+        stop_all(chosen.runs, chosen.patience)
+
+
+if __name__ == "__main__" and sys.argv[1:]:
+    main(sys.argv[1:])

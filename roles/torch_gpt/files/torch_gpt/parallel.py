@@ -1,0 +1,259 @@
+"""Ranks, the four ZeRO stages, and leaving in order.
+
+ZeRO (Rajbhandari et al. 2020, section 5) with PyTorch's own means; all stages average gradients
+over the ranks, so that they differ in memory and communication and not in the loss:
+
+    0  DistributedDataParallel
+    1  the same, optimizer states shared out by ZeroRedundancyOptimizer
+    2  FSDP2 that keeps weights whole from forward to backward pass: gradients are shared out
+    3  FSDP2 that frees a block's weights after use: weights are shared out too
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import resource
+import sys
+import time
+import traceback
+from argparse import Namespace
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from arguments import TrainerError
+from model import GPT, initial_value
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+MIB = 1 << 20
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+# What a rank sees when another one has gone: gloo's words, then NCCL's.
+LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Socket closed",
+             "Timed out waiting", "remote process exited", "Connection refused")  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """This process among all; ``node_first`` is true for one rank of each node."""
+
+    rank: int
+    size: int
+    nodes: int
+    node_first: bool
+    device: torch.device
+    backend: str
+    store: Store
+
+
+def start(wanted: str) -> Ranks:
+    """Choose the device and join the process group; without torchrun this is a group of one.
+
+    Raises:
+        TrainerError: there is no CUDA device for this rank.
+    """
+    for key, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"),
+                       ("LOCAL_WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"),
+                       ("MASTER_PORT", "0")):  # fmt: skip
+        os.environ.setdefault(key, value)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    cuda = wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available())
+    # Several ranks on one CUDA device would hang in NCCL, so that a rank too many is refused here.
+    if cuda and local_size > torch.cuda.device_count():
+        raise TrainerError(
+            f"{local_size} ranks on this node but {torch.cuda.device_count()} CUDA devices; lower "
+            "--nproc_per_node of torch.distributed.run or use --device cpu"
+        )
+    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    backend = "nccl" if cuda else "gloo"
+    if cuda:
+        torch.cuda.set_device(device)
+    store, _, _ = next(rendezvous("env://", rank, size))
+    store.set_timeout(datetime.timedelta(minutes=10))
+    group = PrefixStore("group", store)
+    dist.init_process_group(backend, store=group, rank=rank, world_size=size)
+    return Ranks(rank, size, size // local_size, local == 0, device, backend, store)
+
+
+def finish() -> None:
+    """Leave the process group in order, when all ranks have come so far."""
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def agree(ranks: Ranks, options: Namespace, problem: str | None) -> None:
+    """Stop all ranks with the same TrainerError if one has a problem or was started differently."""
+    own = {key: value for key, value in vars(options).items() if key != "data_path"}
+    everyone: list[Any] = [None] * ranks.size
+    dist.all_gather_object(everyone, (problem, own))
+    for rank, (theirs, given) in enumerate(everyone):
+        if theirs:
+            raise TrainerError(theirs if ranks.nodes == 1 else f"rank {rank}: {theirs}")
+        first = everyone[0][1]
+        for key in (key for key in given if given[key] != first[key]):
+            raise TrainerError(
+                f"rank {rank} was started with --{key.replace('_', '-')} {given[key]} but rank 0 "
+                f"with {first[key]}; start all nodes with the same arguments"
+            )
+
+
+def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module, int]:
+    """Return the model, wrapped for its stage and with its first weights, and its size.
+
+    The model is laid out without memory and given weights one by one, each from a generator of
+    its own: a large model never exists in full on a rank that holds a part of it, and all stages
+    and numbers of ranks begin with the same weights.
+    """
+    with torch.device("meta"):
+        model: nn.Module = GPT(
+            vocab_size,
+            options.seq_length,
+            options.num_layers,
+            options.hidden_size,
+            options.num_attention_heads,
+            options.activation_checkpointing,
+        )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if options.zero_stage >= 2:
+        low = None if options.precision == "fp32" else DTYPES[options.precision]
+        policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32)
+        mesh = init_device_mesh(ranks.device.type, (ranks.size,))
+        whole = options.zero_stage == 2
+        for part in [*model.get_submodule("blocks").children(), model]:
+            fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=not whole)
+    model.to_empty(device=ranks.device)
+    for number, (name, parameter) in enumerate(model.named_parameters()):
+        generator = torch.Generator(ranks.device).manual_seed(options.seed * 100_003 + number)
+        value = initial_value(name, parameter, options.num_layers, generator)
+        with torch.no_grad():
+            if isinstance(parameter, DTensor):  # each rank cuts its part out of the same values
+                mesh, placements = parameter.device_mesh, parameter.placements
+                value = distribute_tensor(value, mesh, placements, src_data_rank=None)
+            parameter.copy_(value)
+    if options.zero_stage < 2:
+        devices = [ranks.device] if ranks.device.type == "cuda" else None
+        model = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+    return model, parameters
+
+
+def optimizer_for(model: nn.Module, options: Namespace, ranks: Ranks) -> torch.optim.Optimizer:
+    """Return AdamW with GPT-2's betas; only matrices decay."""
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in model.parameters() if p.dim() >= 2]},
+        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    common: dict[str, Any] = {
+        "lr": options.lr,
+        "betas": (0.9, 0.95),
+        "weight_decay": options.weight_decay,
+        "fused": ranks.device.type == "cuda",
+    }
+    if options.zero_stage == 1:
+        return ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, **common)
+    return torch.optim.AdamW(groups, **common)
+
+
+def gradients_are_complete(
+    model: nn.Module, last: bool, stage: int
+) -> contextlib.AbstractContextManager[None]:
+    """Return the context of one accumulated pass; ``last`` says that it ends the iteration.
+
+    DDP averages gradients only in the last pass.  FSDP shares them out after each pass, since
+    keeping them whole is what ZeRO 2 and 3 avoid; stage 2 keeps its weights from pass to pass.
+    """
+    if isinstance(model, DistributedDataParallel):
+        return contextlib.nullcontext() if last else model.no_sync()
+    if isinstance(model, FSDPModule) and stage == 2:
+        model.set_reshard_after_backward(last)
+    return contextlib.nullcontext()
+
+
+def gradient_norm(model: nn.Module) -> tuple[list[Tensor], Tensor]:
+    """Return the gradients and the norm of all of them over all ranks, a scalar."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    return gradients, norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
+def average(value: Tensor, ranks: Ranks) -> Tensor:
+    """Return the mean over the ranks of a tensor, in its place."""
+    dist.all_reduce(value)
+    return value.div_(ranks.size)
+
+
+def synchronize(ranks: Ranks) -> None:
+    """Wait for the device to finish what it was given."""
+    if ranks.device.type == "cuda":
+        torch.cuda.synchronize(ranks.device)
+
+
+def memory(ranks: Ranks) -> tuple[str, str]:
+    """Return the allocated and the used MiB of every rank in rank order, for the printed line."""
+    if ranks.device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(ranks.device)
+        own = [torch.cuda.max_memory_allocated(ranks.device) / MIB, (total - free) / MIB]
+    else:  # the CPU allocator keeps no statistics; ru_maxrss is in KiB on Linux
+        own = [float("nan"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]
+    mine = torch.tensor(own, device=ranks.device)
+    everyone = [torch.empty_like(mine) for _ in range(ranks.size)]
+    dist.all_gather(everyone, mine)
+    rows = torch.stack(everyone).tolist()
+    texts = [["-" if value != value else f"{value:.1f}" for value in row] for row in rows]
+    return ",".join(row[0] for row in texts), ",".join(row[1] for row in texts)
+
+
+def explain(error: BaseException, ranks: Ranks | None) -> str | None:
+    """Return one sentence for an error that a user can cure, None for one that is ours."""
+    text = str(error)
+    first = text.strip().split("\n")[0]
+    if isinstance(error, TrainerError) or type(error).__name__ == "DatasetError":
+        return text
+    cure = "lower --micro-batch-size, raise --zero-stage or add --activation-checkpointing"
+    if isinstance(error, torch.OutOfMemoryError):
+        peak = torch.cuda.max_memory_allocated() / MIB
+        asked = next((part for part in text.split(". ") if "ried to allocate" in part), first)
+        return f"out of memory on the device at a peak of {peak:.0f} MiB ({asked}); {cure}"
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in text:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        asked = text.split("DefaultCPUAllocator: ")[-1].strip().split("\n")[0]
+        return f"out of memory on the host at a peak of {peak:.0f} MiB ({asked}); {cure}"
+    if isinstance(error, dist.DistError) or any(words in text for words in LOST_PEER):
+        who = "" if ranks is None else f"rank {ranks.rank} "
+        return f"{who}lost contact with another rank ({first}); see that rank's own log"
+    return None
+
+
+def stop(error: BaseException, ranks: Ranks | None) -> NoReturn:
+    """Print why this run ends and leave with status 1.
+
+    Only the first rank to fail prints an expected error: what the others report is its echo.  The
+    process leaves without Python's and torch's clean-up, which would wait for ranks that will
+    never answer; torchrun then ends the others.
+    """
+    sentence = explain(error, ranks)
+    speak = True
+    if sentence is None:
+        traceback.print_exception(error)
+    else:
+        if ranks is None:  # before the group: all ranks of this node have the same error
+            speak = os.environ.get("LOCAL_RANK", "0") == "0"
+        else:
+            with contextlib.suppress(Exception):  # the store may have gone with its rank
+                speak = ranks.store.add("first_error", 1) == 1
+        if speak:
+            print(f"torch_gpt error: {sentence}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not speak:
+        time.sleep(1)  # or torchrun might end the rank that speaks before it has spoken
+    os._exit(1)

@@ -1,0 +1,194 @@
+"""The command line: `python -m runner bench | collect | systems`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner import __version__
+from runner.errors import UserError
+from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+
+EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
+
+BENCH = f"""\
+Run a matrix of training cells on the nodes of an inventory, one cell after the other.
+
+Before anything starts every cell is checked, and every node asked whether it is set up. A
+finished cell is not run again: the same command goes on where it stopped. Logs, plans and
+outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into tables.
+
+  python -m runner bench --matrix matrix.yaml                      the quickstart, on this machine
+  python -m runner bench --matrix matrix.yaml --dry-run            what would run, exactly
+  python -m runner bench --matrix m.yaml -i inventory/mine --only 'zero_stage=1*'
+
+{EXIT_CODES}
+"""
+
+COLLECT = """\
+Turn the logs of a campaign into one table. Reads only; it can be repeated for ever.
+
+  python -m runner collect                                    the newest campaign
+  python -m runner collect --baseline zero_stage=0            signed differences against a cell
+  python -m runner collect --format html --output report.html one self-contained page with plots
+
+exit codes: 0 a table was written, 2 bad input
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="python -m runner",
+        description="From bare nodes to a comparison table of distributed GPT training.",
+    )
+    top.add_argument("--version", action="version", version=__version__)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    raw = argparse.RawDescriptionHelpFormatter
+
+    bench = commands.add_parser(
+        "bench", help="run a matrix of training cells", description=BENCH, formatter_class=raw
+    )
+    bench.add_argument("--matrix", type=Path, required=True, help="the matrix file")
+    bench.add_argument(
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY,
+        help="inventory folder (default: inventory/local, this machine)",
+    )
+    _add_runs(bench)
+    bench.add_argument("--dry-run", action="store_true", help="show what would run; no connection")
+    bench.add_argument(
+        "--only", action="append", default=[], metavar="GLOB", help="only cells whose name matches"
+    )
+    bench.add_argument("--again", action="store_true", help="run finished cells once more, too")
+    bench.add_argument(
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="of what is printed at the end, or by --dry-run",
+    )
+
+    collect = commands.add_parser(
+        "collect", help="logs into tables", description=COLLECT, formatter_class=raw
+    )
+    _add_runs(collect)
+    collect.add_argument("--campaign", metavar="NAME", help="default: the one run last")
+    collect.add_argument(
+        "--baseline", metavar="AXIS=VALUE", help="compare with these cells (default: the matrix's)"
+    )
+    collect.add_argument(
+        "--format", choices=("table", "markdown", "csv", "json", "html"), default="table"
+    )
+    collect.add_argument("--output", type=Path, help="write to this file, not to the terminal")
+
+    listing = commands.add_parser("systems", help="what can be benchmarked, and its parameters")
+    listing.add_argument("name", nargs="?", help="one system: its parameters")
+    return top
+
+
+def _add_runs(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    chosen = parser().parse_args(arguments)
+    try:
+        if chosen.command == "bench":
+            return _bench(chosen)
+        if chosen.command == "collect":
+            return _collect(chosen)
+        return _systems(chosen)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _bench(chosen: argparse.Namespace) -> int:
+    from runner import bench, cluster, matrix
+    from runner.dryrun import describe
+    from runner.view import View
+
+    wanted = matrix.load(chosen.matrix)
+    machines = cluster.load(chosen.inventory)
+    if chosen.dry_run:
+        plans = bench.dry_run(wanted, machines, chosen.only)
+        print(json.dumps(plans, indent=1) if chosen.format == "json" else describe(plans, machines))
+        return 0
+    tally = bench.bench(
+        wanted, machines, chosen.runs, only=chosen.only, again=chosen.again, view=View()
+    )
+    _print_campaign(chosen.runs, bench.campaign_name(wanted, machines), None, chosen.format, None)
+    return tally.exit_code
+
+
+def _collect(chosen: argparse.Namespace) -> int:
+    _print_campaign(chosen.runs, chosen.campaign, chosen.baseline, chosen.format, chosen.output)
+    return 0
+
+
+def _print_campaign(
+    runs: Path, name: str | None, baseline: str | None, format: str, output: Path | None
+) -> None:
+    from runner import collect, load, rundir
+
+    campaign = rundir.find(runs, name)
+    base = output.parent if output else Path.cwd()
+    found = load.records(campaign, base.resolve())
+    baseline = baseline or (campaign.settings or {}).get("baseline")
+    width = shutil.get_terminal_size((120, 24)).columns
+    text = collect.render(found, format, baseline, width=width)
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}") from None
+    print(f"wrote {output}", file=sys.stderr)
+
+
+def _systems(chosen: argparse.Namespace) -> int:
+    from tabulate import tabulate
+
+    from runner import systems
+
+    if chosen.name is None:
+        rows = [
+            (item.name, item.launcher, ", ".join(item.pins), item.summary)
+            for item in map(systems.load, systems.names())
+        ]
+        print(tabulate(rows, headers=("system", "launcher", "pins", "what it is")))
+        print("\n`python -m runner systems NAME` lists a system's parameters.")
+        return 0
+    system = systems.load(chosen.name)
+    print(f"{system.name}: {system.summary}\nlauncher: {system.launcher}")
+    print(f"pins: {', '.join(system.pins)} (the first is the default)\n")
+    from runner.matrix import CELL_KEYS
+
+    rows2 = [
+        (item.name, "–" if item.default is None else item.default, item.help)
+        for item in (*CELL_KEYS.values(), *system.parameters)
+    ]
+    print(tabulate(rows2, headers=("key", "default", "what it is"), disable_numparse=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""The campaign loop: launch what is not finished yet, one cell after the other."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from runner import checks, inspection, outcome, plan, rundir, systems
+from runner.cluster import Cluster
+from runner.errors import UserError
+from runner.lines import blocks, tail
+from runner.matrix import Cell, Matrix
+from runner.play import play
+from runner.records import Measurement
+from runner.render import launch_script
+from runner.rundir import Attempt, Campaign
+from runner.view import View
+
+PORT_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a bench did: how many cells' repeats ended how. `exit_code` is the command's."""
+
+    ok: int
+    failed: int
+    kept: int
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 all ok, 1 a cell failed or none ran, 130 after Ctrl-C."""
+        if self.interrupted:
+            return 130
+        return 1 if self.failed or not self.ok else 0
+
+
+class Interrupts:
+    """Ctrl-C: once ends the run on every node and keeps all, twice does not wait for that."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.running: Attempt | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.running is not None:
+            self.running.ask_to_halt("interrupted", "stopped by Ctrl-C")
+
+    def twice(self) -> bool:
+        """Whether the user will not wait."""
+        return self.count > 1
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM while a campaign runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def select(matrix: Matrix, only: Sequence[str]) -> list[Cell]:
+    """The cells whose readable name or id matches one of the globs; all of them without one."""
+    if not only:
+        return list(matrix.cells)
+    chosen = [
+        cell
+        for cell in matrix.cells
+        if any(fnmatch(cell.name, glob) or fnmatch(cell.id, glob) for glob in only)
+    ]
+    if not chosen:
+        names = ", ".join(cell.name for cell in matrix.cells[:5])
+        raise UserError(f"--only {' '.join(only)} matches no cell; cells are named like {names}")
+    return chosen
+
+
+def campaign_name(matrix: Matrix, cluster: Cluster) -> str:
+    """A campaign is one matrix on one inventory, so it is named after both."""
+    return f"{matrix.name}-{cluster.name}"
+
+
+def bench(
+    matrix: Matrix,
+    cluster: Cluster,
+    runs: Path,
+    *,
+    only: Sequence[str] = (),
+    again: bool = False,
+    view: View,
+) -> Tally:
+    """Run what is unfinished (or, `again`, all that is selected). Raises UserError for bad input."""
+    checks.check_matrix(matrix, cluster)
+    cells = select(matrix, only)
+    campaign = Campaign(runs / campaign_name(matrix, cluster))
+    interrupts = Interrupts()
+    with campaign.locked(), interrupts.handled():
+        campaign.open(matrix, cluster)
+        repeats = [(cell, repeat) for cell in cells for repeat in range(1, matrix.repeats + 1)]
+        kept = {} if again else _finished(campaign, repeats)
+        todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
+        view.begin(campaign, len(repeats), kept)
+        counts = {"ok": 0, "failed": 0}
+        for state in kept.values():
+            counts["ok" if state == "ok" else "failed"] += 1
+        if todo:
+            sizes = inspection.inspect(campaign, cluster, [cell for cell, _ in todo], runs)
+            for cell, repeat in todo:
+                if interrupts.count:
+                    break
+                ended = _launch(
+                    campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
+                )
+                counts["ok" if ended.status == "ok" else "failed"] += 1
+        tally = Tally(counts["ok"], counts["failed"], len(kept), interrupts.count > 0)
+        view.end(tally)
+        return tally
+
+
+def _finished(
+    campaign: Campaign, repeats: Sequence[tuple[Cell, int]]
+) -> dict[tuple[str, int], str]:
+    """The repeats whose last attempt is finished, with its status."""
+    found = {}
+    for cell, repeat in repeats:
+        attempts = campaign.attempts(cell.id, repeat)
+        ended = attempts[-1].outcome if attempts else None
+        if ended is not None and ended["status"] in outcome.FINISHED:
+            found[cell.id, repeat] = str(ended["status"])
+    return found
+
+
+def _launch(
+    campaign: Campaign,
+    matrix: Matrix,
+    cell: Cell,
+    repeat: int,
+    cluster: Cluster,
+    sizes: dict[str, dict[str, int]],
+    runs: Path,
+    view: View,
+    interrupts: Interrupts,
+) -> outcome.Outcome:
+    """One run: plan it, play it, judge it. Another port is tried where the first was in use."""
+    for port_try in range(PORT_TRIES):
+        attempt = campaign.new_attempt(cell.id, repeat)
+        run = plan.make(
+            matrix,
+            cell,
+            cluster,
+            campaign=campaign.name,
+            repeat=repeat,
+            attempt=attempt.number,
+            port_try=port_try,
+            dataset_sizes=sizes[cell.dataset],
+        )
+        rundir.write_json(attempt.path / "run.json", run.to_json())
+        script = attempt.path / "launch.sh"
+        script.write_text(launch_script(run), encoding="utf-8")
+        script.chmod(0o700)
+        interrupts.running = attempt
+        if interrupts.count:
+            attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
+        began = time.time()
+        with view.running(cell, repeat, attempt):
+            played = play(
+                "bench.yml",
+                cluster.path,
+                hosts=[node.host for node in run.nodes],
+                variables={
+                    "launch_run_dir": str(attempt.path.resolve()),
+                    "launch_lock": str(campaign.lock.resolve()),
+                },
+                private=runs / ".ansible",
+                cancelled=interrupts.twice,
+            )
+        interrupts.running = None
+        ended = judge(attempt, cell, played.words)
+        times = {"started_at": began, "wall_s": round(time.time() - began, 3)}
+        rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
+        view.ended(cell, repeat, attempt, ended)
+        if ended.cause != "port_in_use":
+            break
+    return ended
+
+
+def judge(attempt: Attempt, cell: Cell, play_words: str) -> outcome.Outcome:
+    """The outcome of a run, from its folder."""
+    logs = attempt.logs()
+    measured = measure(cell.system, logs)
+    halt = attempt.halt
+    hosts = {node["host"]: node["node_rank"] for node in (attempt.run or {})["nodes"]}
+    first = hosts.get(str((halt or {}).get("host")), 0)
+    return outcome.decide(
+        nodes=len(hosts),
+        done=attempt.done(),
+        halt=halt,
+        measured=measured,
+        train_iters=cell.parameters.get("train_iters"),
+        last_words=outcome.last_words(tail(logs[first])),
+        play_words=play_words,
+    )
+
+
+def measure(system: str, logs: dict[int, Path]) -> Measurement:
+    """Parse the logs of all nodes with the system's own parser."""
+    return systems.load(system).parse({rank: blocks(path) for rank, path in logs.items()})
+
+
+def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every cell's plan, as data: what each node would run. Connects to nothing."""
+    checks.check_matrix(matrix, cluster)
+    campaign = campaign_name(matrix, cluster)
+    plans = []
+    for cell in select(matrix, only):
+        run = plan.make(matrix, cell, cluster, campaign=campaign)
+        expected = systems.load(cell.system).estimate(cell, cluster)
+        plans.append(
+            {
+                "cell": cell.name,
+                "id": cell.id,
+                "system": cell.system,
+                "nodes": [
+                    {
+                        "host": node.host,
+                        "node_rank": node.node_rank,
+                        "cwd": node.cwd,
+                        "env": dict(node.env),
+                        "argv": list(node.argv),
+                    }
+                    for node in run.nodes
+                ],
+                "files": {node.host: dict(node.files) for node in run.nodes if node.files},
+                "run_dir": run.nodes[0].dir,
+                "estimate": {
+                    "memory_mib": round(expected.memory_mib, 1),
+                    "time_s": round(expected.time_s, 1),
+                    "basis": expected.basis,
+                },
+            }
+        )
+    return plans

@@ -1,0 +1,225 @@
+"""A cluster: what an inventory says of its nodes, read with ansible-inventory (no connection).
+
+Only the named keys below are read: other variables may hold secrets. Their values come
+untemplated, so a `{{` in one of them is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from runner.errors import UserError
+from runner.paths import PROJECT, node_root
+from runner.suggest import nearest
+
+DEVICES = ("cpu", "cuda")
+GROUP = "nodes"
+
+# Every key that the runner reads from an inventory; docs/inventory.md is written from it.
+KEYS: Mapping[str, str] = {
+    "cluster_root": "folder on every node that holds systems, datasets and runs (absolute;"
+    " relative to the checkout for a local connection)",
+    "cluster_device": "what the nodes train on: cpu or cuda",
+    "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry)",
+    "cluster_systems": "systems that setup puts on the nodes",
+    "cluster_address": "address of the node for rendezvous; default ansible_host",
+    "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME",
+    "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
+    "cluster_lost_contact_s": "a node out of contact for so long is lost (default 10)",
+}
+_READ = (*KEYS, "ansible_host", "ansible_connection")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine: its inventory name, its address for rendezvous, its devices, its root."""
+
+    host: str
+    address: str
+    devices: int
+    root: PurePosixPath
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines of one inventory, in its order."""
+
+    name: str
+    path: Path
+    device: str
+    nodes: tuple[Node, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    device_memory_mib: float | None = None
+    lost_contact_s: float = 10.0
+
+    @property
+    def digest(self) -> str:
+        """What a campaign belongs to: changes with any address, device, root or variable."""
+        facts = [
+            self.device,
+            [(node.host, node.address, node.devices, str(node.root)) for node in self.nodes],
+            sorted(self.env.items()),
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def load(path: Path) -> Cluster:
+    """Read an inventory folder or file. Raises UserError that names the key and the cure."""
+    if not path.exists():
+        there = sorted(p.name for p in (PROJECT / "inventory").glob("*") if p.is_dir())
+        hint = nearest(path.name, there)
+        raise UserError(
+            f"there is no inventory {path}{hint}; name a folder such as inventory/{there[0]}"
+        )
+    return parse(ansible_inventory(path), path)
+
+
+def ansible_inventory(path: Path) -> dict[str, Any]:
+    """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
+    program = Path(sys.executable).with_name("ansible-inventory")
+    env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
+    ran = subprocess.run(
+        [str(program), "-i", str(path.resolve()), "--list"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=PROJECT,
+        check=False,
+    )
+    if ran.returncode != 0:
+        words = [
+            line.strip() for line in ran.stderr.splitlines() if "rror" in line or "YAML" in line
+        ]
+        last = words[-1] if words else ran.stderr.strip()[-200:]
+        raise UserError(f"the inventory {path} cannot be read: {last}")
+    listed: dict[str, Any] = json.loads(ran.stdout)
+    return listed
+
+
+def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
+    """A cluster from `ansible-inventory --list`'s answer."""
+    hosts = _members(listed, GROUP)
+    if not hosts:
+        raise UserError(
+            f"the inventory {path} has no hosts in a group called {GROUP}; put the machines to"
+            " train on under it, as inventory/local/hosts.yml does"
+        )
+    variables = {
+        host: _named(listed.get("_meta", {}).get("hostvars", {}).get(host, {}), host, path)
+        for host in hosts
+    }
+    shared = {
+        key: _same(variables, key, path)
+        for key in (
+            "cluster_device",
+            "cluster_env",
+            "cluster_device_memory_mib",
+            "cluster_lost_contact_s",
+        )
+    }
+    device = shared["cluster_device"] or "cpu"
+    if device not in DEVICES:
+        raise UserError(
+            f"{path}: cluster_device is {device!r}; it must be one of {', '.join(DEVICES)}"
+        )
+    lost = shared["cluster_lost_contact_s"]
+    lost = 10.0 if lost is None else lost
+    if isinstance(lost, bool) or not isinstance(lost, int | float) or lost < 3:
+        raise UserError(f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds")
+    return Cluster(
+        name=_name(path),
+        path=path,
+        device=device,
+        nodes=tuple(_node(host, variables[host], path) for host in hosts),
+        env=_env(shared["cluster_env"], f"{path}: cluster_env"),
+        device_memory_mib=shared["cluster_device_memory_mib"],
+        lost_contact_s=float(lost),
+    )
+
+
+def _name(path: Path) -> str:
+    resolved = path.resolve()
+    if resolved.is_dir():
+        return resolved.name if resolved.name != "inventory" else resolved.parent.name
+    return resolved.stem if resolved.stem != "hosts" else resolved.parent.name
+
+
+def _members(listed: Mapping[str, Any], group: str) -> list[str]:
+    """The hosts of a group and of its children, in the inventory's order, each once."""
+    entry = listed.get(group, {})
+    found = list(entry.get("hosts", []))
+    for child in entry.get("children", []):
+        found += [host for host in _members(listed, child) if host not in found]
+    return found
+
+
+def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
+    """Only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
+    for key in variables:
+        if key.startswith("cluster_") and key not in KEYS:
+            raise UserError(
+                f"{path}: {host} has an unknown key {key!r}{nearest(key, KEYS)}; the keys are"
+                f" {', '.join(KEYS)}"
+            )
+    kept = {key: variables[key] for key in _READ if key in variables}
+    for key, value in kept.items():
+        if "{{" in json.dumps(value):
+            raise UserError(
+                f"{path}: {key} of {host} is a template ({{{{ ... }}}}), which the runner does not"
+                " resolve; write the plain value"
+            )
+    return kept
+
+
+def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> Any:
+    """A key that holds for the whole cluster."""
+    values = {json.dumps(entry.get(key), sort_keys=True): host for host, entry in variables.items()}
+    if len(values) > 1:
+        raise UserError(
+            f"{path}: {key} differs between {' and '.join(sorted(values.values())[:2])}; it holds"
+            " for the whole cluster, so set it once, in group_vars/all"
+        )
+    return json.loads(next(iter(values)))
+
+
+def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
+    local = variables.get("ansible_connection") == "local"
+    root = variables.get("cluster_root")
+    if not isinstance(root, str) or not root:
+        raise UserError(
+            f"{path}: cluster_root of {host} is not set; name the folder that holds everything of"
+            " TrainBench on the node, such as /opt/trainbench"
+        )
+    if not root.startswith("/") and not local:
+        raise UserError(
+            f"{path}: cluster_root of {host} is {root!r}; on a remote node it must be absolute"
+        )
+    devices = variables.get("cluster_devices_per_node")
+    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
+        raise UserError(
+            f"{path}: cluster_devices_per_node of {host} is {devices!r}; it must be a whole number"
+            " of at least 1"
+        )
+    default = "127.0.0.1" if local else variables.get("ansible_host", host)
+    return Node(
+        host=host,
+        address=str(variables.get("cluster_address", default)),
+        devices=devices,
+        root=node_root(root),
+    )
+
+
+def _env(value: Any, where: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where} must be a mapping of variable names to text")
+    return {str(name): str(text) for name, text in value.items()}

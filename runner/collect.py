@@ -1,0 +1,38 @@
+"""Write what was measured in the format that was asked for. Pure: records in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runner.errors import UserError
+from runner.records import Record
+from runner.tables import rows, to_csv, to_json, to_markdown, to_table
+
+FORMATS = ("table", "markdown", "csv", "json", "html")
+
+
+def render(
+    records: Sequence[Record],
+    format: str = "table",
+    baseline: str | None = None,
+    *,
+    width: int = 120,
+) -> str:
+    """The comparison table of `records` as text that ends in a newline.
+
+    `format` is one of FORMATS; `baseline` is AXIS=VALUE or None; `width` is the terminal's, for
+    "table" only. Links to logs in "html" are `Record.log` as it stands: make it relative to the
+    place where the report is written. Raises UserError for an unknown format, axis or value.
+    """
+    if format not in FORMATS:
+        raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
+    table = rows(records, baseline)
+    if format == "html":
+        # matplotlib takes a second to import, and only the report needs it.
+        from runner.report import to_html
+
+        return to_html(records, table)
+    if format == "table":
+        return to_table(table, width)
+    writers = {"markdown": to_markdown, "csv": to_csv, "json": to_json}
+    return writers[format](table)

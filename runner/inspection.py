@@ -1,0 +1,109 @@
+"""Ask the nodes, once a campaign, what they have: reachable, set up, the same, enough data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner import rundir, systems
+from runner.cluster import Cluster
+from runner.errors import UserError
+from runner.matrix import Cell
+from runner.megatron import DatasetError, check_split
+from runner.paths import dataset_home, system_home
+from runner.play import play
+from runner.rundir import Campaign
+
+SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
+
+
+def inspect(
+    campaign: Campaign, cluster: Cluster, cells: Sequence[Cell], runs: Path
+) -> dict[str, dict[str, int]]:
+    """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
+
+    Raises UserError naming the node and the cure: out of reach, not set up, different from the
+    others, a dataset too small for the cells, or not what the campaign began with.
+    """
+    nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
+    wanted = {f"system {cell.system}/{cell.pin}" for cell in cells}
+    wanted |= {f"dataset {cell.dataset}" for cell in cells}
+    # One play for all nodes, unless their root folders differ.
+    facts: dict[str, dict[str, Any]] = {}
+    for root in sorted({node.root for node in nodes}):
+        hosts = [node.host for node in nodes if node.root == root]
+        paths = {}
+        for cell in cells:
+            home = system_home(root, cell.system, cell.pin)
+            paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")
+            manifest = dataset_home(root, cell.dataset) / "dataset.json"
+            paths[f"dataset {cell.dataset}"] = str(manifest)
+        played = play(
+            "inspect.yml",
+            cluster.path,
+            hosts=hosts,
+            variables={
+                "launch_out_dir": str(campaign.inspected.resolve()),
+                "launch_paths": paths,
+            },
+            private=runs / ".ansible",
+            cancelled=lambda: False,
+        )
+        if not played.ok:
+            raise UserError(f"the nodes could not be asked: {played.words}")
+        facts |= {
+            host: rundir.read_json(campaign.inspected / f"{host}.json") or {} for host in hosts
+        }
+    setup = SETUP.format(inventory=cluster.path)
+    for host, found in facts.items():
+        if "unreachable" in found or not found:
+            why = found.get("unreachable", "no answer")
+            raise UserError(
+                f"{host} cannot be used: {why}; try `ansible {host} -i {cluster.path} -m ping`,"
+                " or take it out of the inventory"
+            )
+        for name in sorted(wanted):
+            if found["files"].get(name) is None:
+                raise UserError(f"{name} is not on {host}; {setup}")
+    recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}
+    campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
+    for cell in cells:
+        _check_dataset(cell, recorded[f"dataset {cell.dataset}"])
+    return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in cells}
+
+
+def _identity(manifest: dict[str, Any]) -> Any:
+    """What must be the same on every node and for a whole campaign.
+
+    installed.json of a system says it as `identity`, dataset.json as the checksums of its files.
+    """
+    return manifest["identity"] if "identity" in manifest else manifest["sha256"]
+
+
+def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, Any]:
+    """The manifest that all hosts share. Raises UserError naming the host that differs."""
+    hosts = list(facts)
+    first: dict[str, Any] = facts[hosts[0]]["files"][name]
+    for host in hosts[1:]:
+        if _identity(facts[host]["files"][name]) != _identity(first):
+            raise UserError(f"{name} on {host} differs from the one on {hosts[0]}; {setup}")
+    return first
+
+
+def _check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
+    """Enough documents in each split for the cell's iterations."""
+    values = cell.parameters
+    if "split" not in values:
+        return
+    try:
+        check_split(
+            documents=int(manifest["documents"]),
+            tokens=int(manifest["tokens"]),
+            split=str(values["split"]),
+            seq_length=systems.load(cell.system).model(values).seq_length,
+            train_samples=int(values["train_iters"]) * int(values["global_batch_size"]),
+            valid_samples=int(values.get("eval_iters") or 0) * int(values["global_batch_size"]),
+        )
+    except DatasetError as error:
+        raise UserError(f"cell {cell.name}: dataset {cell.dataset}: {error}") from None

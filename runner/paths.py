@@ -1,0 +1,29 @@
+"""Where things lie: in this checkout, and on a node."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+PROJECT = Path(__file__).resolve().parents[1]
+PLAYBOOKS = PROJECT / "playbooks"
+TEMPLATES = PROJECT / "templates"
+DEFAULT_INVENTORY = PROJECT / "inventory" / "local"
+DEFAULT_RUNS = PROJECT / "runs"
+
+
+def node_root(cluster_root: str) -> PurePosixPath:
+    """A node's root folder. A relative one lies in this checkout (a local connection only).
+
+    playbooks/group_vars/all.yml has the same rule as `node_root`; a test compares them.
+    """
+    return PurePosixPath(PROJECT.as_posix()) / cluster_root
+
+
+def system_home(root: PurePosixPath, system: str, pin: str) -> PurePosixPath:
+    """`<root>/systems/<system>/<pin>`, which holds src/, env/ and installed.json."""
+    return root / "systems" / system / pin
+
+
+def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
+    """`<root>/datasets/<dataset>`, which holds dataset.json and what it lists."""
+    return root / "datasets" / dataset

@@ -1,0 +1,106 @@
+"""What a run measured: the words that parsers, tables and reports share.
+
+A *record* is one run (the last attempt of one repeat of one cell) as numbers; an *interval* is
+one logged line over some iterations. Nothing here reads a file or computes a statistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# One documented list (docs/statuses.md). A run that never trained a step is `did_not_run`,
+# whatever ended it, and carries no numbers; `reason` says what ended it.
+STATUSES: Mapping[str, str] = {
+    "ok": "every node's launcher ended with exit code 0 and the last iteration was reached",
+    "failed": "training started, then a process ended with an error",
+    "timed_out": "training started, then the run reached time_limit_s and was ended",
+    "node_lost": "training started, then a node was out of contact for lost_contact_s",
+    "interrupted": "stopped by Ctrl-C or by the end of the control process; bench runs it again",
+    "did_not_run": "no training step was ever logged; the row carries no numbers",
+    "pending": "not run yet",
+}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One logged line of a trainer.
+
+    `iteration` is the last iteration that the line covers, counted from 1; `iterations` how many
+    it covers. `step_time_ms` is the mean time of one iteration in that window (milliseconds),
+    `samples_per_s` the whole job's throughput in that window (sequences a second). None means
+    that the log does not say; it never means zero.
+    """
+
+    iteration: int
+    iterations: int = 1
+    step_time_ms: float | None = None
+    samples_per_s: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    skipped: int = 0
+    nan: int = 0
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A GPT's shape, as Megatron's FLOP formula needs it (all counts, no units)."""
+
+    num_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    seq_length: int
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a parser read from the logs of one run, all nodes together.
+
+    `memory_allocated_mib` is the framework's own peak of the fullest device;
+    `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
+    """
+
+    intervals: tuple[Interval, ...] = ()
+    memory_allocated_mib: float | None = None
+    memory_used_mib: float | None = None
+    padded_vocab_size: int | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: what was asked, how it ended, what it measured."""
+
+    campaign: str
+    cell: str
+    cell_id: str
+    system: str
+    status: str
+    reason: str
+    repeat: int = 1
+    attempt: int = 1
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    nodes: int = 1
+    devices_per_node: int = 1
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    micro_batch_size: int | None = None
+    global_batch_size: int | None = None
+    warmup_iters: int = 0
+    activation_checkpointing: bool = False
+    model: ModelShape | None = None
+    measurement: Measurement = field(default_factory=Measurement)
+    wall_s: float | None = None
+    run_dir: str = ""
+    log: str = ""
+    last_words: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """Devices in the run: nodes x devices_per_node."""
+        return self.nodes * self.devices_per_node

@@ -1,0 +1,276 @@
+"""The campaign's folder: the only module that knows its file names. docs/run-directory.md.
+
+runs/<campaign>/campaign.json  lock
+  inspect/<host>.json
+  <cell>-<hash8>/repeat<K>/attempt<N>/
+      run.json  launch.sh  halt  outcome.json
+      nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json
+runs/.ansible/               private folders of ansible-runner, removed on success
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner import __version__
+from runner.cluster import Cluster
+from runner.errors import UserError
+from runner.matrix import Matrix
+
+SCHEMA = 1
+LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write JSON so that a crash leaves the old file or the new one, on the disk, whole."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.tmp")
+    with fresh.open("w", encoding="utf-8") as stream:
+        json.dump({"schema": SCHEMA, **content}, stream, indent=1)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file's content; None where there is no such file, or no whole one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run's folder."""
+
+    path: Path
+    cell_id: str
+    repeat: int
+    number: int
+
+    @property
+    def run(self) -> dict[str, Any] | None:
+        """run.json: what was asked for."""
+        return read_json(self.path / "run.json")
+
+    @property
+    def outcome(self) -> dict[str, Any] | None:
+        """outcome.json: how it ended; None while it runs, or where bench died."""
+        return read_json(self.path / "outcome.json")
+
+    @property
+    def halt(self) -> dict[str, Any] | None:
+        """halt: what ended the run first; None where every node ended by itself."""
+        return read_json(self.path / "halt")
+
+    def node(self, rank: int, host: str) -> Path:
+        """The folder of one node's logs."""
+        return self.path / "nodes" / f"{rank:04d}-{host}"
+
+    def log(self, rank: int, host: str) -> Path:
+        """What the node's launcher printed, stdout and stderr together."""
+        return self.node(rank, host) / "launcher.log"
+
+    def logs(self) -> dict[int, Path]:
+        """Node rank to log, for the nodes of run.json."""
+        nodes = (self.run or {}).get("nodes", [])
+        return {node["node_rank"]: self.log(node["node_rank"], node["host"]) for node in nodes}
+
+    def done(self) -> dict[str, dict[str, Any]]:
+        """Host to how its launcher ended, for the hosts that said so."""
+        found = {}
+        for node in (self.run or {}).get("nodes", []):
+            ended = read_json(self.node(node["node_rank"], node["host"]) / "done.json")
+            if ended is not None:
+                found[node["host"]] = ended
+        return found
+
+    def ask_to_halt(self, cause: str, message: str) -> None:
+        """End the run from the control node, unless something ended it before."""
+        content = {"schema": SCHEMA, "cause": cause, "host": None, "message": message}
+        fresh = self.path / "halt.control"
+        fresh.write_text(json.dumps({**content, "at": time.time()}), encoding="utf-8")
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, self.path / "halt")
+        fresh.unlink()
+
+
+class Campaign:
+    """One matrix on one inventory, as a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def lock(self) -> Path:
+        """Held (flock) by the bench that runs the campaign."""
+        return self.path / "lock"
+
+    @property
+    def inspected(self) -> Path:
+        """Folder with one JSON file a host: what it is and has."""
+        return self.path / "inspect"
+
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """campaign.json."""
+        return read_json(self.path / "campaign.json")
+
+    def open(self, matrix: Matrix, cluster: Cluster) -> None:
+        """Create the campaign, or check that it is this matrix on this inventory.
+
+        Raises UserError that says what differs.
+        """
+        facts: dict[str, Any] = {
+            "matrix": matrix.text,
+            "matrix_name": matrix.name,
+            "baseline": matrix.baseline,
+            "warmup_iters": matrix.warmup_iters,
+            "repeats": matrix.repeats,
+            "cells": [
+                {
+                    "id": cell.id,
+                    "name": cell.name,
+                    "system": cell.system,
+                    "axes": dict(cell.axes),
+                    "nodes": cell.nodes,
+                    "devices_per_node": cell.devices_per_node,
+                }
+                for cell in matrix.cells
+            ],
+            "inventory": cluster.name,
+            "inventory_digest": cluster.digest,
+            "trainbench": __version__,
+        }
+        was = self.settings
+        if was is None or not any(self.path.glob("*/repeat*/attempt*")):
+            write_json(self.path / "campaign.json", {**facts, "created_at": time.time()})
+            return
+        cure = (
+            f"; to start anew give the matrix another `name:`, or move {self.path} away;"
+            " to go on restore what changed"
+        )
+        if was.get("inventory_digest") != cluster.digest:
+            raise UserError(
+                f"the inventory {cluster.name} differs from the one that campaign {self.name}"
+                f" began with (addresses, devices, root or cluster_env){cure}"
+            )
+        before = {cell["id"]: cell["name"] for cell in was["cells"]}
+        now = {cell["id"]: cell["name"] for cell in facts["cells"]}
+        keys = ("baseline", "warmup_iters", "repeats")
+        changed = [key for key in keys if was.get(key) != facts[key]]
+        gone = [name for key, name in before.items() if key not in now]
+        new = [name for key, name in now.items() if key not in before]
+        if changed or gone or new:
+            what = [f"{key} was {was.get(key)}" for key in changed]
+            what += [f"{len(gone)} cells gone, such as {gone[0]}"] if gone else []
+            what += [f"{len(new)} cells new, such as {new[0]}"] if new else []
+            raise UserError(
+                f"the matrix differs from the one that campaign {self.name} began with"
+                f" ({'; '.join(what)}){cure}"
+            )
+
+    def fix_environment(self, facts: dict[str, Any]) -> None:
+        """Record pins and datasets at the first run; refuse others later, so none are mixed."""
+        was = self.settings or {}
+        recorded = was.get("environment")
+        if recorded is None:
+            write_json(self.path / "campaign.json", {**was, "environment": facts})
+            return
+        for name, value in facts.items():
+            if name in recorded and recorded[name] != value:
+                raise UserError(
+                    f"{name} on the nodes is not what campaign {self.name} began with; its"
+                    f" figures would not compare: give the matrix another `name:`, or set the"
+                    f" nodes back"
+                )
+        if set(facts) - set(recorded):
+            write_json(self.path / "campaign.json", {**was, "environment": {**recorded, **facts}})
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the campaign for this process. Raises UserError where another bench has it."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self.lock.open("a+b") as handle:
+            until = time.monotonic() + LOCK_PATIENCE_S
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise UserError(
+                            f"another bench runs campaign {self.name}; wait for it, or end it"
+                            " with Ctrl-C there"
+                        ) from None
+                    time.sleep(0.02)
+            yield
+
+    def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
+        """The attempts of one repeat of a cell, oldest first."""
+        folder = self.path / cell_id / f"repeat{repeat}"
+        found = []
+        for path in folder.glob("attempt*"):
+            if match := re.fullmatch(r"attempt(\d+)", path.name):
+                found.append(Attempt(path, cell_id, repeat, int(match[1])))
+        return sorted(found, key=lambda attempt: attempt.number)
+
+    def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
+        """The next attempt's folder, made (0700)."""
+        before = self.attempts(cell_id, repeat)
+        number = before[-1].number + 1 if before else 1
+        path = self.path / cell_id / f"repeat{repeat}" / f"attempt{number}"
+        path.mkdir(mode=0o700, parents=True)
+        return Attempt(path, cell_id, repeat, number)
+
+
+def campaigns(runs: Path) -> list[Campaign]:
+    """The campaigns under a folder of runs, the one run last first."""
+    found = [Campaign(path.parent) for path in runs.glob("*/campaign.json")]
+    return sorted(found, key=_last_used, reverse=True)
+
+
+def _last_used(campaign: Campaign) -> float:
+    try:
+        return campaign.lock.stat().st_mtime
+    except OSError:
+        return (campaign.path / "campaign.json").stat().st_mtime
+
+
+def find(runs: Path, name: str | None) -> Campaign:
+    """The campaign of that name, or the newest. Raises UserError naming the nearest one."""
+    there = campaigns(runs)
+    if not there:
+        raise UserError(
+            f"there are no campaigns under {runs}; `python -m runner bench --matrix matrix.yaml`"
+            " makes one, --runs names another folder"
+        )
+    if name is None:
+        return there[0]
+    for campaign in there:
+        if campaign.name == name:
+            return campaign
+    names = ", ".join(campaign.name for campaign in there[:8])
+    raise UserError(f"there is no campaign {name!r} under {runs}; there are {names}")

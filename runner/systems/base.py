@@ -1,0 +1,120 @@
+"""What a system (a trainer that can be benchmarked) must say about itself.
+
+Each `runner/systems/<name>.py` defines one `SYSTEM`; its role `roles/<name>` puts it on the nodes.
+docs/adding-a-system.md walks through both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runner.errors import UserError
+from runner.records import Measurement, ModelShape
+
+if TYPE_CHECKING:
+    from runner.cluster import Cluster
+    from runner.matrix import Cell
+    from runner.plan import NodeContext
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One key that a matrix may set for a system.
+
+    `kind` is int, float, bool or str; `default` None means that the system derives it. `help`
+    says what it is, with its unit.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+
+    def read(self, value: Any, where: str) -> Any:
+        """The value, typed. Raises UserError naming the key, what is wrong and what it may be."""
+        key = f"{where}: {self.name}"
+        if value is None:
+            return self.default
+        if self.kind is not bool and isinstance(value, bool):
+            raise UserError(f"{key} is {str(value).lower()}; it must be {self.wanted()}")
+        if self.kind is float and isinstance(value, int):
+            value = float(value)
+        if self.kind is float and isinstance(value, str):
+            # YAML 1.1 reads 3e-4 as text; everyone means the number.
+            try:
+                value = float(value)
+            except ValueError:
+                raise UserError(f"{key} is {value!r}; it must be {self.wanted()}") from None
+        if not isinstance(value, self.kind):
+            raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
+        if self.choices and value not in self.choices:
+            raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
+        if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
+            raise UserError(f"{key} is {value}; it must be {self.wanted()}")
+        return value
+
+    def wanted(self) -> str:
+        """What the key may be, for people."""
+        if self.choices:
+            return "one of " + ", ".join(str(choice) for choice in self.choices)
+        name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        if self.minimum is not None:
+            return f"{name[self.kind]} of at least {self.minimum:g}"
+        return name[self.kind]
+
+
+@dataclass(frozen=True)
+class Command:
+    """What one node starts: by exec, without a shell.
+
+    `argv[0]` is an absolute path on the node. `env` is added to a small base environment (HOME,
+    USER, LANG); nothing else is inherited. `files` are written into the run's folder on the node
+    first (name to text). `requires` must exist before anything starts (path to bytes, or None).
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    requires: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a cell is expected to need: `memory_mib` of one device, `time_s` of one run."""
+
+    memory_mib: float
+    time_s: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class System:
+    """A trainer that can be benchmarked.
+
+    `global_batch` is "given" (a parameter) or "derived" (micro batch x data parallel, or so).
+    `check` raises UserError for a cell that cannot run; `command` gives what a node starts;
+    `parse` reads the logs of all nodes (node rank to byte blocks); `model` gives the shape for
+    the FLOP formula; `estimate` what a cell needs.
+    """
+
+    name: str
+    summary: str
+    launcher: str
+    global_batch: str
+    pins: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    check: Callable[[Cell, Cluster], None]
+    command: Callable[[Cell, NodeContext], Command]
+    parse: Callable[[Mapping[int, Iterable[bytes]]], Measurement]
+    model: Callable[[Mapping[str, Any]], ModelShape]
+    estimate: Callable[[Cell, Cluster], Estimate]
+    parallel: Callable[[Cell], Mapping[str, int]]
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name, or None."""
+        return next((item for item in self.parameters if item.name == name), None)

@@ -1,0 +1,213 @@
+"""Command line: ``python -m tests.cluster --help``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+from . import registry
+from .cluster import Cluster, remove, sweep
+from .inventory import parse_variables
+from .node import Node
+from .system import ClusterError, RefusedError, missing
+
+DEFAULT_NAME = "main"
+DESCRIPTION = """\
+Real test nodes on this one machine: each has an address, a hostname, a file system, a process
+table and an sshd of its own. Needs root on Linux. Nothing of the machine is changed, and `down`
+leaves no trace.
+"""
+EXAMPLES = """\
+examples:
+  python -m tests.cluster up --nodes 4 --var devices_per_node=1
+  ansible -i DIR/inventory nodes -m ping      DIR is what `up` and `status` print
+  ssh -F DIR/ssh_config node2
+  python -m tests.cluster exec node3 -- hostname
+  python -m tests.cluster down
+
+exit codes: 0 done; 1 it went wrong; 2 the command line or this machine does not allow it;
+130 Ctrl-C. `exec` gives the command's own.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    main = argparse.ArgumentParser(
+        prog="python -m tests.cluster",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    name_help = f"the cluster's name: up to 9 small letters and digits (default: {DEFAULT_NAME})"
+
+    up = commands.add_parser("up", help="bring nodes up and write an inventory for them")
+    up.add_argument("--nodes", type=int, default=4, help="how many (default: 4)")
+    up.add_argument("--name", default=DEFAULT_NAME, help=name_help)
+    up.add_argument(
+        "--dir", type=Path, help="new or empty folder for keys, inventory and the nodes' disks; "
+        "`down` removes it (default: a folder in /var/tmp)"
+    )  # fmt: skip
+    up.add_argument(
+        "--upper-size-mib", type=int, help="keep each node's disk in memory, with this size, "
+        "so that it can be full (default: on this machine's disk)"
+    )  # fmt: skip
+    up.add_argument("--memory-mib", type=int, help="limit each node's memory (default: no limit)")
+    up.add_argument(
+        "--var", action="append", default=[], metavar="KEY=VALUE",
+        help="variable for the inventory's group_vars/all, its value in YAML; repeatable",
+    )  # fmt: skip
+
+    down = commands.add_parser("down", help="remove a cluster without a trace")
+    which = down.add_mutually_exclusive_group()
+    which.add_argument("--name", default=DEFAULT_NAME, help=name_help)
+    which.add_argument("--all", action="store_true", help="every cluster of this machine")
+
+    commands.add_parser("status", help="show the clusters and how their nodes are")
+
+    execute = commands.add_parser("exec", help="run a command in a node, as root and without ssh")
+    execute.add_argument("--name", default=DEFAULT_NAME, help=name_help)
+    execute.add_argument("node", help="node1, node2, ...")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, help="the command, after --")
+    return main
+
+
+def up(options: argparse.Namespace) -> int:
+    """Bring a cluster up, or say that it is up."""
+    variables = parse_variables(options.var)
+    sweep(options.name)
+    record = registry.load(options.name)
+    if record is not None:
+        if record.owner is not None:
+            raise RefusedError(f"cluster {record.name} belongs to process {record.owner.pid}")
+        if record.nodes != options.nodes:
+            raise RefusedError(
+                f"cluster {record.name} is up already with {record.nodes} nodes, not "
+                f"{options.nodes}: remove it first (down --name {record.name})"
+            )
+        print(f"cluster {record.name} is up already; nothing of it was changed")
+        teach(Cluster.load(record.name))
+        return 0
+    cluster = Cluster(
+        options.nodes,
+        name=options.name,
+        directory=options.dir,
+        upper_size_mib=options.upper_size_mib,
+        memory_mib=options.memory_mib,
+        variables=variables,
+    )
+    try:
+        cluster.up(stay=True)
+        teach(cluster)
+    except (KeyboardInterrupt, SystemExit):
+        if cluster.nodes:  # complete, but its user does not know it
+            cluster.down()
+        raise
+    return 0
+
+
+def teach(cluster: Cluster) -> None:
+    """Show the cluster and how to use it."""
+    show(cluster)
+    name = "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
+    print("use it:")
+    print(f"  ansible -i {shlex.quote(str(cluster.inventory))} nodes -m ping")
+    print(f"  ssh -F {shlex.quote(str(cluster.directory / 'ssh_config'))} node1")
+    print(f"  python -m tests.cluster exec{name} node1 -- hostname")
+    print(f"  python -m tests.cluster down{name}")
+
+
+def show(cluster: Cluster) -> None:
+    """Say where the cluster is and how its nodes are."""
+    record = cluster.record
+    owner = "" if record.owner is None else f", belongs to process {record.owner.pid}"
+    print(f"cluster {cluster.name}: {record.nodes} nodes{owner}")
+    for node in cluster.nodes:
+        print(f"  {node.hostname}  {node.address}  {', '.join(node.faults()) or 'up'}")
+    print(f"inventory: {cluster.inventory}")
+    reason = cluster.no_internet
+    print("internet: " + ("through this machine" if reason is None else f"none ({reason})"))
+
+
+def down(options: argparse.Namespace) -> int:
+    """Remove one cluster or all."""
+    found = registry.records()
+    chosen = [record for record in found if options.all or record.name == options.name]
+    for record in chosen:
+        remove(record)
+        print(f"cluster {record.name} is gone")
+    if not chosen:
+        print("no cluster is up" if options.all else f"no cluster {options.name} is up")
+    return 0
+
+
+def status() -> int:
+    """Show all clusters."""
+    found = registry.records()
+    for record in found:
+        show(Cluster.load(record.name))
+        if record.owner is not None and not record.owner_alive:
+            print("  its owner is dead: the next `up`, or `down --all`, removes it")
+    if not found:
+        print("no cluster is up")
+    return 0
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run a command in a node with this terminal."""
+    cluster = Cluster.load(options.name)
+    by_name: dict[str, Node] = {node.hostname: node for node in cluster.nodes}
+    if options.node not in by_name:
+        raise RefusedError(f"cluster {cluster.name} has no {options.node}: {', '.join(by_name)}")
+    # REMAINDER keeps our own "--", where nargs="+" would drop the command's as well
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    if not argv:
+        raise RefusedError(f"exec {options.node}: which command? (exec {options.node} -- hostname)")
+    process = by_name[options.node].popen(argv, stdin=sys.stdin, text=False)
+    while True:
+        try:
+            code = process.wait()
+            return code if code >= 0 else 128 - code
+        except KeyboardInterrupt:
+            # the terminal sent it to the command too; it decides whether it ends
+            continue
+
+
+def main() -> int:
+    """Run one command; returns the exit code."""
+    options = parser().parse_args()
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        lacking = missing()
+        if lacking:
+            raise RefusedError(lacking)
+        if options.command == "up":
+            return up(options)
+        if options.command == "down":
+            return down(options)
+        if options.command == "status":
+            return status()
+        return execute(options)
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, RefusedError) else 1
+    except subprocess.SubprocessError as error:
+        print(f"{os.path.basename(sys.argv[0])}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; what was begun is removed", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""A cluster: from nothing to nodes that Ansible can reach, and back to nothing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import inventory, network, registry, setup
+from .cgroups import remove_groups
+from .node import Node
+from .processes import inits, kill_and_wait
+from .registry import Record
+from .system import (
+    ClusterError,
+    Identity,
+    RefusedError,
+    identity,
+    missing,
+    overlay_works_on,
+    run,
+    uninterrupted,
+    wait_for,
+)
+
+NAME = re.compile(r"[a-z][a-z0-9]{0,8}")  # it goes into interface names: 15 characters in all
+MOST_NODES = 64
+LEFTOVER_GRACE_S = 2.0  # what a closed connection started may take so long to end
+_serial = itertools.count()
+
+
+class Cluster:
+    """Test nodes node1..nodeN on one bridge.
+
+    ``directory`` (default: a new folder in /var/tmp) takes all files, and goes with the cluster.
+    ``upper_size_mib`` keeps each node's disk in memory with that size, else it is on the machine's
+    disk.  ``memory_mib`` limits each node's memory.  ``variables`` become the inventory's
+    group_vars/all/variables.yml.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 4,
+        *,
+        name: str | None = None,
+        directory: Path | None = None,
+        upper_size_mib: int | None = None,
+        memory_mib: int | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check the options, raising ClusterError; nothing is made before ``up``."""
+        if not 1 <= nodes <= MOST_NODES:
+            raise RefusedError(f"a cluster has 1 to {MOST_NODES} nodes, not {nodes}")
+        # the machine has one namespace of names: make one that no other process makes
+        self.name = name or f"t{os.getpid():x}{'abcdefghijklmnopqrstuvwxyz'[next(_serial) % 26]}"
+        if not NAME.fullmatch(self.name) or self.name == "before":
+            raise RefusedError(
+                f"cluster name {self.name!r}: use up to 9 small letters and digits, a letter first"
+            )
+        for option, size in (("upper_size_mib", upper_size_mib), ("memory_mib", memory_mib)):
+            if size is not None and size < 16:
+                raise RefusedError(f"{option} is {size}: a node needs 16 MiB at least")
+        self.size = nodes
+        self.nodes: list[Node] = []
+        self._directory = directory
+        self._upper_size_mib = upper_size_mib
+        self._memory_mib = memory_mib
+        self._variables = dict(variables or {})
+        self._record: Record | None = None
+
+    @classmethod
+    def load(cls, name: str) -> Cluster:
+        """The cluster that is up under this name; raises ClusterError when none is."""
+        record = registry.load(name)
+        if record is None:
+            raise RefusedError(f"no cluster {name} is up")
+        cluster = cls(record.nodes, name=name)
+        cluster._adopt(record)
+        return cluster
+
+    def _adopt(self, record: Record) -> None:
+        self._record = record
+        self.nodes = [Node(record, number) for number in range(1, record.nodes + 1)]
+
+    @property
+    def record(self) -> Record:
+        """What the registry knows; raises ClusterError while the cluster is down."""
+        if self._record is None:
+            raise ClusterError(f"cluster {self.name} is not up")
+        return self._record
+
+    @property
+    def directory(self) -> Path:
+        """The folder with keys, known_hosts, ssh_config and inventory."""
+        return Path(self.record.directory)
+
+    @property
+    def inventory(self) -> Path:
+        """The Ansible inventory folder."""
+        return self.directory / "inventory"
+
+    @property
+    def no_internet(self) -> str | None:
+        """Why the nodes cannot reach beyond this machine; None when they can."""
+        return self.record.no_internet
+
+    def __enter__(self) -> Cluster:
+        return self.up()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    # Up
+
+    def up(self, *, stay: bool = False) -> Cluster:
+        """Bring the nodes up; ``stay``: they outlive this process.
+
+        An earlier cluster of this name whose owner died is removed first.  On any error and on
+        Ctrl-C all that was made is removed again.  Raises ClusterError.
+        """
+        lacking = missing()
+        if lacking:
+            raise RefusedError(lacking)
+        inventory.interpreter()
+        sweep(self.name)
+        directory = self._choose_directory()
+        try:
+            self._adopt(self._claim(directory))
+            self._start()
+            if stay:
+                self.record.owner = None
+                registry.save(self.record)
+        except BaseException:
+            with uninterrupted():
+                record = registry.load(self.name)
+                if record is not None and record.directory == str(directory):
+                    self.down()
+            raise
+        return self
+
+    def _choose_directory(self) -> Path:
+        if self._directory is None:
+            # not in /tmp, which may be small and in memory; nodes have a /var/tmp of their own
+            return Path(f"/var/tmp/trainbench-{self.name}-{secrets.token_hex(4)}")
+        directory = self._directory.resolve()
+        if set(str(directory)) & set(",:\\\"'"):
+            raise RefusedError(f"{directory}: overlay mounts take no comma, colon, quote or \\")
+        if directory.exists() and any(directory.iterdir()):
+            raise RefusedError(f"{directory} is not empty, and `down` would remove it: name a new")
+        return directory
+
+    def _claim(self, directory: Path) -> Record:
+        """Take the name and a network, so that nobody else does."""
+        me = identity(os.getpid())
+        with registry.locked():
+            if registry.load(self.name) is not None:
+                raise RefusedError(f"cluster {self.name} is up already, or being brought up")
+            registry.remember_machine()
+            record = Record(
+                name=self.name,
+                directory=str(directory),
+                subnet=network.free_subnet(each.subnet for each in registry.records()),
+                nodes=self.size,
+                upper_size_mib=self._upper_size_mib,
+                memory_mib=self._memory_mib,
+                owner=me if me is not None else Identity(os.getpid(), 0),
+            )
+            registry.save(record)  # before anything is made: what has no record is never removed
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.chmod(0o700)
+            record.control_paths.mkdir(mode=0o700)
+            # `ip netns add` of two processes at once can trip over the folder's first mount
+            network.create(self.name, record.subnet, self.size)
+            record.no_internet = network.open_way_out(self.name, record.subnet)
+            registry.save(record)
+        return record
+
+    def _start(self) -> None:
+        key = inventory.make_key(self.directory / "id_ed25519", f"trainbench {self.name}")
+        addresses = {node.hostname: node.address for node in self.nodes}
+        hosts = network.hosts_file(addresses)
+        resolv_conf = network.resolv_conf()
+        # a container's own overlay cannot hold an upper layer: keep it in memory there
+        tmpfs = self.record.upper_size_mib is None and not overlay_works_on(self.directory)
+        booting = []
+        try:
+            for node in self.nodes:
+                setup.prepare(node, hosts, resolv_conf, key, tmpfs)
+                booting.append((node, node.start_boot()))
+        finally:
+            for node, process in booting:
+                node.finish_boot(process)
+        known = [f"{node.hostname},{node.address} {node.host_key}" for node in self.nodes]
+        (self.directory / "known_hosts").write_text("".join(known))
+        inventory.write_ssh_config(self.directory, addresses)
+        self.write_inventory(self.inventory, variables=self._variables)
+
+    def write_inventory(
+        self, folder: Path, *, nodes: int | None = None, variables: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Write another inventory, of the first ``nodes`` nodes; returns the folder."""
+        return inventory.write_inventory(
+            folder,
+            self.directory,
+            {node.hostname: node.address for node in self.nodes[:nodes]},
+            self.record.control_paths,
+            variables or {},
+        )
+
+    # In between
+
+    def drop_connections(self) -> None:
+        """End the ssh connections that Ansible keeps open: one to a node that died hangs."""
+        _drop_connections(self.record)
+
+    def heal(self) -> dict[str, list[tuple[int, list[str]]]]:
+        """Undo every fault and kill what still runs; returns what was left running, by host."""
+        left = {}
+        if not wait_for(lambda: not any(n.processes() for n in self.nodes), LEFTOVER_GRACE_S, 0.05):
+            left = {node.hostname: node.processes() for node in self.nodes if node.processes()}
+        broken = [node for node in self.nodes if node.faults()]
+        if broken:
+            self.drop_connections()
+        for node in self.nodes:
+            node.kill_processes()
+            node.limit_memory(self.record.memory_mib)
+            node.free_disk()
+        booting = [(node, node.start_boot()) for node in broken if node.pid is None]
+        for node, process in booting:
+            node.finish_boot(process)
+        for node in broken:
+            node.link(True)
+            node.start_sshd()
+        return left
+
+    # Down
+
+    def down(self) -> None:
+        """Remove the cluster without a trace; does nothing when it is not up."""
+        record = registry.load(self.name)
+        if record is not None:
+            remove(record)
+        self._record = None
+        self.nodes = []
+
+
+def remove(record: Record) -> None:
+    """Remove all that belongs to a cluster, however far it came and whoever left it."""
+    with uninterrupted():
+        _drop_connections(record)
+        kill_and_wait(inits(record.name))
+        network.remove(record.name)
+        # one that was just starting ends without its network namespace, or is found by now
+        kill_and_wait(inits(record.name))
+        remove_groups(f"trainbench-{record.name}-")
+        directory = record.directory
+        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+            point = line.split()[4]
+            if point.startswith(f"{directory}/"):
+                run(["umount", "-n", point])
+        # one filesystem: were anything of the machine still mounted below, it would stay whole
+        run(["rm", "-rf", "--one-file-system", "--", directory], timeout_s=120)
+        with registry.locked():
+            registry.forget(record)
+
+
+def sweep(name: str | None = None) -> None:
+    """Remove clusters whose owner died, and what is left of ``name`` when no node of it lives."""
+    for record in registry.records():
+        dead = record.owner is not None and not record.owner_alive
+        if dead or (record.name == name and record.owner is None and not inits(record.name)):
+            remove(record)
+
+
+def _drop_connections(record: Record) -> None:
+    with suppress(FileNotFoundError):
+        for socket in list(record.control_paths.iterdir()):
+            run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "node"], check=False)
+            socket.unlink(missing_ok=True)

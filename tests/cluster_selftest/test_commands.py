@@ -1,0 +1,185 @@
+"""Clusters from up to down: the command line, interrupted and killed tools, no trace left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster, registry
+from tests.cluster.cluster import sweep
+from tests.cluster.fixtures import RealNodes
+from tests.cluster.inventory import parse_variables
+from tests.cluster.system import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+SAY = 'echo "$(hostname) $*"; exit 7'
+
+
+def cli(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.cluster", *words],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def traces(name: str, directory: Path) -> list[str]:
+    """Whatever of the cluster this machine still shows."""
+    found = [str(path) for path in Path("/sys/class/net").glob(f"tb-{name}*")]
+    found += [str(path) for path in Path("/run/netns").glob(f"tb-{name}-*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/trainbench-{name}-*")]
+    found += [str(path) for path in registry.HOME.glob(f"{name}.*")]
+    found += [str(directory)] if directory.exists() else []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{number}/cmdline").read_text(errors="replace").replace("\0", " ")
+        except OSError:
+            continue
+        if f"tb-{name}-" in words or str(directory) in words:
+            found.append(words)
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    found += [line for line in mounts if str(directory) in line or f"tb-{name}-" in line]
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True).stdout
+    return found + [line for line in tables.splitlines() if line.endswith(f"trainbench_{name}")]
+
+
+def test_command_line_from_up_to_down(tmp_path: Path) -> None:
+    name, directory = f"c{os.getpid():x}", tmp_path / "state"
+    forward = Path("/proc/sys/net/ipv4/ip_forward").read_text()
+    try:
+        options = ("--name", name, "--nodes", "2")
+        begin = time.monotonic()
+        up = cli("up", *options, "--dir", str(directory), "--var", "ports=[1, 2]")
+        took = time.monotonic() - begin
+        assert up.returncode == 0, up.stderr
+        assert str(directory / "inventory") in up.stdout
+        assert took < 5
+        assert (
+            "ports:\n- 1\n- 2\n"
+            in (directory / "inventory/group_vars/all/variables.yml").read_text()
+        )
+        assert traces(name, directory)
+
+        again = cli("up", *options)
+        assert again.returncode == 0
+        assert "is up already" in again.stdout
+        other = cli("up", "--name", name, "--nodes", "3")
+        assert other.returncode != 0
+        assert "already with 2 nodes" in other.stderr
+        assert f"cluster {name}: 2 nodes" in cli("status").stdout
+
+        inside = cli("exec", "--name", name, "node2", "--", "sh", "-c", SAY, "--", "--")
+        assert (inside.stdout, inside.returncode) == ("node2 --\n", 7)
+        killed = cli("exec", "--name", name, "node2", "--", "sh", "-c", "kill -9 $$")
+        assert killed.returncode == 137
+        assert "has no node9" in cli("exec", "--name", name, "node9", "--", "true").stderr
+    finally:
+        down = cli("down", "--name", name)
+    assert down.returncode == 0, down.stderr
+    assert traces(name, directory) == []
+    if not registry.records():
+        assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == forward
+        assert not registry.HOME.exists()
+
+
+@pytest.mark.parametrize("after_s", [0, 0.04, 0.08, 0.12])
+def test_interrupted_up_leaves_nothing(tmp_path: Path, after_s: float) -> None:
+    name, directory = f"i{os.getpid():x}", tmp_path / "state"
+    words = [sys.executable, "-m", "tests.cluster", "up", "--name", name, "--dir", str(directory)]
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as up:
+        wait_for(directory.exists, 5)
+        time.sleep(after_s)
+        up.send_signal(signal.SIGINT)
+        _, said = up.communicate(timeout=20)
+    if up.returncode == 0:  # it was ready before the signal came
+        cli("down", "--name", name)
+    else:
+        assert up.returncode == 130, said
+    assert traces(name, directory) == []
+
+
+def test_killed_tool_is_cleaned_up_after(tmp_path: Path) -> None:
+    name, directory = f"k{os.getpid():x}", tmp_path / "state"
+    code = (
+        "import os; from pathlib import Path; from tests.cluster import Cluster; "
+        f"Cluster(2, name='{name}', directory=Path('{directory}'), upper_size_mib=64).up(); "
+        "os.kill(os.getpid(), 9)"
+    )
+    died = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert died.returncode == -signal.SIGKILL
+    left = traces(name, directory)
+    assert any("init.py" in trace for trace in left)
+    sweep()
+    assert traces(name, directory) == []
+
+
+def test_clusters_live_beside_each_other(real_nodes: RealNodes) -> None:
+    theirs = real_nodes(1)
+    with Cluster(1, variables={"who": "second"}) as second:
+        ours = second.nodes[0]
+        assert ours.record.subnet != theirs.cluster.record.subnet
+        assert ours.ssh(["hostname"]).stdout == "node1\n"
+        name, directory = second.name, second.directory
+    assert traces(name, directory) == []
+    assert theirs.nodes[0].ssh(["true"]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["up", "--nodes", "0"], "1 to 64 nodes"),
+        (["up", "--name", "Bad-Name"], "small letters"),
+        (["up", "--name", "zz", "--var", "novalue"], "key=value"),
+        (["up", "--name", "zz", "--upper-size-mib", "1"], "16 MiB"),
+        (["exec", "--name", "zz", "node1", "--", "true"], "no cluster zz is up"),
+    ],
+)
+def test_mistakes_get_one_sentence(words: list[str], message: str) -> None:
+    done = cli(*words)
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2
+
+
+NOT_ROOT = "import os; os.geteuid = lambda: 65534\n"
+
+
+def test_not_root_says_so() -> None:
+    code = f"{NOT_ROOT}from tests.cluster.__main__ import main; raise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "status"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "need root" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
+def test_not_root_skips_but_fails_in_ci(tmp_path: Path, ci: str, outcome: str) -> None:
+    (tmp_path / "conftest.py").write_text(NOT_ROOT)
+    (tmp_path / "test_it.py").write_text("def test_it(real_nodes): real_nodes(1)\n")
+    words = ["-m", "pytest", "-q", "-rs", "-p", "tests.cluster.fixtures", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, *words, f"--rootdir={tmp_path}", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "CI": ci},
+        capture_output=True,
+        text=True,
+    )
+    assert outcome in done.stdout
+    assert "need root" in done.stdout
+
+
+def test_variables_are_yaml() -> None:
+    assert parse_variables(["a=1", "b=[x, 2]", "c="]) == {"a": 1, "b": ["x", 2], "c": None}
+    assert json.dumps(parse_variables(["d=a=b"])) == '{"d": "a=b"}'

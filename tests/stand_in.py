@@ -1,0 +1,76 @@
+"""A stand-in for torch_gpt's environment: its `python3` is a small script that acts as told.
+
+Stands in for torch alone, at the boundary where the supervisor execs the launcher: what plans,
+launches, tails, ends and collects is real. It prints torch_gpt's lines, and misbehaves as the
+variable ACT of the cell's `env` says. Real training is proved by tests/cluster_training.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from runner.systems.pins import pins
+
+TRAINER = """#!{python} -IS
+import os, signal, subprocess, sys, time
+act = os.environ.get("ACT", "")
+argv = sys.argv
+rank = int(argv[argv.index("--node_rank") + 1])
+mine = rank == int(os.environ.get("ACT_RANK", "0"))
+steps = int(argv[argv.index("--train-iters") + 1])
+step_s = float(os.environ.get("STEP_S", "0.01"))
+if act == "show":
+    print("ARGV", repr(argv[1:]), flush=True)
+    print("VALUE", repr(os.environ.get("VALUE")), flush=True)
+if act == "no_step":
+    sys.exit(0)
+if act == "fail_first" and mine:
+    print("torch_gpt error: the stand-in was told to fail", file=sys.stderr, flush=True)
+    sys.exit(1)
+if act == "daemon":
+    subprocess.Popen(["setsid", "sleep", "1000"], env={{}})
+if act == "flood" and mine:
+    line = "x" * 1023 + "\\n"
+    for _ in range(int(os.environ["FLOOD_MIB"])):
+        sys.stdout.write(line * 1024)
+for step in range(1, steps + 1):
+    time.sleep(step_s)
+    if mine and act == "exit_3" and step == 3:
+        print("ValueError: the stand-in failed at step 3", file=sys.stderr, flush=True)
+        sys.exit(3)
+    if mine and act == "segfault" and step == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if act == "hang" and step == 3:
+        child = subprocess.Popen(["sleep", "1000"])
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(1000)
+    if rank == 0:
+        loss = 8.0 / (1 + step / 10)
+        print(
+            f"torch_gpt step={{step}}/{{steps}} samples_per_s={{16 / step_s:.2f}}"
+            f" step_time_ms={{step_s * 1000:.2f}} loss={{loss:.5f}} grad_norm=1.0 lr=1e-3"
+            " skipped=0 nan=0 memory_allocated_mib=- memory_used_mib=100.0",
+            flush=True,
+        )
+"""
+
+
+def install(root: Path, python: str) -> None:
+    """Put the stand-in and a tiny dataset where setup would put the real ones. `python` runs it."""
+    pin = next(iter(pins("torch_gpt")))
+    home = root / "systems" / "torch_gpt" / pin
+    (home / "src").mkdir(parents=True)
+    (home / "src" / "train.py").write_text("# the stand-in's trainer is env/bin/python3\n")
+    program = home / "env" / "bin" / "python3"
+    program.parent.mkdir(parents=True)
+    program.write_text(TRAINER.format(python=python))
+    program.chmod(0o755)
+    (home / "installed.json").write_text(json.dumps({"schema": 1, "sha256": {"stand-in": "1"}}))
+    data = root / "datasets" / "default"
+    data.mkdir(parents=True)
+    sizes = {"default_text_document.bin": 2000, "default_text_document.idx": 42}
+    for name, size in sizes.items():
+        (data / name).write_bytes(b"\0" * size)
+    manifest = {"documents": 1000, "tokens": 1_000_000, "bytes": sizes, "sha256": {"stand-in": "1"}}
+    (data / "dataset.json").write_text(json.dumps(manifest))

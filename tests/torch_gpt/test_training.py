@@ -1,0 +1,272 @@
+"""torch_gpt under torchrun on this machine's CPU, with one and two ranks."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+TRAINER = ROOT / "roles" / "torch_gpt" / "files" / "torch_gpt"
+MODULES = ROOT / "roles" / "dataset" / "files"
+sys.path.insert(0, str(MODULES))
+import megatron_mmap
+
+LINE = re.compile(
+    r"torch_gpt step=(?P<step>\d+)/(?P<last>\d+) samples_per_s=(?P<samples_per_s>\d+\.\d\d) "
+    r"step_time_ms=(?P<step_time_ms>\d+\.\d\d) loss=(?P<loss>\d+\.\d{5}|nan) "
+    r"grad_norm=(?P<grad_norm>\d+\.\d{3}|nan|inf) lr=(?P<lr>\d\.\d{3}e[+-]\d\d) "
+    r"skipped=(?P<skipped>\d+) nan=(?P<nan>\d+) "
+    r"memory_allocated_mib=(?P<allocated>-(?:,-)*) "
+    r"memory_used_mib=(?P<used>\d+\.\d(?:,\d+\.\d)*)"
+)
+SHAPE = (
+    *("--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "2"),
+    *("--seq-length", "64", "--vocab-size", "256", "--lr", "3e-3", "--split", "9,1,0"),
+    *("--train-iters", "8", "--log-interval", "1", "--global-batch-size", "8"),
+)
+
+
+class Run(NamedTuple):
+    """A finished run: exit status, output, and what its step lines say."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def steps(self) -> list[dict[str, str]]:
+        lines = [line for line in self.out.splitlines() if line.startswith("torch_gpt step=")]
+        matches = [LINE.fullmatch(line) for line in lines]
+        assert all(matches), lines
+        return [match.groupdict() for match in matches if match]
+
+    def column(self, name: str) -> list[float]:
+        return [float(step[name]) for step in self.steps]
+
+    @property
+    def errors(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.startswith("torch_gpt error: ")]
+
+    @property
+    def config(self) -> dict[str, str]:
+        line = next(line for line in self.out.splitlines() if line.startswith("torch_gpt config "))
+        return dict(word.split("=", 1) for word in line.split()[2:])
+
+
+Train = Callable[..., Run]
+
+
+def free_port() -> int:
+    """A port outside the range from which the kernel takes ports of its own accord."""
+    for port in range(20000 + os.getpid() % 8000, 32000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise AssertionError("no free port")
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(MODULES), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 documents of 300 tokens whose next token mostly follows from the last: learnable."""
+    path = tmp_path_factory.mktemp("data") / "set"
+    random = np.random.default_rng(0)
+    with megatron_mmap.Writer(path) as writer:
+        for _ in range(40):
+            jumps = random.random(300) < 0.1
+            steps = np.where(jumps, random.integers(0, 32, 300), 3)
+            writer.add_document(np.cumsum(steps) % 32)
+    return path
+
+
+@pytest.fixture(scope="module")
+def train(prefix: Path) -> Train:
+    """Run the trainer under torchrun; the same arguments are run once."""
+
+    @functools.cache
+    def run(ranks: int, *words: str, address_space: int = 0) -> Run:
+        command = [
+            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--node_rank", "0"),
+            *("--nproc_per_node", str(ranks), "--master_addr", "127.0.0.1"),
+            *("--master_port", str(free_port()), str(TRAINER / "train.py")),
+            *("--data-path", str(prefix), *SHAPE, *words),
+        ]
+
+        def limit() -> None:
+            if address_space:
+                resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=120,
+            check=False,
+            preexec_fn=limit,  # noqa: PLW1509  # the tests have no threads
+        )
+        return Run(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+BASE = ("--zero-stage", "0", "--micro-batch-size", "4")
+
+
+def test_the_loss_falls_and_the_lines_are_as_documented(train: Train) -> None:
+    run = train(2, *BASE)
+    assert run.status == 0, run.err
+    assert [step["step"] for step in run.steps] == [str(i) for i in range(1, 9)]
+    losses = run.column("loss")
+    assert losses[0] == pytest.approx(np.log(256), abs=0.1)
+    assert losses[-1] < losses[0] - 0.5
+    assert run.steps[0]["allocated"] == "-,-"
+    assert len(run.steps[0]["used"].split(",")) == 2
+    for step in run.steps:
+        seconds = float(step["step_time_ms"]) / 1000
+        assert float(step["samples_per_s"]) == pytest.approx(8 / seconds, rel=0.01)
+    assert run.config["world_size"] == run.config["data_parallel_size"] == "2"
+    assert run.config["accumulation"] == "1"
+    assert run.config["documents"] == "40"
+    assert re.search(r"^torch_gpt done steps=8 wall_s=\d+\.\d$", run.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_stages_agree(train: Train, stage: int) -> None:
+    run = train(2, "--zero-stage", str(stage), "--micro-batch-size", "4")
+    assert run.status == 0, run.err
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
+    assert run.column("grad_norm") == pytest.approx(train(2, *BASE).column("grad_norm"), rel=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        (1, ("--zero-stage", "0", "--micro-batch-size", "8")),
+        (1, ("--zero-stage", "3", "--micro-batch-size", "2")),
+        (2, ("--zero-stage", "1", "--micro-batch-size", "1")),
+        (2, ("--zero-stage", "2", "--micro-batch-size", "2")),
+    ],
+)
+def test_ranks_and_accumulation_change_nothing(
+    train: Train, ranks: int, words: tuple[str, ...]
+) -> None:
+    run = train(ranks, *words)
+    assert run.status == 0, run.err
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
+
+
+@pytest.mark.parametrize("stage", ["0", "3"])
+def test_activation_checkpointing_changes_nothing(train: Train, stage: str) -> None:
+    run = train(2, "--zero-stage", stage, "--micro-batch-size", "4", "--activation-checkpointing")
+    assert run.status == 0, run.err
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
+
+
+def test_the_seed_fixes_the_curve(train: Train) -> None:
+    again = train(2, *BASE, "--seed", "1234")  # the default, but another call
+    assert again.column("loss") == train(2, *BASE).column("loss")
+    other = train(2, *BASE, "--seed", "1")
+    assert other.column("loss") != again.column("loss")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("stage", ["1", "3"])
+def test_half_precision_stays_close(train: Train, precision: str, stage: str) -> None:
+    run = train(2, "--zero-stage", stage, "--micro-batch-size", "4", "--precision", precision)
+    assert run.status == 0, run.err
+    assert sum(run.column("nan")) == 0
+    if sum(run.column("skipped")) == 0:
+        assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=0.05)
+
+
+def test_a_diverging_run_is_counted_and_ends_well(train: Train) -> None:
+    run = train(
+        1, *BASE, "--lr", "1e30", "--log-interval", "3", "--clip-grad", "0", "--train-iters", "7"
+    )
+    assert run.status == 0, run.err
+    assert [step["step"] for step in run.steps] == ["3", "6", "7"]
+    assert sum(run.column("nan")) >= 4
+    assert run.steps[-1]["loss"] == "nan"
+
+
+def test_validation_at_the_end(train: Train) -> None:
+    run = train(2, "--zero-stage", "3", "--micro-batch-size", "4", "--eval-iters", "2")
+    assert run.status == 0, run.err
+    found = re.search(r"^torch_gpt eval samples=16 loss=(\d\.\d{5})$", run.out, re.MULTILINE)
+    assert found
+    assert float(found[1]) < 5.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--global-batch-size", "7"), "--global-batch-size 7 is not a multiple"),
+        (("--data-path", "absent/set"), "absent/set.idx is missing"),
+        (("--vocab-size", "20"), "not in a vocabulary of 20; raise --vocab-size"),
+        (("--split", "999,1,0"), "leaves the valid part without documents"),
+    ],
+)
+def test_expected_errors_are_one_line(train: Train, words: tuple[str, ...], message: str) -> None:
+    run = train(2, *BASE, *words)
+    assert run.status == 1  # torchrun's, for every failure
+    assert len(run.errors) == 1, run.err
+    assert message in run.errors[0]
+    assert 'train.py", line' not in run.err
+
+
+def test_out_of_memory_says_what_to_lower(train: Train) -> None:
+    run = train(1, *BASE, "--hidden-size", "16384", address_space=6 << 30)
+    assert run.status == 1
+    assert len(run.errors) == 1, run.err
+    assert "out of memory on the host" in run.errors[0]
+    assert "lower --micro-batch-size" in run.errors[0]
+
+
+def test_ranks_started_differently_are_refused(prefix: Path) -> None:
+    port = str(free_port())
+    processes = []
+    for rank, batch in enumerate(("8", "16")):
+        place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        words = ["--data-path", str(prefix), *SHAPE, "--global-batch-size", batch]
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, str(TRAINER / "train.py"), *words],
+                env={**environment(), **place, **address},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    errors = "".join(process.communicate(timeout=60)[1] for process in processes)
+    assert [process.returncode for process in processes] == [1, 1]
+    assert errors == (
+        "torch_gpt error: rank 1 was started with --global-batch-size 16 but rank 0 with 8; start "
+        "all nodes with the same arguments\n"
+    )
+
+
+@pytest.mark.slow
+def test_fsdp_ranks_always_leave_in_order(train: Train) -> None:
+    """60 runs of two FSDP2 ranks: none may abort at exit, as torch 2.13 with gloo was seen to."""
+    statuses = []
+    for i in range(60):
+        words = ("--zero-stage", str(2 + i % 2), "--micro-batch-size", "4", "--train-iters", "3")
+        statuses.append(train(2, *words, "--seed", str(i)).status)
+    assert statuses == [0] * 60

@@ -1,0 +1,207 @@
+"""Which steps count, and what their numbers are."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.records import STATUSES, Interval, Measurement, Record
+from runner.statistics import (
+    WITHOUT_NUMBERS,
+    cell_statistics,
+    counted_intervals,
+    final_loss,
+    runs_that_count,
+)
+
+
+def record(
+    intervals: Sequence[Interval] = (),
+    *,
+    status: str = "ok",
+    repeat: int = 1,
+    warmup: int = 0,
+    batch: int | None = 8,
+) -> Record:
+    return Record(
+        campaign="c",
+        cell="cell",
+        cell_id="1",
+        system="torch_gpt",
+        status=status,
+        reason="" if status == "ok" else "why",
+        repeat=repeat,
+        warmup_iters=warmup,
+        global_batch_size=batch,
+        measurement=Measurement(tuple(intervals)),
+    )
+
+
+def steps(*times: float, **more: float) -> list[Interval]:
+    return [Interval(n, 1, time, **more) for n, time in enumerate(times, 1)]  # type: ignore[arg-type]
+
+
+def test_an_interval_that_reaches_into_warmup_does_not_count() -> None:
+    run = record([Interval(5, 5, 9.0), Interval(10, 5, 1.0), Interval(12, 2, 1.0)], warmup=6)
+    assert [interval.iteration for interval in counted_intervals(run)] == [12]
+    assert cell_statistics([run]).window == (11, 12)
+    assert cell_statistics([run]).steps_measured == 2
+
+
+def test_skipped_steps_leave_the_times_and_are_counted() -> None:
+    run = record([*steps(100.0, 100.0), Interval(3, 1, 10.0, skipped=1)])
+    got = cell_statistics([run])
+    assert got.step_time_ms is not None
+    assert got.step_time_ms.median == 100.0
+    assert (got.steps_measured, got.steps_skipped) == (2, 1)
+
+
+def test_nan_steps_stay_in_the_times_and_are_counted() -> None:
+    run = record([Interval(1, 1, 100.0, nan=1), Interval(2, 1, 300.0)])
+    got = cell_statistics([run])
+    assert got.step_time_ms is not None
+    assert got.step_time_ms.median == 200.0
+    assert got.steps_nan == 1
+
+
+def test_one_run_median_percentiles_and_interquartile_spread() -> None:
+    got = cell_statistics([record(steps(*range(100, 201)))]).step_time_ms
+    assert got is not None
+    assert (got.median, got.p5, got.p95) == (150.0, 105.0, 195.0)
+    assert got.spread_percent == pytest.approx(50 / 150 * 100)
+    assert (got.spread_of, got.source) == ("intervals", "log")
+
+
+def test_repeats_median_of_medians_and_spread_between_them() -> None:
+    runs = [record(steps(t, t, t), repeat=n) for n, t in enumerate((100.0, 110.0, 200.0), 1)]
+    got = cell_statistics(runs)
+    assert got.step_time_ms is not None
+    assert got.step_time_ms.median == 110.0
+    assert got.step_time_ms.spread_percent == pytest.approx(100 / 110 * 100)
+    assert got.step_time_ms.spread_of == "repeats"
+    assert got.steps_measured == 9
+
+
+def test_one_interval_has_no_spread() -> None:
+    got = cell_statistics([record(steps(100.0))]).step_time_ms
+    assert got is not None
+    assert got.spread_percent is None
+
+
+def test_throughput_is_the_logs_else_derived() -> None:
+    derived = cell_statistics([record(steps(400.0, 400.0), batch=8)]).samples_per_s
+    assert derived is not None
+    assert (derived.median, derived.source) == (20.0, "derived")
+    logged = cell_statistics([record([Interval(1, 1, 400.0, 19.5)])]).samples_per_s
+    assert logged is not None
+    assert (logged.median, logged.source) == (19.5, "log")
+    mixed = [Interval(1, 1, 400.0, 19.5), Interval(2, 1, 400.0)]
+    both = cell_statistics([record(mixed)]).samples_per_s
+    assert both is not None
+    assert both.source == "mixed"
+
+
+def test_step_time_is_derived_from_throughput() -> None:
+    got = cell_statistics([record([Interval(1, 1, None, 20.0)], batch=8)]).step_time_ms
+    assert got is not None
+    assert (got.median, got.source) == (400.0, "derived")
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (record(), "no training step"),
+        (record(steps(100.0), warmup=5), "after warm-up (5 iterations)"),
+        (record([Interval(1, 1, 100.0, skipped=1)]), "skipped a step in every interval"),
+        (record([Interval(1, 1)]), "neither step times nor a throughput"),
+        (record([Interval(1, 1, 0.0, 0.0)]), "neither step times nor a throughput"),
+        (record([Interval(1, 1, math.nan)]), "neither step times nor a throughput"),
+    ],
+)
+def test_nothing_found_is_none_with_a_reason(run: Record, why: str) -> None:
+    got = cell_statistics([run])
+    assert got.samples_per_s is None
+    assert got.step_time_ms is None
+    assert why in got.missing["samples_per_s"]
+
+
+def test_only_ok_repeats_count_when_there_is_one() -> None:
+    runs = [record(steps(1.0), status="failed"), record(steps(100.0), repeat=2)]
+    basis, chosen = runs_that_count(runs)
+    assert (basis, [run.repeat for run in chosen]) == ("ok", [2])
+
+
+def test_an_unfinished_run_keeps_its_numbers_and_its_mark() -> None:
+    got = cell_statistics([record(steps(100.0), status="timed_out")])
+    assert got.basis == "incomplete"
+    assert got.step_time_ms is not None
+
+
+@pytest.mark.parametrize("status", sorted(WITHOUT_NUMBERS))
+def test_a_run_that_never_trained_has_no_numbers_whatever_it_holds(status: str) -> None:
+    got = cell_statistics([record(steps(69.5, loss=3.0), status=status)])
+    assert (got.basis, got.step_time_ms, got.final_loss, got.window) == ("none", None, None, None)
+
+
+def test_final_loss_is_the_last_logged() -> None:
+    assert final_loss(record([Interval(1, loss=3.0), Interval(2, loss=2.5), Interval(3)]))[0] == 2.5
+
+
+@pytest.mark.parametrize("last", [Interval(2, nan=1), Interval(2, loss=math.inf)])
+def test_a_run_that_ends_in_nan_has_no_final_loss(last: Interval) -> None:
+    loss, why = final_loss(record([Interval(1, loss=3.0), last]))
+    assert loss is None
+    assert "iteration 2" in why
+
+
+def test_one_diverged_repeat_takes_the_cells_final_loss() -> None:
+    runs = [record([Interval(1, 1, 9.0, loss=3.0)]), record([Interval(1, 1, 9.0, nan=1)], repeat=2)]
+    got = cell_statistics(runs)
+    assert got.final_loss is None
+    assert "repeat 2" in got.missing["final_loss"]
+
+
+def test_memory_is_the_peak_over_repeats_and_never_mixed() -> None:
+    first = record(steps(9.0))
+    runs = [
+        replace(first, measurement=replace(first.measurement, memory_allocated_mib=100.0)),
+        replace(first, repeat=2, measurement=replace(first.measurement, memory_allocated_mib=90.0)),
+    ]
+    got = cell_statistics(runs)
+    assert (got.memory_allocated_mib, got.memory_used_mib) == (100.0, None)
+    assert "memory_used_mib" in got.missing
+
+
+floats = st.one_of(st.none(), st.floats())
+intervals = st.builds(
+    Interval,
+    iteration=st.integers(-5, 10**6),
+    iterations=st.integers(0, 100),
+    step_time_ms=floats,
+    samples_per_s=floats,
+    loss=floats,
+    skipped=st.integers(0, 3),
+    nan=st.integers(0, 3),
+)
+records = st.builds(
+    record,
+    st.lists(intervals, max_size=6),
+    status=st.sampled_from(sorted(STATUSES)),
+    warmup=st.integers(0, 10),
+    batch=st.one_of(st.none(), st.integers(0, 64)),
+)
+
+
+@given(st.lists(records, max_size=4))
+def test_every_quantity_is_a_positive_number_or_missing_with_a_reason(runs: list[Record]) -> None:
+    got = cell_statistics(runs)
+    for name in ("samples_per_s", "step_time_ms"):
+        summary = getattr(got, name)
+        if summary is None:
+            assert got.missing[name]
+        else:
+            assert summary.p5 <= summary.p95
+            assert summary.median > 0

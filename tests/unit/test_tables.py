@@ -1,0 +1,428 @@
+"""Rows, baseline, scaling and the four text formats."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.collect import FORMATS, render
+from runner.errors import UserError
+from runner.records import STATUSES, Interval, Measurement, ModelShape, Record
+from runner.tables import (
+    Difference,
+    difference_text,
+    machine_value,
+    number_text,
+    rows,
+    to_csv,
+    to_json,
+    to_markdown,
+    to_table,
+    value_text,
+)
+
+SHAPE = ModelShape(12, 768, 12, 1024, 50257)
+
+
+def cell(
+    name: str,
+    rate: float | None = None,
+    memory: float | None = None,
+    *,
+    axes: Mapping[str, Any] | None = None,
+    nodes: int = 1,
+    per_device: int = 4,
+    batch: int | None = None,
+    **more: Any,
+) -> Record:
+    """A cell of one run that trained iterations 3 to 12 at `rate` samples/s on 8-device nodes."""
+    intervals = [Interval(2, 2, None, 1.0)] if rate else []
+    intervals += [Interval(n, 1, None, rate, loss=14.0 - n) for n in range(3, 13) if rate]
+    devices = nodes * 8
+    given_ = {
+        "campaign": "osdi",
+        "cell": name,
+        "cell_id": name,
+        "system": "oneflow_gpt",
+        "status": "ok" if rate else "did_not_run",
+        "reason": "" if rate else "no training step was logged",
+        "axes": axes or {},
+        "nodes": nodes,
+        "devices_per_node": 8,
+        "data_parallel": devices,
+        "micro_batch_size": per_device,
+        "global_batch_size": batch or per_device * devices,
+        "warmup_iters": 2,
+        "model": SHAPE,
+        "measurement": Measurement(tuple(intervals), memory_used_mib=memory),
+        "log": f"{name}/launcher.log",
+    }
+    return Record(**(given_ | more))
+
+
+# Document 003's own figures, one node: its differences and percentages are what we must print.
+OSDI = [
+    cell("10-1", 104, 5603, axes={"optimization": "off", "batch": 1}, per_device=1),
+    cell("10-2", 89, 3849, axes={"optimization": "on", "batch": 1}, per_device=1),
+    cell("10-3", 239, 11301, axes={"optimization": "off", "batch": 4}),
+    cell("10-4", 235, 9547, axes={"optimization": "on", "batch": 4}),
+]
+
+
+def by_name(records: list[Record], baseline: str | None = None) -> dict[str, Any]:
+    return {row.cell: row for row in rows(records, baseline)}
+
+
+# --- baseline -------------------------------------------------------------------------------------
+
+
+def test_baseline_repeats_document_003() -> None:
+    table = by_name(OSDI, "optimization=off")
+    expected = {
+        "10-2": ("-1754,↓31.3%", "-15.0,↓14.4%"),
+        "10-4": ("-1754,↓15.5%", "-4.0,↓1.7%"),
+    }
+    for name, (memory, throughput) in expected.items():
+        found = table[name].comparison.differences
+        assert difference_text(found["memory_used_mib"], 0) == memory
+        assert difference_text(found["samples_per_s"], 1) == throughput
+    assert table["10-1"].comparison.is_baseline
+    assert not table["10-1"].comparison.differences
+    assert table["10-4"].comparison.cell == "10-3"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "words"),
+    [
+        ("optimisation=off", "did you mean 'optimization'"),
+        ("batch=3", "did you mean '4'"),
+        ("optimization=of", "did you mean 'off'"),
+        ("optimization", "should read AXIS=VALUE"),
+        ("=off", "should read AXIS=VALUE"),
+        ("optimization=", "should read AXIS=VALUE"),
+    ],
+)
+def test_a_wrong_baseline_names_the_nearest_right_one(baseline: str, words: str) -> None:
+    with pytest.raises(UserError) as error:
+        rows(OSDI, baseline)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_baseline_of_no_cells_is_refused() -> None:
+    with pytest.raises(UserError, match="no cell"):
+        rows([], "zero_stage=0")
+
+
+@pytest.mark.parametrize("value", ["True", "true", "TRUE"])
+def test_baseline_values_are_read_as_a_matrix_writes_them(value: str) -> None:
+    records = [cell(str(flag), 10.0, axes={"flash": flag}) for flag in (True, False)]
+    assert by_name(records, f"flash={value}")["False"].comparison.cell == "True"
+
+
+def test_systems_are_an_axis_even_where_the_matrix_names_none() -> None:
+    records = [cell("a", 100.0), cell("b", 150.0, system="torch_gpt")]
+    found = by_name(records, "system=oneflow_gpt")["b"].comparison
+    assert found.differences["samples_per_s"] == Difference(50.0, 50.0)
+
+
+def test_no_counterpart_two_counterparts_and_unfinished_ones_are_said() -> None:
+    lonely = cell("lonely", 10.0, axes={"optimization": "on", "batch": 8})
+    assert "no cell with" in by_name([*OSDI, lonely], "optimization=off")["lonely"].comparison.note
+    twin = replace(OSDI[0], cell="twin", cell_id="twin")
+    assert "2 cells match" in by_name([*OSDI, twin], "optimization=off")["10-2"].comparison.note
+    failed = replace(OSDI[0], status="failed", reason="out of memory")
+    found = by_name([failed, *OSDI[1:]], "optimization=off")["10-2"].comparison
+    assert (found.differences, found.note) == ({}, "10-1 has no finished run")
+
+
+def test_different_windows_are_marked() -> None:
+    short = replace(OSDI[1], warmup_iters=5)
+    table = rows([OSDI[0], short], "optimization=off")
+    assert "different iterations" in table[1].comparison.note  # type: ignore[union-attr]
+    assert "↓14.4%‡" in to_markdown(table)
+
+
+# --- scaling --------------------------------------------------------------------------------------
+
+
+def test_weak_and_strong_scaling() -> None:
+    records = [
+        cell("n1", 239, nodes=1, axes={"nodes": 1}),
+        cell("n2", 412, nodes=2, axes={"nodes": 2}),
+        cell("n4", 717, nodes=4, axes={"nodes": 4}),
+        cell("n4-same-batch", 600, nodes=4, axes={"nodes": 4}, batch=32),
+    ]
+    table = by_name(records)
+    weak = {name: table[name].scaling["weak"].efficiency for name in ("n1", "n2", "n4")}
+    assert weak == pytest.approx({"n1": 1.0, "n2": 412 / 478, "n4": 717 / 956})
+    assert "weak" not in table["n4-same-batch"].scaling
+    strong = table["n4-same-batch"].scaling["strong"]
+    assert strong.efficiency == pytest.approx(600 / 956)
+    assert (strong.base_cell, strong.base_devices) == ("n1", 8)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"system": "libai"},
+        {"tensor_parallel": 2},
+        {"activation_checkpointing": True},
+        {"parameters": {"fp16": True}},
+        {"status": "failed"},
+        {"micro_batch_size": 2},
+    ],
+)
+def test_only_cells_that_differ_in_devices_alone_are_one_series(other: dict[str, Any]) -> None:
+    table = rows([cell("n1", 239), cell("n2", 412, nodes=2, **other)])
+    assert [dict(row.scaling) for row in table] == [{}, {}]
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_did_not_run_carries_no_numbers_and_a_reason() -> None:
+    (row,) = rows([replace(OSDI[0], status="did_not_run", reason="ImportError")])
+    numbers = ("samples_per_s", "tokens_per_s", "step_time_ms", "model_tflop_per_s_per_device")
+    assert [machine_value(row, name) for name in (*numbers, "steps_measured")] == [None] * 5
+    assert row.reason == "ImportError"
+
+
+def test_unfinished_numbers_are_marked() -> None:
+    table = rows([replace(OSDI[0], status="timed_out", reason="over the limit"), OSDI[2]])
+    assert "104.0†" in to_table(table)
+    assert "not a result" in to_table(table)
+    assert json.loads(to_json(table))["rows"][0]["numbers_from"] == "steps before the run ended"
+
+
+def test_repeats_become_one_row_with_the_worst_status() -> None:
+    again = replace(OSDI[0], repeat=2, status="failed", reason="out of memory")
+    (row,) = rows([OSDI[0], again])
+    assert (row.status, row.reason, row.finished) == ("failed", "out of memory", True)
+    assert (machine_value(row, "repeats_ok"), machine_value(row, "repeats_total")) == (1, 2)
+    assert "†" not in to_table([row])
+
+
+def test_tflops_and_tokens_of_a_row() -> None:
+    (row,) = rows([OSDI[2]])
+    assert row.tokens_per_s == 239 * 1024
+    # 6 x 124M parameters x 30592 tokens/s is 22.8 TFLOP/s; attention adds some.
+    assert row.model_tflop_per_s_per_device == pytest.approx(26.4, abs=0.3)
+    assert row.hardware_tflop_per_s_per_device == row.model_tflop_per_s_per_device
+    (again,) = rows([replace(OSDI[2], activation_checkpointing=True)])
+    assert again.hardware_tflop_per_s_per_device > again.model_tflop_per_s_per_device  # type: ignore[operator]
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+def test_golden_table() -> None:
+    failed = cell("10-5", axes={"optimization": "on", "batch": 8}, per_device=8)
+    assert to_table(rows([OSDI[2], OSDI[3], failed], "optimization=off")) == GOLDEN
+
+
+# Wide lines are the table's own.
+# ruff: noqa: E501
+GOLDEN = """\
+common: campaign osdi, system oneflow_gpt, nodes x devices 1x8, parallel dp8 tp1 pp1, window 3-12, FLOP vocabulary 50257
+  unpadded
+
+cell  status       optimization  batch  batch   samples/s  spread  samples/s vs    model    used       used vs   final
+                                        micro/     median              baseline  TFLOP/s     MiB      baseline    loss
+                                        global                                   /device
+----------------------------------------------------------------------------------------------------------------------
+10-3  ok           off           4      4/32        239.0    0.0%      baseline    26.14  11,301      baseline  2.0000
+10-4  ok           on            4      4/32        235.0    0.0%    -4.0,↓1.7%    25.70    9547  -1754,↓15.5%  2.0000
+10-5  did_not_run  on            8      8/64            –       –             –        –       –             –       –
+
+10-5: did_not_run: no training step was logged
+samples/s and step time: median over the steps after warm-up (the window); spread: interquartile range of the logged
+  intervals, in percent of the median.
+TFLOP/s per device: megatron-model-flops = 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), forward and backward pass, no
+  recomputation counted (Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass); rows
+  compare only where window and vocabulary are the same.
+Memory, MiB; used: what the device (on a CPU, the process) had in use.
+Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
+10-5: not compared: no cell with optimization=off and the same other axes.
+Left out to fit 120 columns: tokens/s, repeats ok, steps, step time ms (--format markdown and csv show all).
+"""
+
+
+def test_a_narrow_table_says_what_it_left_out() -> None:
+    records = [
+        replace(
+            cell(f"a-rather-long-name-of-a-cell-number-{n}", 100.0 + n, 5000.0, nodes=n),
+            parameters={"model": "gpt2-medium"},
+            axes={"precision": "bf16" if n % 2 else "fp16", "nodes": n},
+        )
+        for n in (1, 2, 3, 4)
+    ]
+    text = to_table(rows(records, "precision=bf16"), width=120)
+    assert max(map(len, text.splitlines())) <= 120
+    assert "Left out to fit 120 columns" in text
+    assert "Left out" not in to_table(rows(records), width=400)
+
+
+def test_markdown_escapes_its_own_signs() -> None:
+    text = to_markdown(rows([cell("a|b_c_*d*", 10.0)]))
+    assert r"a\|b_c\_\*d\*" in text
+
+
+def test_terminal_text_has_no_control_characters() -> None:
+    text = to_table(rows([cell("a", reason="\x1b[31mred\x1b[0m\r\nline \x07two")]))
+    assert "red line two" in text
+    assert not any(ord(c) < 32 and c != "\n" for c in text)
+
+
+def test_csv_is_full_precision_with_empty_fields() -> None:
+    records = [cell("a", 1000 / 3, axes={"zero_stage": 1}), cell("b, c")]
+    first, second = csv.DictReader(io.StringIO(to_csv(rows(records))))
+    assert float(first["samples_per_s"]) == 1000 / 3
+    assert (first["nodes"], first["axis_zero_stage"], first["memory_used_mib"]) == ("1", "1", "")
+    assert (second["cell"], second["samples_per_s"], second["status"]) == (
+        "b, c",
+        "",
+        "did_not_run",
+    )
+
+
+def test_json_is_as_documented() -> None:
+    document = json.loads(to_json(rows(OSDI, "optimization=off")))
+    assert set(document) == {"schema", "campaign", "common", "formula", "rows"}
+    assert (document["schema"], document["campaign"]) == (1, "osdi")
+    assert document["common"]["system"] == "oneflow_gpt"
+    assert "optimization" not in document["common"]
+    assert document["formula"]["id"] == "megatron-model-flops"
+    row = document["rows"][1]
+    assert row["axes"]["optimization"] == "on"
+    assert row["memory_used_mib_difference"] == -1754
+    assert row["samples_per_s_difference_percent"] == pytest.approx(-14.42, abs=0.01)
+    assert row["memory_allocated_mib"] is None
+    assert "allocator" in row["missing"]["memory_allocated_mib"]
+    assert row["runs"] == [
+        {"repeat": 1, "attempt": 1, "status": "ok", "reason": "", "log": "10-2/launcher.log"}
+    ]
+
+
+def test_formula_and_window_stand_in_every_text_table() -> None:
+    for text in (render(OSDI), render(OSDI, "markdown").replace("\\", "")):
+        assert "megatron-model-flops" in text
+        assert "window 3-12" in text
+
+
+def test_different_windows_get_a_column() -> None:
+    assert "window" in to_table(rows([OSDI[0], replace(OSDI[2], warmup_iters=6)])).splitlines()[3]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_records_is_no_error(format: str) -> None:
+    assert render([], format).endswith("\n")
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(UserError, match="choose one of table"):
+        render([], "xlsx")
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0.012345, "0.0123"),
+        (1.23456, "1.235"),
+        (104.0, "104.0"),
+        (5603.4, "5603"),
+        (298668.1, "298,668"),
+    ],
+)
+def test_numbers_for_people(value: float | None, text: str) -> None:
+    assert number_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "null"), (True, "true"), (1, "1"), ({"A": 1, "B": "x"}, "A=1 B=x"), ([1, 2], "1,2")],
+)
+def test_axis_values_for_people(value: Any, text: str) -> None:
+    assert value_text(value) == text
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+texts = st.text(max_size=12)
+numbers = st.one_of(st.none(), st.floats())
+sizes = st.integers(0, 64)
+intervals = st.builds(
+    Interval,
+    iteration=st.integers(-1, 10**6),
+    iterations=st.integers(0, 100),
+    step_time_ms=numbers,
+    samples_per_s=numbers,
+    loss=numbers,
+    skipped=st.integers(0, 2),
+    nan=st.integers(0, 2),
+)
+measurements = st.builds(
+    Measurement,
+    st.lists(intervals, max_size=4).map(tuple),
+    memory_allocated_mib=numbers,
+    memory_used_mib=numbers,
+    padded_vocab_size=st.one_of(st.none(), sizes),
+)
+any_value = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts)
+any_records = st.builds(
+    Record,
+    campaign=st.sampled_from(["a", "b"]),
+    cell=texts,
+    cell_id=st.sampled_from(["1", "2", "3"]),
+    system=st.sampled_from(["torch_gpt", "libai"]),
+    status=st.sampled_from(sorted(STATUSES)),
+    reason=texts,
+    axes=st.dictionaries(st.sampled_from(["zero_stage", "nodes", "env"]), any_value, max_size=3),
+    parameters=st.dictionaries(texts, any_value, max_size=2),
+    nodes=sizes,
+    devices_per_node=sizes,
+    global_batch_size=st.one_of(st.none(), sizes),
+    warmup_iters=st.integers(0, 10),
+    model=st.one_of(st.none(), st.builds(ModelShape, *[sizes] * 5)),
+    measurement=measurements,
+    last_words=texts,
+    environment=st.dictionaries(texts, any_value, max_size=2),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(any_records, max_size=5), st.sampled_from(["table", "markdown", "csv", "json"]))
+def test_any_mix_of_records_renders(records: list[Record], format: str) -> None:
+    assert render(records, format).endswith("\n")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(any_records, min_size=1, max_size=5))
+def test_any_mix_of_records_compares(records: list[Record]) -> None:
+    baseline = f"system={records[0].system}"
+    for format in ("table", "markdown", "csv", "json"):
+        assert render(records, format, baseline).endswith("\n")
+
+
+@given(st.floats(0.1, 1e6), st.floats(0.1, 1e6))
+def test_signs_are_right(base: float, ours: float) -> None:
+    records = [cell("base", base, base, axes={"x": 0}), cell("ours", ours, ours, axes={"x": 1})]
+    found = by_name(records, "x=0")["ours"].comparison.differences
+    for name in ("samples_per_s", "memory_used_mib"):
+        difference = found[name]
+        assert (difference.absolute > 0) == (ours > base)
+        assert difference.percent == pytest.approx((ours / base - 1) * 100, abs=1e-6, rel=1e-6)
+        text = difference_text(difference, 1)
+        assert ("↑" in text) == (difference.percent >= 0.05)
+        assert ("↓" in text) == (difference.percent <= -0.05)

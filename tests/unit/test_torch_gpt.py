@@ -1,0 +1,263 @@
+"""torch_gpt without training: arguments, model sizes, schedules, and what errors say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+TRAINER = ROOT / "roles" / "torch_gpt" / "files" / "torch_gpt"
+sys.path[:0] = [str(TRAINER), str(ROOT / "roles" / "dataset" / "files")]
+import arguments  # type: ignore[import-not-found]  # found through sys.path only
+import data
+import megatron_mmap
+import model
+import parallel
+import train
+
+
+def options(*words: str) -> Any:
+    return arguments.parse(["--data-path", "/data/set", *words])
+
+
+def test_defaults_are_the_demonstration() -> None:
+    made = options()
+    assert (made.model, made.num_layers, made.hidden_size, made.seq_length) == (
+        "gpt2-tiny",
+        4,
+        128,
+        128,
+    )
+    assert (made.zero_stage, made.precision, made.eval_iters) == (0, "fp32", 0)
+
+
+def test_a_model_can_be_changed() -> None:
+    made = options("--model", "gpt-2.7b", "--num-layers", "2", "--seq-length", "64")
+    assert (made.num_layers, made.hidden_size, made.num_attention_heads, made.seq_length) == (
+        2,
+        2560,
+        32,
+        64,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--zero-stage", "4"], "--zero-stage: invalid choice"),
+        (["--model", "gpt5"], "--model: invalid choice: 'gpt5'"),
+        (["--train-iters", "0"], "--train-iters: 0 is not 1 or more"),
+        (["--lr", "nan"], "--lr: nan is not a number of 0 or more"),
+        (["--micro-batch-size", "x"], "--micro-batch-size: invalid int value: 'x'"),
+        (["--zero", "1"], "unrecognized arguments: --zero 1"),
+        (["--num-attention-heads", "3"], "--hidden-size 128 is not a multiple of --num-attention"),
+    ],
+)
+def test_wrong_arguments_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(arguments.TrainerError) as refusal:
+        options(*words)
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_data_path_is_required() -> None:
+    with pytest.raises(arguments.TrainerError, match="--data-path"):
+        arguments.parse([])
+
+
+def test_accumulation() -> None:
+    assert arguments.accumulation(options("--micro-batch-size", "2"), 4) == 1
+    made = options("--micro-batch-size", "2", "--global-batch-size", "24")
+    assert arguments.accumulation(made, 4) == 3
+    with pytest.raises(arguments.TrainerError, match="24 is not a multiple of .* 2 x 5 ranks = 10"):
+        arguments.accumulation(made, 5)
+
+
+def test_every_option_is_explained() -> None:
+    for action in arguments.parser()._actions:
+        assert action.help, action.option_strings
+
+
+@pytest.mark.parametrize(("rank", "said"), [("0", 1), ("1", 0)])
+def test_only_rank_0_speaks_of_wrong_arguments(
+    rank: str, said: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    waited: list[float] = []
+    monkeypatch.setattr(arguments.time, "sleep", waited.append)
+    with pytest.raises(SystemExit) as leaving:
+        arguments.parse_or_exit(["--data-path", "x", "--global-batch-size", "3"])
+    assert leaving.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("torch_gpt error: ") == error.count("\n") == said
+    assert bool(waited) == (rank != "0")
+
+
+def test_arguments_are_refused_before_torch_is_imported() -> None:
+    command = [sys.executable, "-X", "importtime", str(TRAINER / "train.py"), "--train-iters", "0"]
+    environment = {key: value for key, value in os.environ.items() if key != "RANK"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 2
+    assert " torch" not in done.stderr.replace("torch_gpt", "")
+
+
+def parameters(shape: Any, vocab: int) -> int:
+    with torch.device("meta"):
+        made = model.GPT(
+            vocab,
+            shape.seq_length,
+            shape.num_layers,
+            shape.hidden_size,
+            shape.num_attention_heads,
+        )
+    return sum(parameter.numel() for parameter in made.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("gpt2-small", 124_439_808),  # Hugging Face's gpt2
+        ("gpt2-medium", 354_823_168),  # and gpt2-medium
+    ],
+)
+def test_known_parameter_counts(name: str, count: int) -> None:
+    assert parameters(arguments.MODELS[name], 50257) == count
+
+
+@pytest.mark.parametrize(("name", "billions"), [("1.3b", 1.3), ("2.7b", 2.65), ("3.7b", 3.78)])
+def test_large_models_have_the_size_of_their_names(name: str, billions: float) -> None:
+    count = parameters(arguments.MODELS[f"gpt-{name}"], model.padded(50257))
+    assert count / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+def test_padding() -> None:
+    assert [model.padded(n) for n in (1, 128, 4096, 50257)] == [128, 128, 4096, 50304]
+
+
+def test_first_loss_is_that_of_guessing() -> None:
+    torch.manual_seed(0)
+    made = model.GPT(512, 32, 2, 64, 2)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            parameter.copy_(model.initial_value(name, parameter, 2, generator))
+    tokens = torch.randint(512, (4, 32))
+    assert made(tokens, tokens.roll(-1, 1)).item() == pytest.approx(np.log(512), abs=0.1)
+
+
+def test_a_position_sees_only_what_is_before_it() -> None:
+    torch.manual_seed(0)
+    block = model.Block(16, 2, checkpointing=False).eval()
+    x = torch.randn(1, 8, 16)
+    changed = x.clone()
+    changed[:, 5] += 1
+    same = torch.isclose(block(x), block(changed), atol=1e-6).all(dim=2)[0]
+    assert same.tolist() == [True] * 5 + [False] * 3
+
+
+def test_learning_rate() -> None:
+    made = options("--lr", "1", "--lr-warmup-iters", "10", "--train-iters", "110")
+    rates = [train.learning_rate(step, made) for step in range(110)]
+    assert rates[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert rates[10] == 1
+    assert rates[60] == pytest.approx(0.55)
+    assert rates[-1] == pytest.approx(0.1, abs=0.001)
+
+
+def test_loss_scale() -> None:
+    scale = train.LossScale(enabled=True)
+    assert scale.overflowed(torch.tensor(float("inf")))
+    assert scale.value == 2**15
+    for _ in range(scale.growth):
+        assert not scale.overflowed(torch.tensor(1.0))
+    assert scale.value == 2**16
+    off = train.LossScale(enabled=False)
+    assert not off.overflowed(torch.tensor(float("nan")))
+    assert off.value == 1
+
+
+def test_samples_are_windows_in_a_shuffled_order() -> None:
+    stream = np.arange(101, dtype=np.uint16)
+    samples = data.Samples(stream, 10, seed=1, vocab=101, source="set")
+    assert samples.count == 10
+    tokens, targets = samples.batch(0, 10, torch.device("cpu"))
+    assert sorted(tokens[:, 0].tolist()) == list(range(0, 100, 10))
+    assert tokens[:, 0].tolist() != list(range(0, 100, 10))
+    assert torch.equal(targets, tokens + 1)
+    again, _ = data.Samples(stream, 10, 1, 101, "set").batch(5, 10, torch.device("cpu"))
+    assert torch.equal(again[:5], tokens[5:])  # the next epoch follows, in another order
+    with pytest.raises(arguments.TrainerError, match=r"set\.bin holds token .* vocabulary of 50"):
+        data.Samples(stream, 10, 1, 50, "set").batch(0, 10, torch.device("cpu"))
+
+
+def test_vocabulary_comes_from_the_manifest(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "set_text_document")
+    with pytest.raises(arguments.TrainerError, match="missing.*give --vocab-size"):
+        data.vocab_size(prefix)
+    manifest = tmp_path / "dataset.json"
+    manifest.write_text(json.dumps({"prefix": "set_text_document", "vocab_size": 300}))
+    assert data.vocab_size(prefix) == 300
+    with pytest.raises(arguments.TrainerError, match="describes set_text_document, not other"):
+        data.vocab_size(str(tmp_path / "other"))
+    manifest.write_text("{")
+    with pytest.raises(arguments.TrainerError, match="give --vocab-size"):
+        data.vocab_size(prefix)
+
+
+def test_load_refuses_a_split_without_validation(tmp_path: Path) -> None:
+    prefix = tmp_path / "set"
+    with megatron_mmap.Writer(prefix) as writer:
+        for _ in range(20):
+            writer.add_document(list(range(100)))
+    made = options("--split", "1", "--eval-iters", "2", "--vocab-size", "128")
+    made.data_path, made.global_batch_size = str(prefix), 4
+    with pytest.raises(megatron_mmap.DatasetError, match="valid part without documents"):
+        data.load(made, 1, verify=True)
+    made.split = "18,2,0"
+    train_samples, valid_samples, counts = data.load(made, 1, verify=True)
+    assert (train_samples.count, valid_samples.count) == (1799 // 128, 199 // 128)
+    assert (counts["documents"], counts["train_documents"]) == (20, 18)
+
+
+def test_errors_a_user_can_cure_are_one_sentence() -> None:
+    cuda = torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139 GiB. "
+        "See documentation"
+    )
+    text = parallel.explain(cuda, None)
+    assert "Tried to allocate 20.00 GiB" in text
+    assert "lower --micro-batch-size" in text
+    host = RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:116] err == 0. DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 8000000000 bytes. Error code 12 (Cannot allocate memory)\n"
+    )
+    text = parallel.explain(host, None)
+    assert "you tried to allocate 8000000000 bytes" in text
+    assert "\n" not in text
+    lost = RuntimeError("[pair.cc:534] Connection closed by peer [10.0.0.2]:4711")
+    assert "lost contact with another rank" in parallel.explain(lost, None)
+    assert parallel.explain(megatron_mmap.DatasetError("set.idx is missing"), None) == (
+        "set.idx is missing"
+    )
+    assert parallel.explain(ValueError("a bug"), None) is None
+
+
+def test_the_example_lines_in_the_documentation_have_every_field() -> None:
+    documented = train.__doc__ or ""
+    for field in (
+        *("step", "samples_per_s", "step_time_ms", "loss", "grad_norm", "lr", "skipped", "nan"),
+        *("memory_allocated_mib", "memory_used_mib"),
+    ):
+        assert f"{field}=" in documented
+        assert isinstance(train, ModuleType)
