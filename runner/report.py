@@ -56,6 +56,7 @@ def to_html(records: Sequence[Record], table: Sequence[Row]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"breakable": breakable, "grouped": grouped}
     chosen = layout(table)
     campaigns = dict.fromkeys(one_line(row.record.campaign) for row in table)
     return environment.get_template("report.html.j2").render(
@@ -70,6 +71,20 @@ def to_html(records: Sequence[Record], table: Sequence[Row]) -> str:
         plots=_plots(table, records),
         problems=_problems(table),
     )
+
+
+def breakable(text: str) -> Markup:
+    """`text`, escaped, with a possible line break after each sign that joins words."""
+    return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", text))
+
+
+def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """[("a / b", "1")] -> [("a", [("b", "1")])]: facts by what they belong to, loose ones first."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for key, value in pairs:
+        group, _, name = key.rpartition(" / ")
+        groups.setdefault(group, []).append((name, value))
+    return sorted(groups.items(), key=lambda item: item[0] != "")
 
 
 def _counts(table: Sequence[Row]) -> list[tuple[int, str]]:
@@ -119,20 +134,21 @@ def _baseline(table: Sequence[Row]) -> dict[str, Any] | None:
     compared = [row for row in table if row.comparison]
     if not compared or compared[0].comparison is None:
         return None
-    by_cell = {row.cell: row for row in table}
+    by_cell = {(row.record.campaign, row.cell): row for row in table}
     names = [n for n in COMPARED if any(machine_value(row, n) is not None for row in table)]
     rows = []
     for row in compared:
         found = row.comparison
         if found is None or (found.is_baseline and not found.note):
             continue
-        base = by_cell.get(found.cell or "")
+        base = by_cell.get((row.record.campaign, found.cell or ""))
         rows.append(
             {
                 "cell": one_line(row.cell),
                 "setting": value_text(row.value(found.axis)),
                 "baseline": one_line(found.cell) if found.cell else MISSING,
                 "note": one_line(found.note),
+                "compared": bool(found.differences),
                 "values": [_pair(row, base, name, found.differences.get(name)) for name in names],
             }
         )

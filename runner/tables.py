@@ -940,8 +940,11 @@ def _folded(column: Column, row: Row, name_width: int | None) -> str:
     text = column.text(row)
     if name_width is None or column.key != "cell":
         return text
+    pieces = []
+    for piece in re.findall(r"[^-,./ ]*[-,./ ]?", text):
+        pieces += re.findall(r"[^_]*_?", piece) if len(piece) > name_width else [piece]
     lines = [""]
-    for piece in re.findall(r"[^-_,./ ]*[-_,./ ]?", text):
+    for piece in pieces:
         if lines[-1] and len(lines[-1] + piece) > name_width:
             lines.append("")
         lines[-1] += piece

@@ -8,6 +8,7 @@ variable ACT of the cell's `env` says. Real training is proved by tests/cluster_
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from runner.systems.pins import pins
@@ -58,6 +59,7 @@ for step in range(1, steps + 1):
 
 def install(root: Path, python: str) -> None:
     """Put the stand-in and a tiny dataset where setup would put the real ones. `python` runs it."""
+    shutil.rmtree(root, ignore_errors=True)
     pin = next(iter(pins("torch_gpt")))
     home = root / "systems" / "torch_gpt" / pin
     (home / "src").mkdir(parents=True)

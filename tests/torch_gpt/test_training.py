@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "roles" / "dataset" / "files"))
+import megatron_mmap
+
 pytest.importorskip("torch")
 
-ROOT = Path(__file__).parents[2]
-TRAINER = ROOT / "roles" / "torch_gpt" / "files" / "torch_gpt"
-MODULES = ROOT / "roles" / "dataset" / "files"
-sys.path.insert(0, str(MODULES))
-import megatron_mmap
+MODULES = Path(megatron_mmap.__file__).parent
+TRAINER = Path(__file__).parents[2] / "roles" / "torch_gpt" / "files" / "torch_gpt"
 
 LINE = re.compile(
     r"torch_gpt step=(?P<step>\d+)/(?P<last>\d+) samples_per_s=(?P<samples_per_s>\d+\.\d\d) "
@@ -119,7 +119,7 @@ def train(prefix: Path) -> Train:
             env=environment(),
             timeout=120,
             check=False,
-            preexec_fn=limit,  # noqa: PLW1509  # the tests have no threads
+            preexec_fn=limit,  # the tests have no threads
         )
         return Run(done.returncode, done.stdout, done.stderr)
 

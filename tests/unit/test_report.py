@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from runner.collect import render
 from runner.records import Interval, Measurement, ModelShape, Record
-from runner.report import environment_section, href
+from runner.report import breakable, environment_section, grouped, href
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-VOID = {"meta", "link", "br", "img"}
+VOID = {"meta", "link", "br", "img", "wbr"}
 
 
 class Page(HTMLParser):
@@ -142,7 +142,7 @@ def test_plots_follow_the_page_colours_and_keep_text_as_text() -> None:
 def test_curves_say_their_cell_on_hover() -> None:
     text = render(CAMPAIGN, "html")
     assert text.count("<title>n2-zero1</title>") == 2
-    assert "<title>n1-zero0: 230.5 samples/s (p5" in text
+    assert "<title>n1-zero0: 231.0 samples/s (p5" in text
 
 
 def test_ids_are_unique() -> None:
@@ -225,3 +225,12 @@ nested = st.recursive(
 @given(st.dictionaries(st.sampled_from(["nodes", "hosts", "a", "b"]), nested, max_size=3))
 def test_any_environment_renders(environment: dict[str, Any]) -> None:
     assert Page(render([failed(record(environment=environment))], "html")).open == []
+
+
+def test_facts_are_grouped_by_what_they_belong_to() -> None:
+    pairs = [("pin / torch", "2.11"), ("os", "12"), ("pin / numpy", "2")]
+    assert grouped(pairs) == [("", [("os", "12")]), ("pin", [("torch", "2.11"), ("numpy", "2")])]
+
+
+def test_long_names_may_break_and_stay_escaped() -> None:
+    assert breakable("a=1,b_<c>") == "a=<wbr>1,<wbr>b_<wbr>&lt;c&gt;<wbr>"

@@ -23,6 +23,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -214,6 +215,21 @@ def check(job):
                         raise RefusedError("port_in_use", "port %d is already in use" % port)
 
 
+def make_room(folder):
+    """Remove what an older run of the same name left, once that has ended; refuse a live one."""
+    if not os.path.exists(folder):
+        return
+    if not os.path.exists(os.path.join(folder, "job.json")):
+        raise RefusedError("exists", "%s exists and is no run's folder; move it away" % folder)
+    here = os.getcwd()
+    os.chdir(folder)
+    over = os.path.exists("done.json") or not daemon_alive()
+    os.chdir(here)
+    if not over:
+        raise RefusedError("node_busy", "a run of the same name goes on in %s" % folder)
+    shutil.rmtree(folder)
+
+
 def take_lock(job):
     """The node's lock, held for the life of the daemon.
 
@@ -252,6 +268,7 @@ def prepare(job, source):
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
         check(job)
+        make_room(job["dir"])
         os.makedirs(job["dir"], mode=0o700)
         for name, text in job.get("files", {}).items():
             write(os.path.join(job["dir"], name), text)
@@ -261,9 +278,6 @@ def prepare(job, source):
         write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
     except RefusedError as refusal:
         answer(refused=refusal.cause, message=str(refusal), now=time.time())
-        return
-    except FileExistsError:
-        answer(refused="exists", message="%s exists already on this node" % job["dir"])
         return
     except OSError as error:
         cause = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io_error"

@@ -1,0 +1,225 @@
+"""Faults on real nodes: each ends the cell everywhere, leaves nothing, is named; the next runs.
+
+The trainer is the stand-in (tests/stand_in.py); sshd, links, processes and play are real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.fixtures import Group, RealNodes
+from tests.cluster.system import base_python
+from tests.on_nodes.campaign import Bench, wait
+
+pytestmark = pytest.mark.cluster
+
+# The issue's bound: from the fault to a cell that has ended on every node.
+LIMIT_S = 15.0
+LONG: dict[str, Any] = {"STEP_S": "0.1", "CELL": "first"}
+SHORT = {"CELL": "second"}
+
+
+@pytest.fixture
+def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
+    variables = {
+        "cluster_root": str(stand_in_root),
+        "cluster_devices_per_node": 2,
+        "cluster_lost_contact_s": 6,
+    }
+    return real_nodes(4, variables=variables)
+
+
+def matrix(first: dict[str, Any], name: str = "faults", **more: Any) -> dict[str, Any]:
+    """A long cell that something happens to, then a short one that must run."""
+    return {
+        "name": name,
+        "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": 400},
+        "axes": {"env": [{**LONG, **first}]},
+        "include": [{"env": SHORT, "train_iters": 5}],
+        **more,
+    }
+
+
+def started(tmp_path: Path, group: Group, cells: dict[str, Any], step: int = 3) -> Bench:
+    bench = Bench(tmp_path, group.inventory, cells)
+    bench.start()
+    bench.wait_for_step(step)
+    return bench
+
+
+def left(group: Group) -> list[tuple[str, str]]:
+    """Processes of the trainer or the supervisor on any node."""
+    return [
+        (node.hostname, " ".join(argv))
+        for node in group.nodes
+        for _, argv in node.processes()
+        if "train.py" in " ".join(argv) or "sleep" in argv
+    ]
+
+
+def assert_next_cell_ran(bench: Bench, group: Group, code: int = 1) -> None:
+    returned, said = bench.finish()
+    assert bench.outcome("env=CELL_second")["status"] == "ok", said
+    assert returned == code, said
+    assert left(group) == []
+
+
+def test_trainer_killed_on_one_node(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({}))
+    victim = group.nodes[2]
+    pid = next(pid for pid, argv in victim.processes() if "train.py" in " ".join(argv))
+    victim.signal(pid, signal.SIGKILL)
+    assert bench.wait_for_outcome("env=STEP_S", LIMIT_S) < LIMIT_S
+    outcome = bench.outcome("env=STEP_S")
+    assert (outcome["status"], outcome["cause"]) == ("failed", "exit")
+    assert "node3: the launcher was ended by signal 9" in outcome["reason"]
+    assert_next_cell_ran(bench, group)
+
+
+def test_sshd_gone_listener_and_sessions(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({}))
+    group.nodes[1].kill_sshd()
+    took = bench.wait_for_outcome("env=STEP_S", LIMIT_S)
+    group.nodes[1].start_sshd()
+    outcome = bench.outcome("env=STEP_S")
+    assert outcome["status"] == "node_lost"
+    assert outcome["reason"].startswith("node2: out of contact")
+    wait(lambda: not left_on(group, 1, "400"), LIMIT_S - took, "the end of node2's processes")
+    assert_next_cell_ran(bench, group)
+
+
+def left_on(group: Group, number: int, iterations: str) -> bool:
+    """Whether the node still runs a trainer of so many iterations."""
+    return any(
+        "train.py" in " ".join(argv) and iterations in argv
+        for _, argv in group.nodes[number].processes()
+    )
+
+
+def test_link_cut(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({}))
+    group.nodes[3].link(False)
+    took = bench.wait_for_outcome("env=STEP_S", LIMIT_S)
+    wait(lambda: not left_on(group, 3, "400"), LIMIT_S - took, "the end of node4's processes")
+    group.nodes[3].link(True)
+    assert bench.outcome("env=STEP_S")["status"] == "node_lost"
+    assert bench.outcome("env=STEP_S")["reason"].startswith("node4: out of contact")
+    assert_next_cell_ran(bench, group)
+
+
+def test_listener_alone_killed_ends_nothing(tmp_path: Path, group: Group) -> None:
+    cells = matrix({"STEP_S": "0.02"})
+    bench = started(tmp_path, group, cells)
+    group.nodes[1].kill_sshd(sessions=False)
+    bench.wait_for_outcome("env=STEP_S", 40)
+    group.nodes[1].start_sshd()
+    assert bench.outcome("env=STEP_S")["status"] == "ok"
+    assert_next_cell_ran(bench, group, code=0)
+
+
+def test_trainer_that_ignores_term_and_daemonises(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({"ACT": "hang"}, time_limit_s=3), step=2)
+    bench.wait_for_outcome("env=STEP_S", 20)
+    outcome = bench.outcome("env=STEP_S")
+    assert (outcome["status"], outcome["cause"]) == ("timed_out", "time_limit")
+    assert_next_cell_ran(bench, group)
+
+
+def test_daemon_of_the_trainer_is_ended_and_others_are_not(tmp_path: Path, group: Group) -> None:
+    foreign = group.nodes[0].popen(["sleep", "777"])
+    try:
+        cells = matrix({"ACT": "daemon", "STEP_S": "0.001"})
+        bench = Bench(tmp_path, group.inventory, cells)
+        done = bench.run()
+        assert done.returncode == 0, done.stderr
+        sleeping = [argv for _, argv in group.nodes[0].processes() if argv[:1] == ["sleep"]]
+        assert sleeping == [["sleep", "777"]]
+    finally:
+        foreign.kill()
+        foreign.wait()
+
+
+def test_runner_killed_then_bench_again(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({}))
+    assert bench.process is not None
+    os.kill(bench.process.pid, signal.SIGKILL)
+    bench.finish()
+    wait(lambda: not left(group), LIMIT_S, "clean nodes after SIGKILL of the runner")
+    done = bench.run("--only", "env=CELL*")
+    assert done.returncode == 0, done.stderr
+    assert bench.outcome("env=CELL_second")["status"] == "ok"
+
+
+def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({"STEP_S": "0.03"}))
+    assert bench.process is not None
+    began = time.monotonic()
+    os.kill(bench.process.pid, signal.SIGINT)
+    returned, said = bench.finish()
+    assert returned == 130, said
+    assert time.monotonic() - began < LIMIT_S
+    assert left(group) == []
+    assert bench.outcome("env=STEP_S")["status"] == "interrupted"
+    done = bench.run(timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert bench.outcome("env=STEP_S", attempt=2)["status"] == "ok"
+
+
+def test_one_rank_fails_before_any_step(tmp_path: Path, group: Group) -> None:
+    cells = matrix({"ACT": "fail_first", "ACT_RANK": "2"})
+    bench = Bench(tmp_path, group.inventory, cells)
+    bench.start()
+    bench.wait_for_outcome("env=STEP_S", 30)
+    outcome = bench.outcome("env=STEP_S")
+    assert (
+        "node3: the launcher ended with exit code 1: torch_gpt error: the stand-in"
+        in (outcome["reason"])
+    )
+    assert_next_cell_ran(bench, group)
+
+
+def test_exit_0_without_a_step_did_not_run(tmp_path: Path, group: Group) -> None:
+    bench = Bench(tmp_path, group.inventory, matrix({"ACT": "no_step"}))
+    bench.start()
+    bench.wait_for_outcome("env=STEP_S", 30)
+    assert bench.outcome("env=STEP_S")["status"] == "did_not_run"
+    assert_next_cell_ran(bench, group)
+
+
+def test_port_in_use_is_noticed_and_another_taken(tmp_path: Path, group: Group) -> None:
+
+    cells = matrix({"STEP_S": "0.001"})
+    bench = Bench(tmp_path, group.inventory, cells)
+    plan = json.loads(bench.run("--dry-run", "--format", "json").stdout)[0]
+    argv = plan["nodes"][0]["argv"]
+    port = argv[argv.index("--master_port") + 1]
+    serve = "import socket, time; s = socket.create_server(('', int(__import__('sys').argv[1])))"
+    busy = group.nodes[0].popen([base_python(), "-c", f"{serve}; time.sleep(60)", port])
+    try:
+        time.sleep(0.3)
+        done = bench.run()
+    finally:
+        busy.kill()
+        busy.wait()
+    assert done.returncode == 0, done.stderr
+    assert bench.outcome("env=STEP_S")["cause"] == "port_in_use"
+    assert bench.outcome("env=STEP_S", attempt=2)["status"] == "ok"
+
+
+def test_values_reach_the_trainer_as_they_are(tmp_path: Path, group: Group) -> None:
+    evil = "a 'b' \"c\" $(touch /run/owned) `id` {{ lookup('pipe', 'touch /run/owned') }}\n✓ \\"
+    cells = matrix({"ACT": "show", "VALUE": evil, "STEP_S": "0.001"})
+    bench = Bench(tmp_path, group.inventory, cells)
+    done = bench.run()
+    assert done.returncode == 0, done.stderr
+    log = (bench.attempt("env=STEP_S") / "nodes" / "0000-node1" / "launcher.log").read_text()
+    assert f"VALUE {evil!r}" in log
+    assert group.nodes[0].exec(["ls", "/run/owned"]).returncode != 0
+    assert not Path("/run/owned").exists()
