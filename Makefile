@@ -1,0 +1,94 @@
+# TrainBench. `make help` lists the targets; `make demo` and `make test` need nothing before them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+# A package index instead of pip's own configuration, such as a mirror.
+INDEX_URL ?=
+# A folder or page with CPU-only wheels of torch; without it the package index decides.
+WHEELS ?=
+NODES ?= 4
+
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+SHARED := $(wildcard ../shared)
+ifneq ($(SHARED),)
+export TRAINBENCH_SHARED ?= $(abspath $(SHARED))
+endif
+
+PIP := $(BIN)/python -m pip install --quiet $(if $(INDEX_URL),--index-url $(INDEX_URL))
+SOURCES := $(if $(INDEX_URL),-e python_env_index_url=$(INDEX_URL)) $(if $(WHEELS),-e python_env_find_links=$(WHEELS))
+SETUP := ansible-playbook playbooks/setup.yml $(SOURCES)
+SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh
+
+.PHONY: help
+help:  ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, no GPU)
+	@tools/say-first
+	@$(MAKE) --no-print-directory $(VENV)/.run
+	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP)
+	python -m runner bench --matrix matrix.yaml
+
+.PHONY: test
+test: lint unit nodes  ## Lint, unit, golden, role and trainer tests, then those on real test nodes
+
+.PHONY: lint
+lint: $(VENV)/.dev  ## ruff, mypy strict, ansible-lint (production), shellcheck
+	ruff check .
+	ruff format --check .
+	mypy
+	shellcheck $(SHELL_FILES)
+	ansible-lint --offline --strict -q
+
+.PHONY: unit
+unit: $(VENV)/.dev setup  ## Tests that need no root: unit, golden (whole commands), roles, trainer
+	python -m pytest -q -m 'not cluster and not slow' tests
+
+.PHONY: nodes
+nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
+	tools/system-packages
+	python -m pytest -q -m 'cluster and not slow' tests
+
+.PHONY: slow
+slow: $(VENV)/.dev setup  ## The slow tests: repeated exits, a bare node set up from nothing
+	tools/system-packages
+	python -m pytest -q -m slow tests
+
+.PHONY: setup
+setup: $(VENV)/.run  ## Set up this machine as the node of inventory/local
+	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP)
+
+.PHONY: cluster
+cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root)
+	tools/system-packages
+	python -m tests.cluster up --nodes $(NODES) --var cluster_root=$(CURDIR)/.trainbench \
+	  --var cluster_devices_per_node=2 --var 'cluster_systems=[torch_gpt]' \
+	  --var 'cluster_env={GLOO_SOCKET_IFNAME: eth0}'
+
+.PHONY: cluster-down
+cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
+	python -m tests.cluster down --all
+
+.PHONY: overhead
+overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand (root)
+	tools/system-packages
+	python -m benchmarks.overhead
+
+.PHONY: clean
+clean:  ## Remove what make made here: environments, staged data, caches (never runs/)
+	rm -rf $(VENV) .trainbench build .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible
+
+$(VENV)/.run: pyproject.toml tools/make-venv
+	tools/make-venv $(PYTHON) $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) -e '.[dev]'
+	touch $@
