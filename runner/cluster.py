@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml
+
 from runner.errors import UserError
-from runner.paths import PROJECT, node_root
+from runner.matrix import read_env
+from runner.paths import PROJECT, node_root, program
 from runner.suggest import nearest
 
 DEVICES = ("cpu", "cuda")
@@ -84,10 +88,9 @@ def load(path: Path) -> Cluster:
 
 def ansible_inventory(path: Path) -> dict[str, Any]:
     """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
-    program = Path(sys.executable).with_name("ansible-inventory")
     env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
     ran = subprocess.run(
-        [str(program), "-i", str(path.resolve()), "--list"],
+        [program("ansible-inventory"), "-i", str(path.resolve()), "--list"],
         capture_output=True,
         text=True,
         env=env,
@@ -95,13 +98,34 @@ def ansible_inventory(path: Path) -> dict[str, Any]:
         check=False,
     )
     if ran.returncode != 0:
-        words = [
-            line.strip() for line in ran.stderr.splitlines() if "rror" in line or "YAML" in line
-        ]
-        last = words[-1] if words else ran.stderr.strip()[-200:]
-        raise UserError(f"the inventory {path} cannot be read: {last}")
+        raise UserError(f"the inventory {path} cannot be read: {_why(ran.stderr, path)}")
     listed: dict[str, Any] = json.loads(ran.stdout)
     return listed
+
+
+def _why(stderr: str, path: Path) -> str:
+    """Ansible's words on an inventory that it could not read, with the place of a YAML error."""
+    words = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
+    told = [line for line in words if line.startswith("YAML parsing failed")] or [
+        line for line in words if "rror" in line or "failed" in line
+    ]
+    if told and told[0].startswith("YAML") and (place := _bad_yaml(path)):
+        return f"{place}: {told[0]}"
+    return (told or words or ["ansible-inventory said nothing"])[-1]
+
+
+def _bad_yaml(path: Path) -> str:
+    """`file:line` of the first file there that is not YAML: Ansible leaves it out of group_vars."""
+    files = sorted(path.rglob("*.y*ml")) if path.is_dir() else [path]
+    for file in files:
+        try:
+            yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            return f"{file}:{mark.line + 1}" if mark else str(file)
+        except (OSError, ValueError, yaml.YAMLError):
+            return str(file)
+    return ""
 
 
 def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
@@ -132,16 +156,25 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
         )
     lost = shared["cluster_lost_contact_s"]
     lost = 10.0 if lost is None else lost
-    if isinstance(lost, bool) or not isinstance(lost, int | float) or lost < 3:
+    if not _is_number(lost) or lost < 3:
         raise UserError(f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds")
+    memory = shared["cluster_device_memory_mib"]
+    if memory is not None and (not _is_number(memory) or memory <= 0):
+        raise UserError(f"{path}: cluster_device_memory_mib is {memory!r}; it must be a number")
     return Cluster(
         name=_name(path),
         path=path,
         device=device,
         nodes=tuple(_node(host, variables[host], path) for host in hosts),
-        env=_env(shared["cluster_env"], f"{path}: cluster_env"),
-        device_memory_mib=shared["cluster_device_memory_mib"],
+        env=read_env(shared["cluster_env"], f"{path}: cluster_env"),
+        device_memory_mib=memory,
         lost_contact_s=float(lost),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     )
 
 
@@ -171,7 +204,7 @@ def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any
             )
     kept = {key: variables[key] for key in _READ if key in variables}
     for key, value in kept.items():
-        if "{{" in json.dumps(value):
+        if re.search(r"\{[{%]", json.dumps(value)):
             raise UserError(
                 f"{path}: {key} of {host} is a template ({{{{ ... }}}}), which the runner does not"
                 " resolve; write the plain value"
@@ -208,18 +241,11 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
             f"{path}: cluster_devices_per_node of {host} is {devices!r}; it must be a whole number"
             " of at least 1"
         )
-    default = "127.0.0.1" if local else variables.get("ansible_host", host)
+    default = "127.0.0.1" if local else variables.get("ansible_host") or host
     return Node(
         host=host,
-        address=str(variables.get("cluster_address", default)),
+        address=str(variables.get("cluster_address") or default),
         devices=devices,
         root=node_root(root),
     )
 
-
-def _env(value: Any, where: str) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise UserError(f"{where} must be a mapping of variable names to text")
-    return {str(name): str(text) for name, text in value.items()}

@@ -31,7 +31,7 @@ def render(
         # matplotlib takes a second to import, and only the report needs it.
         from runner.report import to_html
 
-        return to_html(records, table)
+        return to_html(table)
     if format == "table":
         return to_table(table, width)
     writers = {"markdown": to_markdown, "csv": to_csv, "json": to_json}

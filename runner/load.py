@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from runner import rundir, systems
 from runner.bench import measure
 from runner.errors import UserError
 from runner.matrix import Cell
-from runner.records import Measurement, ModelShape, Record
+from runner.records import Measurement, Record
 from runner.rundir import Attempt, Campaign
 
 
@@ -30,69 +31,66 @@ def _records(
     campaign: Campaign, settings: Mapping[str, Any], relative_to: Path
 ) -> Iterator[Record]:
     environment = _environment(campaign, settings)
-    for cell in settings["cells"]:
+    for asked in settings["cells"]:
         for repeat in range(1, settings["repeats"] + 1):
-            attempts = campaign.attempts(cell["id"], repeat)
-            if attempts:
-                yield _record(campaign, attempts[-1], environment, relative_to)
+            if attempts := campaign.attempts(asked["id"], repeat):
+                yield _ran(campaign, attempts[-1], environment, relative_to)
             else:
-                yield Record(
-                    campaign=campaign.name,
-                    cell=cell["name"],
-                    cell_id=cell["id"],
-                    system=cell["system"],
-                    status="pending",
-                    reason="not run yet",
-                    repeat=repeat,
-                    axes=cell["axes"],
-                    nodes=cell["nodes"],
-                    devices_per_node=cell["devices_per_node"],
-                )
+                pending = _asked(campaign, asked, settings["warmup_iters"])
+                yield replace(pending, repeat=repeat)
 
 
-def _record(
-    campaign: Campaign, attempt: Attempt, environment: Mapping[str, Any], relative_to: Path
-) -> Record:
-    run = attempt.run
-    if run is None:
-        raise UserError(f"{attempt.path} has no whole run.json; remove that folder")
-    asked = run["cell"]
-    cell = Cell(**{key: value for key, value in asked.items() if key != "id"})
-    system = systems.load(cell.system)
-    ended = attempt.outcome
-    logs = attempt.logs()
-    if ended is None:
-        ended = {"status": "interrupted", "reason": "bench ended before the run did"}
-    trained = ended["status"] != "did_not_run"
-    measured = measure(cell.system, logs) if trained else Measurement()
-    shape = system.model(cell.parameters)
+def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int) -> Record:
+    """A cell that has not run, from its words in campaign.json or run.json."""
+    system = systems.load(asked["system"])
+    # A parameter younger than the campaign has its default.
+    parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
+    words = {key: value for key, value in asked.items() if key != "id"}
+    cell = Cell(**{**words, "parameters": parameters})
     sizes = system.parallel(cell)
-    rank = _telling_rank(attempt, run)
     return Record(
         campaign=campaign.name,
         cell=cell.name,
         cell_id=asked["id"],
         system=cell.system,
-        status=ended["status"],
-        reason=ended["reason"],
-        repeat=attempt.repeat,
-        attempt=attempt.number,
+        status="pending",
+        reason="not run yet",
         axes=cell.axes,
         parameters={**cell.parameters, "pin": cell.pin, "dataset": cell.dataset, "env": cell.env},
         nodes=cell.nodes,
         devices_per_node=cell.devices_per_node,
+        micro_batch_size=cell.parameters.get("micro_batch_size"),
+        global_batch_size=cell.parameters.get("global_batch_size"),
+        warmup_iters=warmup_iters,
+        activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
+        model=system.model(cell.parameters),
         tensor_parallel=sizes["tensor_parallel"],
         pipeline_parallel=sizes["pipeline_parallel"],
         data_parallel=sizes["data_parallel"],
-        micro_batch_size=cell.parameters.get("micro_batch_size"),
-        global_batch_size=cell.parameters.get("global_batch_size"),
-        warmup_iters=run["warmup_iters"],
-        activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
-        model=ModelShape(**vars(shape)),
+    )
+
+
+def _ran(
+    campaign: Campaign, attempt: Attempt, environment: Mapping[str, Any], relative_to: Path
+) -> Record:
+    run = attempt.run
+    if run is None:
+        raise UserError(f"{attempt.path} has no whole run.json; remove that folder")
+    asked = _asked(campaign, run["cell"], run["warmup_iters"])
+    ended = attempt.outcome
+    logs = attempt.logs()
+    if ended is None:
+        ended = {"status": "interrupted", "reason": "bench ended before the run did"}
+    trained = ended["status"] != "did_not_run"
+    measured = measure(asked.system, logs) if trained else Measurement()
+    return replace(
+        asked,
+        status=ended["status"],
+        reason=ended["reason"],
+        repeat=attempt.repeat,
+        attempt=attempt.number,
         measurement=measured,
-        wall_s=ended.get("wall_s"),
-        run_dir=os.path.relpath(attempt.path, relative_to),
-        log=os.path.relpath(logs[rank], relative_to),
+        log=os.path.relpath(logs[_telling_rank(attempt, run)], relative_to),
         last_words=ended.get("last_words", ""),
         environment={**environment, **_versions(measured)},
     )
@@ -107,7 +105,7 @@ def _telling_rank(attempt: Attempt, run: Mapping[str, Any]) -> int:
 
 def _versions(measured: Measurement) -> dict[str, str]:
     """What the trainer itself said it ran with."""
-    wanted = ("torch", "backend", "device_name")
+    wanted = ("torch", "backend", "device")
     return {key: measured.facts[key] for key in wanted if key in measured.facts}
 
 

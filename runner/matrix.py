@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -37,6 +37,9 @@ from runner.suggest import nearest
 from runner.systems.base import Parameter, System
 
 MAX_CELLS = 10_000
+MAX_DEPTH = 20  # of mappings and lists in a matrix file
+MAX_VALUES = 1_000_000
+_TAG = "tag:yaml.org,2002:"
 
 # Keys that every system's cells have.
 CELL_KEYS: Mapping[str, Parameter] = {
@@ -121,12 +124,16 @@ class Matrix:
 
 def load(path: Path) -> Matrix:
     """Read a matrix file. Raises UserError that names the key and the cure."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a matrix file, such as matrix.yaml")
     if not path.is_file():
         raise UserError(f"there is no matrix file {path}; matrix.yaml is the quickstart's")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{path} is not text in UTF-8, so it cannot be a matrix") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     return parse(text, str(path), path.stem)
 
 
@@ -137,7 +144,7 @@ def parse(text: str, where: str, stem: str) -> Matrix:
         raise UserError(f"{where} holds no matrix; it needs at least `defaults: {{system: ...}}`")
     for key in content:
         if key not in TOP_KEYS:
-            hint = nearest(str(key), TOP_KEYS) or _place_of(str(key))
+            hint = _place_of(str(key)) or nearest(str(key), TOP_KEYS)
             raise UserError(f"{where}: unknown key {key!r}{hint}; keys are {', '.join(TOP_KEYS)}")
     name = content.get("name", stem)
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -165,14 +172,27 @@ def parse(text: str, where: str, stem: str) -> Matrix:
     baseline = content.get("baseline")
     if baseline is not None and (not isinstance(baseline, str) or "=" not in baseline):
         raise UserError(f"{where}: baseline is {baseline!r}; write it as AXIS=VALUE")
+    if baseline is not None:
+        _check_baseline(baseline, cells, where)
     return Matrix(name=name, cells=cells, baseline=baseline, text=text, **numbers)
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice (YAML would keep the last, silently)."""
+    """SafeLoader that reads plain words as people do, and refuses a key given twice.
+
+    PyYAML speaks YAML 1.1: `on` and `no` are truth values, 010 is eight, 1:30 is ninety, 3e-4 is
+    text. Here, as in YAML 1.2, only true, false, null and decimal numbers mean more than text.
+    A key that stands twice would silently keep its last value.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        keys = [
+            self.construct_object(key, deep=True)
+            for key, _ in node.value
+            if key.tag != f"{_TAG}merge"
+        ]
         for key in keys:
             if keys.count(key) > 1:
                 line = node.start_mark.line + 1
@@ -181,19 +201,57 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
+for _kind, _words, _first in (
+    ("null", r"~|null|", ["~", "n", ""]),
+    ("bool", r"true|false", ["t", "f"]),
+    ("int", r"0|-?[1-9][0-9]*", list("-0123456789")),
+    (
+        "float",
+        r"[-+]?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)",
+        list("-+.0123456789"),
+    ),
+    ("merge", r"<<", ["<"]),
+):
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_words})$"), _first)
+
+
 def _read_yaml(text: str, where: str) -> Any:
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
+        content = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" at line {mark.line + 1}" if mark else ""
         raise UserError(f"{where} is not valid YAML{line}: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{where} is not valid YAML: {error}") from None
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} is not valid YAML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{where} nests too deeply for a matrix") from None
+    except Exception as error:  # a constructor of an explicit tag may raise anything
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{where} is not valid YAML: {said}") from None
+    _check_plain(content, where)
+    return content
+
+
+def _check_plain(content: Any, where: str) -> None:
+    """Mappings, lists, text and numbers only, and not without end (aliases can be cyclic)."""
+    seen, waiting = 0, [(content, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if depth > MAX_DEPTH or seen > MAX_VALUES:
+            raise UserError(f"{where} nests too deeply, or holds too much, for a matrix")
+        if isinstance(value, dict):
+            waiting += [(item, depth + 1) for pair in value.items() for item in pair]
+        elif isinstance(value, list):
+            waiting += [(item, depth + 1) for item in value]
+        elif not isinstance(value, str | int | float | None):
+            raise UserError(f"{where}: {value!r} is neither text nor a number; drop its tag")
+        elif isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise UserError(f"{where}: {value!r} cannot be written as UTF-8") from None
 
 
 def _place_of(key: str) -> str:
@@ -201,6 +259,33 @@ def _place_of(key: str) -> str:
     if key in CELL_KEYS or any(systems.load(name).parameter(key) for name in systems.names()):
         return " (a value of the cells: put it under `defaults` or `axes`)"
     return ""
+
+
+def _check_baseline(baseline: str, cells: Sequence[Cell], where: str) -> None:
+    """Refuse now what `collect` would refuse after hours of training."""
+    axis, _, value = (word.strip() for word in baseline.partition("="))
+    axes = list(dict.fromkeys(["system", *(key for cell in cells for key in cell.axes)]))
+    if axis not in axes:
+        raise UserError(
+            f"{where}: baseline {baseline!r}: {axis!r} is not an axis{nearest(axis, axes)}; axes"
+            f" are {', '.join(axes)}"
+        )
+    values = [{"system": cell.system, **cell.axes}.get(axis) for cell in cells]
+    plain = [str(item).lower() for item in values if isinstance(item, str | int | float)]
+    if len(plain) == len(values) and not any(_alike(value, item) for item in plain):
+        there = list(dict.fromkeys(plain))
+        raise UserError(
+            f"{where}: baseline {baseline!r}: no cell has it{nearest(value, there)}; values are"
+            f" {', '.join(there)}"
+        )
+
+
+def _alike(word: str, value: str) -> bool:
+    """Whether they are the same word or the same number, as `collect` compares them."""
+    try:
+        return word.casefold() == value.casefold() or float(word) == float(value)
+    except ValueError:
+        return False
 
 
 def _mapping(content: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -228,11 +313,11 @@ def _cells(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
             raise UserError(
-                f"{where}: axes: {key} must be a list such as [1, 2]; a fixed value goes under"
+                f"{where}: axes: {key!r} must be a list such as [1, 2]; a fixed value goes under"
                 " `defaults`"
             )
         if any(values.count(value) > 1 for value in values):
-            raise UserError(f"{where}: axes: {key} names a value twice")
+            raise UserError(f"{where}: axes: {key!r} names a value twice")
         count *= len(values)
     if count > MAX_CELLS:
         raise UserError(f"{where}: the axes multiply to {count} cells; at most {MAX_CELLS} can run")
@@ -276,8 +361,8 @@ def _cell(
                 f" `python -m runner systems {system.name}` lists them"
             )
     env = {
-        **_env(defaults.get("env"), f"{where}: defaults: env"),
-        **_env(values.get("env"), f"{where}: env"),
+        **read_env(defaults.get("env"), f"{where}: defaults: env"),
+        **read_env(values.get("env"), f"{where}: env"),
     }
     device_ids = _device_ids(values.get("device_ids"), where)
     devices = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
@@ -320,7 +405,8 @@ def _dataset(value: Any, where: str) -> str:
     return str(name)
 
 
-def _env(value: Any, where: str) -> dict[str, str]:
+def read_env(value: Any, where: str) -> dict[str, str]:
+    """Variables as text. Raises UserError for what YAML would change: true, 1.10, an empty one."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -328,13 +414,14 @@ def _env(value: Any, where: str) -> dict[str, str]:
     for name, text in value.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
             raise UserError(f"{where}: {name!r} is not a variable's name")
-        if isinstance(text, dict | list) or text is None or "\0" in str(text):
-            raise UserError(f"{where}: {name} must be text; quote it")
-    as_text = {True: "true", False: "false"}
-    return {
-        str(name): as_text[text] if isinstance(text, bool) else str(text)
-        for name, text in value.items()
-    }
+        if isinstance(text, bool) or not isinstance(text, str | int):
+            raise UserError(
+                f"{where}: {name} is {json.dumps(text)}, not text; quote it, so that processes see"
+                " what you wrote"
+            )
+        if "\0" in str(text):
+            raise UserError(f"{where}: {name} holds a NUL character, which no variable can")
+    return {str(name): str(text) for name, text in value.items()}
 
 
 def _device_ids(value: Any, where: str) -> tuple[int, ...] | None:
@@ -357,7 +444,8 @@ def label(value: Any) -> str:
     if isinstance(value, dict):
         return "+".join(f"{name}:{label(item)}" for name, item in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "+".join(str(item) for item in value)
+        return "+".join(label(item) for item in value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    # One line whatever it holds: names stand in messages, tables and on terminals.
+    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())

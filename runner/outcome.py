@@ -22,7 +22,10 @@ FINISHED = ("ok", "failed", "timed_out", "did_not_run")  # bench does not run th
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
-_NOISE = re.compile(r"ChildFailedError|SignalException|^[EWI]\d{4} |^[=\-~^ ]*$|^\[trainbench:")
+_NOISE = re.compile(
+    r"ChildFailedError|SignalException|^[EWI]\d{4} |^[=\-~^ ]*$|^\[trainbench:"
+    r"|^error_file: <N/A>$|^traceback : To enable traceback see"
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,10 @@ def decide(
 
 
 def last_words(tail: bytes) -> str:
-    """The line of a log's tail that says most: its last error, else its last line; 300 letters."""
+    """The line of a log's tail that says most: its first error, else its last line; 300 letters.
+
+    The first, for others follow from it; torchrun's own report of the end is passed over.
+    """
     lines = []
     for line in re.split(r"[\r\n]+", tail.decode("utf-8", "replace")):
         clean = re.sub(r"^\[(?:default|rank)?\d+\]:\s?", "", _ANSI.sub("", line)).strip()

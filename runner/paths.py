@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path, PurePosixPath
+
+from runner.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[1]
 PLAYBOOKS = PROJECT / "playbooks"
@@ -27,3 +32,16 @@ def system_home(root: PurePosixPath, system: str, pin: str) -> PurePosixPath:
 def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
     """`<root>/datasets/<dataset>`, which holds dataset.json and what it lists."""
     return root / "datasets" / dataset
+
+
+def search_path() -> str:
+    """PATH with the folder of this Python first: the Ansible installed beside it is the right one."""
+    return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+
+
+def program(name: str) -> str:
+    """Absolute path of one of Ansible's programs. Raises UserError where it is not installed."""
+    found = shutil.which(name, path=search_path())
+    if found is None:
+        raise UserError(f"{name} is not installed; `pip install -e .` in the checkout installs it")
+    return found

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.paths import PLAYBOOKS, PROJECT
+from runner.paths import PLAYBOOKS, PROJECT, search_path
 
 # Silence is noticed after 2 x 2 = 4 s and a new connection is given 3 s, on connections of their
 # own (their control sockets are not those of a setup): docs/performance.md has the measurements.
@@ -62,8 +60,6 @@ def play(
             messages.append(f"{host}: {result.get('msg', 'failed')}")
         return True  # anything else drops the event and with it the statistics
 
-    # ansible-playbook is looked up in PATH: the one beside this Python must be found first.
-    path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
     ran = ansible_runner.run(
         private_data_dir=str(folder),
         project_dir=str(PROJECT),
@@ -72,7 +68,7 @@ def play(
         limit=",".join(hosts),
         extravars=dict(variables),
         envvars={
-            "PATH": path,
+            "PATH": search_path(),  # ansible-playbook is looked up in it
             "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
             "ANSIBLE_FORKS": str(max(len(hosts), 1)),
             "ANSIBLE_SSH_ARGS": LAUNCH_SSH,

@@ -94,8 +94,6 @@ class Record:
     activation_checkpointing: bool = False
     model: ModelShape | None = None
     measurement: Measurement = field(default_factory=Measurement)
-    wall_s: float | None = None
-    run_dir: str = ""
     log: str = ""
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from runner import __version__
 from runner.cluster import Cluster
 from runner.errors import UserError
 from runner.matrix import Matrix
+from runner.suggest import nearest
 
 SCHEMA = 1
 LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
@@ -149,17 +150,7 @@ class Campaign:
             "baseline": matrix.baseline,
             "warmup_iters": matrix.warmup_iters,
             "repeats": matrix.repeats,
-            "cells": [
-                {
-                    "id": cell.id,
-                    "name": cell.name,
-                    "system": cell.system,
-                    "axes": dict(cell.axes),
-                    "nodes": cell.nodes,
-                    "devices_per_node": cell.devices_per_node,
-                }
-                for cell in matrix.cells
-            ],
+            "cells": [{**asdict(cell), "id": cell.id} for cell in matrix.cells],
             "inventory": cluster.name,
             "inventory_digest": cluster.digest,
             "trainbench": __version__,
@@ -212,7 +203,12 @@ class Campaign:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the campaign for this process. Raises UserError where another bench has it."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the folder {self.path} cannot be made: {error.strerror}; name another with --runs"
+            ) from None
         with self.lock.open("a+b") as handle:
             until = time.monotonic() + LOCK_PATIENCE_S
             while True:
@@ -273,4 +269,5 @@ def find(runs: Path, name: str | None) -> Campaign:
         if campaign.name == name:
             return campaign
     names = ", ".join(campaign.name for campaign in there[:8])
-    raise UserError(f"there is no campaign {name!r} under {runs}; there are {names}")
+    hint = nearest(name, (campaign.name for campaign in there))
+    raise UserError(f"there is no campaign {name!r} under {runs}{hint}; there are {names}")

@@ -28,9 +28,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
-
-import numpy as np
 
 from runner.records import Interval, Record
 
@@ -75,7 +74,6 @@ class CellStatistics:
     steps_skipped: int = 0
     steps_nan: int = 0
     window: tuple[int, int] | None = None
-    interval_iterations: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -131,28 +129,35 @@ def final_loss(record: Record) -> tuple[float | None, str]:
     return None, "the log shows no loss"
 
 
+def quantile(values: Iterable[float], fraction: float) -> float:
+    """The value below which `fraction` of `values` (at least one) lies, interpolated linearly."""
+    ordered = sorted(values)
+    at = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(at)], ordered[math.ceil(at)]
+    return low + (high - low) * (at % 1)
+
+
 def summarise(runs: Sequence[Sequence[tuple[float, str]]]) -> Summary | None:
     """Sum up a quantity: one (value, source) an interval, one sequence a run; None when empty.
 
     The rules are in the module's docstring.
     """
-    values = [np.array([value for value, _ in run], dtype=float) for run in runs if run]
+    values = [[value for value, _ in run] for run in runs if run]
     if not values:
         return None
-    pooled = np.concatenate(values)
-    p5, p25, p75, p95 = (float(p) for p in np.percentile(pooled, [5, 25, 75, 95]))
-    medians = [float(np.median(run)) for run in values]
-    median = float(np.median(medians))
-    spread: float | None
+    pooled = [value for run in values for value in run]
+    medians = [median(run) for run in values]
+    middle = median(medians)
+    spread: float | None = None
     if len(medians) > 1:
-        spread = (max(medians) - min(medians)) / median * 100
-    else:
-        spread = (p75 - p25) / median * 100 if len(pooled) > 1 else None
+        spread = (max(medians) - min(medians)) / middle * 100
+    elif len(pooled) > 1:
+        spread = (quantile(pooled, 0.75) - quantile(pooled, 0.25)) / middle * 100
     sources = {source for run in runs for _, source in run}
     return Summary(
-        median=median,
-        p5=p5,
-        p95=p95,
+        median=middle,
+        p5=quantile(pooled, 0.05),
+        p95=quantile(pooled, 0.95),
         spread_percent=spread,
         spread_of="repeats" if len(medians) > 1 else "intervals",
         source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
@@ -191,7 +196,6 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     if loss is None:
         missing["final_loss"] = missing_loss
     used = [i for run in counted for i in run]
-    lengths = {interval.iterations for interval in used}
     allocated = _peak(run.measurement.memory_allocated_mib for run in runs)
     in_use = _peak(run.measurement.memory_used_mib for run in runs)
     if allocated is None:
@@ -209,7 +213,6 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
         steps_nan=sum(max(i.nan, 0) for run in late for i in run),
         window=_window(used),
-        interval_iterations=lengths.pop() if len(lengths) == 1 else None,
         missing=missing,
     )
 
@@ -255,11 +258,11 @@ def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
         if loss is None:
             return None, why if len(runs) == 1 else f"in repeat {run.repeat} {why}"
         losses.append(loss)
-    return float(np.median(losses)), ""
+    return median(losses), ""
 
 
 def _peak(values: Iterable[float | None]) -> float | None:
-    return max((v for v in values if measured(v) is not None and v is not None), default=None)
+    return max((peak for value in values if (peak := measured(value))), default=None)
 
 
 def _window(intervals: Sequence[Interval]) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Name the nearest right word for a wrong one."""
+"""Words that people type: which right one they mean, and which they probably meant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,27 @@ import difflib
 from collections.abc import Iterable
 
 
+def alike(word: str, right: str) -> bool:
+    """Whether the two are the same word, in any case, or the same number."""
+    number = _number(word)
+    return word.casefold() == right.casefold() or (number is not None and number == _number(right))
+
+
 def nearest(word: str, right: Iterable[str]) -> str:
-    """`; did you mean X?`, or an empty string where nothing is near."""
-    found = difflib.get_close_matches(str(word), list(right), n=1, cutoff=0.6)
+    """` (did you mean X?)`, or an empty string where nothing is near.
+
+    Among numbers the nearest is the one with the least difference.
+    """
+    words = list(right)
+    found = difflib.get_close_matches(str(word), words, n=1, cutoff=0.6)
+    numbers = [_number(text) for text in words]
+    if not found and _number(word) is not None and numbers and None not in numbers:
+        found = [min(words, key=lambda text: abs((_number(text) or 0.0) - (_number(word) or 0.0)))]
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

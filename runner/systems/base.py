@@ -6,6 +6,7 @@ docs/adding-a-system.md walks through both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -41,14 +42,13 @@ class Parameter:
             return self.default
         if self.kind is not bool and isinstance(value, bool):
             raise UserError(f"{key} is {str(value).lower()}; it must be {self.wanted()}")
-        if self.kind is float and isinstance(value, int):
-            value = float(value)
-        if self.kind is float and isinstance(value, str):
-            # YAML 1.1 reads 3e-4 as text; everyone means the number.
+        if self.kind is float and isinstance(value, int | str):
             try:
                 value = float(value)
-            except ValueError:
+            except (ValueError, OverflowError):
                 raise UserError(f"{key} is {value!r}; it must be {self.wanted()}") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key} is {value}; it must be {self.wanted()}")
         if not isinstance(value, self.kind):
             raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
         if self.choices and value not in self.choices:

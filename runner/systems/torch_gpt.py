@@ -37,6 +37,7 @@ PARAMETERS = (
     Parameter("hidden_size", int, None, "width; default: the model's", minimum=1),
     Parameter("num_attention_heads", int, None, "heads; default: the model's", minimum=1),
     Parameter("seq_length", int, None, "tokens a sample; default: the model's", minimum=2),
+    Parameter("vocab_size", int, None, "tokens of the vocabulary; default: the dataset's", minimum=2),
     Parameter("micro_batch_size", int, 4, "samples a device and pass", minimum=1),
     Parameter("global_batch_size", int, 16, "samples an iteration, all devices", minimum=1),
     Parameter(
@@ -69,7 +70,7 @@ def shape(parameters: Mapping[str, Any]) -> ModelShape:
         hidden_size=parameters["hidden_size"] or hidden,
         num_attention_heads=parameters["num_attention_heads"] or heads,
         seq_length=parameters["seq_length"] or length,
-        vocab_size=DEFAULT_VOCAB_SIZE,
+        vocab_size=parameters["vocab_size"] or DEFAULT_VOCAB_SIZE,
     )
 
 
@@ -124,7 +125,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         value = values[item.name]
         if item.kind is bool:
             argv += [flag] if value else []
-        else:
+        elif value is not None:
             argv += [flag, str(value)]
     return Command(
         argv=tuple(argv),
@@ -143,7 +144,8 @@ def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
     """Read the lines `torch_gpt step=...` and `torch_gpt config ...` (node rank 0 prints them).
 
     A line is `torch_gpt` and then `key=value` words; roles/torch_gpt/files/torch_gpt/train.py
-    documents them. Half lines and words that are no numbers are passed over.
+    documents them. Half lines (without the last word) and words that are no numbers are passed
+    over.
     """
     intervals: list[Interval] = []
     facts: dict[str, str] = {}
@@ -155,14 +157,15 @@ def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
             words = dict(word.split("=", 1) for word in line.split() if "=" in word)
             if " config " in line:
                 facts |= words
-            step = _number(words.get("step", "").partition("/")[0])
-            if step is None or "step_time_ms" not in words or "done" in line.split():
+            found = re.fullmatch(r"([1-9]\d{0,8})/\d{1,9}", words.get("step", ""), re.ASCII)
+            if found is None or "memory_used_mib" not in words:
                 continue
+            step = int(found[1])
             intervals.append(
                 Interval(
-                    iteration=int(step),
-                    iterations=max(int(step) - last, 1),
-                    step_time_ms=_number(words["step_time_ms"]),
+                    iteration=step,
+                    iterations=max(step - last, 1),
+                    step_time_ms=_number(words.get("step_time_ms")),
                     samples_per_s=_number(words.get("samples_per_s")),
                     loss=_number(words.get("loss")),
                     grad_norm=_number(words.get("grad_norm")),
@@ -170,7 +173,7 @@ def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
                     nan=int(_number(words.get("nan")) or 0),
                 )
             )
-            last = int(step)
+            last = step
             allocated += _numbers(words.get("memory_allocated_mib"))
             used += _numbers(words.get("memory_used_mib"))
     padded = _number(facts.get("padded_vocab_size"))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from runner.collect import render
 from runner.records import Interval, Measurement, ModelShape, Record
-from runner.report import breakable, environment_section, grouped, href
+from runner.report.environment import environment_section
+from runner.report.page import breakable, grouped
+from runner.report.sections import href
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 VOID = {"meta", "link", "br", "img", "wbr"}

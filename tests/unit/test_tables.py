@@ -14,18 +14,10 @@ from hypothesis import strategies as st
 from runner.collect import FORMATS, render
 from runner.errors import UserError
 from runner.records import STATUSES, Interval, Measurement, ModelShape, Record
-from runner.tables import (
-    Difference,
-    difference_text,
-    machine_value,
-    number_text,
-    rows,
-    to_csv,
-    to_json,
-    to_markdown,
-    to_table,
-    value_text,
-)
+from runner.tables import rows, to_csv, to_json, to_markdown, to_table
+from runner.tables.machine import machine_value
+from runner.tables.row import Difference
+from runner.tables.text import difference_text, number_text, value_text
 
 SHAPE = ModelShape(12, 768, 12, 1024, 50257)
 
@@ -233,13 +225,13 @@ GOLDEN = """\
 common: campaign osdi, system oneflow_gpt, nodes x devices 1x8, parallel dp8 tp1 pp1, window 3-12, FLOP vocabulary 50257
   unpadded
 
-cell  status       optimization  batch  batch   samples/s  spread  samples/s vs    model    used       used vs   final
-                                        micro/     median              baseline  TFLOP/s     MiB      baseline    loss
-                                        global                                   /device
+status       optimization  batch  batch   samples/s  spread  samples/s vs  step time    model    used   final  repeats
+                                  micro/     median              baseline         ms  TFLOP/s     MiB    loss       ok
+                                  global                                              /device
 ----------------------------------------------------------------------------------------------------------------------
-10-3  ok           off           4      4/32        239.0    0.0%      baseline    26.14  11,301      baseline  2.0000
-10-4  ok           on            4      4/32        235.0    0.0%    -4.0,↓1.7%    25.70    9547  -1754,↓15.5%  2.0000
-10-5  did_not_run  on            8      8/64            –       –             –        –       –             –       –
+ok           off           4      4/32        239.0    0.0%      baseline      133.9    26.14  11,301  2.0000      1/1
+ok           on            4      4/32        235.0    0.0%    -4.0,↓1.7%      136.2    25.70    9547  2.0000      1/1
+did_not_run  on            8      8/64            –       –             –          –        –       –       –      0/1
 
 10-5: did_not_run: no training step was logged
 samples/s and step time: median over the steps after warm-up (the window); spread: interquartile range of the logged
@@ -247,10 +239,11 @@ samples/s and step time: median over the steps after warm-up (the window); sprea
 TFLOP/s per device: megatron-model-flops = 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), forward and backward pass, no
   recomputation counted (Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass); rows
   compare only where window and vocabulary are the same.
-Memory, MiB; used: what the device (on a CPU, the process) had in use.
+Memory, MiB; allocated (memory_allocated_mib): not measured; used (memory_used_mib): what the device (on a CPU, the
+  process) had in use.
 Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
 10-5: not compared: no cell with optimization=off and the same other axes.
-Left out to fit 120 columns: tokens/s, repeats ok, steps, step time ms (--format markdown and csv show all).
+Left out to fit 120 columns: cell, tokens/s, used vs baseline, steps (--format markdown and csv show all).
 """
 
 

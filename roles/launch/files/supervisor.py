@@ -330,6 +330,8 @@ def daemon(job, tell):
         try:
             lock = take_lock(job)
         except RefusedError as refusal:
+            done.update(ended_by="refused", message=str(refusal))
+            finish(done)  # so that nobody takes this folder for a run that goes on
             os.write(tell, json.dumps({"refused": refusal.cause, "message": str(refusal)}).encode())
             os._exit(0)
         libc = ctypes.CDLL(None, use_errno=True)

@@ -91,6 +91,20 @@ def finish() -> None:
     dist.destroy_process_group()
 
 
+def leave(status: int) -> NoReturn:
+    """End this process at once, without Python's finalization.
+
+    gloo's threads end when the last reference to the process group goes, not when the group is
+    destroyed, and FSDP2 keeps references (FSDPMeshInfo) for as long as the process lives.  If such
+    a thread drops the tensors of its last collective while Python is finalizing, Python ends the
+    thread, and the process aborts: "terminate called without an active exception", seen under
+    torch 2.13 on a busy machine.  After an error, finalization could wait for ranks that are gone.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def agree(ranks: Ranks, options: Namespace, problem: str | None) -> None:
     """Stop all ranks with the same TrainerError if one has a problem or was started differently."""
     own = {key: value for key, value in vars(options).items() if key != "data_path"}
@@ -236,9 +250,8 @@ def explain(error: BaseException, ranks: Ranks | None) -> str | None:
 def stop(error: BaseException, ranks: Ranks | None) -> NoReturn:
     """Print why this run ends and leave with status 1.
 
-    Only the first rank to fail prints an expected error: what the others report is its echo.  The
-    process leaves without Python's and torch's clean-up, which would wait for ranks that will
-    never answer; torchrun then ends the others.
+    Only the first rank to fail prints an expected error: what the others report is its echo.
+    torchrun then ends the others.
     """
     sentence = explain(error, ranks)
     speak = True
@@ -252,8 +265,6 @@ def stop(error: BaseException, ranks: Ranks | None) -> NoReturn:
                 speak = ranks.store.add("first_error", 1) == 1
         if speak:
             print(f"torch_gpt error: {sentence}", file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
     if not speak:
         time.sleep(1)  # or torchrun might end the rank that speaks before it has spoken
-    os._exit(1)
+    leave(1)

@@ -56,7 +56,7 @@ if __name__ == "__main__":  # first: nobody should wait for torch to be told of 
 
 import math  # noqa: E402
 from argparse import Namespace  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import Any, NoReturn  # noqa: E402
 
 import data  # noqa: E402
 import megatron_mmap  # noqa: E402
@@ -240,7 +240,7 @@ def run(options: Namespace, passes: int, ranks: parallel.Ranks) -> None:
         trainer.evaluate(valid)
 
 
-def main(options: Namespace, passes: int) -> None:
+def main(options: Namespace, passes: int) -> NoReturn:
     """Run this rank from start to end."""
     ranks = None
     try:
@@ -252,6 +252,7 @@ def main(options: Namespace, passes: int) -> None:
     if ranks.rank == 0:
         wall_s = time.monotonic() - STARTED
         say("done", steps=options.train_iters, wall_s=f"{wall_s:.1f}")
+    parallel.leave(0)
 
 
 if __name__ == "__main__":

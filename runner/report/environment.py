@@ -1,0 +1,83 @@
+"""What the runs ran on: what all nodes and cells share, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runner.records import Record
+from runner.tables.text import MISSING, one_line, value_text
+
+
+def environment_section(records: Iterable[Record]) -> dict[str, Any]:
+    """What the runs ran on, from the records' `environment` (any nesting of mappings).
+
+    A mapping `nodes` or `hosts` ({host: facts}, or a list of facts with a `host`) is told apart
+    into what all nodes share and what differs between them; everything else into what all cells
+    share and what differs between cells. Keys of nested mappings are joined with " / ".
+    """
+    cells: dict[str, dict[str, str]] = {}
+    nodes: dict[str, dict[str, str]] = {}
+    for record in records:
+        for name, value in record.environment.items():
+            if name in ("nodes", "hosts") and (by_host := _by_host(value)):
+                for host, facts in by_host.items():
+                    nodes.setdefault(host, {}).update(
+                        {k: v for k, v in _flat(facts).items() if v != host}
+                    )
+            else:
+                cells.setdefault(record.cell, {}).update(_flat({name: value}))
+    same, differs = _told_apart(cells, missing_differs=False)
+    node_same, node_differs = _told_apart(nodes, missing_differs=True)
+    return {
+        "nodes": list(nodes),
+        "same": same,
+        "differs": differs,
+        "node_same": node_same,
+        "node_differs": node_differs,
+    }
+
+
+def _by_host(value: Any) -> dict[str, Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        if all(isinstance(facts, Mapping) for facts in value.values()):
+            return {str(host): facts for host, facts in value.items()}
+        return {}
+    if isinstance(value, list | tuple) and all(isinstance(facts, Mapping) for facts in value):
+        names = [str(f.get("host") or f.get("hostname") or "") for f in value]
+        return dict(zip(names, value, strict=True)) if all(names) else {}
+    return {}
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """{"a": {"b": 1}} -> {"a / b": "1"}; None and empty values are left out."""
+    flat: dict[str, str] = {}
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, Mapping):
+            flat |= _flat(item, f"{name} / ")
+        elif item is not None and (text := value_text(item)) not in ("", "[]"):
+            flat[name] = text
+    return flat
+
+
+def _told_apart(
+    owners: Mapping[str, Mapping[str, str]], *, missing_differs: bool
+) -> tuple[list[tuple[str, str]], list[tuple[str, list[tuple[str, str]]]]]:
+    """([(key, value)] that all owners share, [(key, [(value, the owners)])] that differs)."""
+    same, differs = [], []
+    for key in dict.fromkeys(key for facts in owners.values() for key in facts):
+        by_value: dict[str, list[str]] = {}
+        for owner, facts in owners.items():
+            if key in facts or missing_differs:
+                by_value.setdefault(facts.get(key, MISSING), []).append(owner)
+        if len(by_value) == 1:
+            same.append((key, next(iter(by_value))))
+        else:
+            differs.append((key, [(value, _some(names)) for value, names in by_value.items()]))
+    return same, differs
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    shown = ", ".join(one_line(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,64 @@
+"""The page as a whole.
+
+It makes no network request: CSS and plots are inline, and its content security policy forbids
+anything else. Everything that comes from a log or a matrix is escaped by the template; only SVG
+made here is trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import jinja2
+from markupsafe import Markup
+
+from runner.paths import TEMPLATES
+from runner.report.environment import environment_section
+from runner.report.plots import plots
+from runner.report.sections import against_baseline, problems, results, scaling
+from runner.tables.layout import layout
+from runner.tables.row import Row
+from runner.tables.text import one_line
+
+
+def to_html(table: Sequence[Row]) -> str:
+    """The whole page. `table` is `tables.rows(records, baseline)`; it may be empty."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"breakable": breakable, "grouped": grouped}
+    chosen = layout(table)
+    statuses = [row.status for row in table]
+    campaigns = dict.fromkeys(one_line(row.record.campaign) for row in table)
+    return environment.get_template("report.html.j2").render(
+        title=", ".join(campaigns) or "no cells",
+        counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
+        common={name: value for name, value in chosen.common.items() if name != "campaign"},
+        environment=environment_section(record for row in table for record in row.records),
+        table=results(table, chosen),
+        notes=chosen.notes,
+        baseline=against_baseline(table),
+        scaling=scaling(table),
+        plots=plots(table),
+        problems=problems(table),
+    )
+
+
+def breakable(text: str) -> Markup:
+    """`text`, escaped, with a possible line break after each sign that joins words."""
+    return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", text))
+
+
+def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """[("a / b", "1")] -> [("a", [("b", "1")])]: facts by what they belong to, loose ones first."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for key, value in pairs:
+        group, _, name = key.rpartition(" / ")
+        groups.setdefault(group, []).append((name, value))
+    return sorted(groups.items(), key=lambda item: item[0] != "")

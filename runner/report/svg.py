@@ -1,0 +1,97 @@
+"""One plot as an inline SVG, by matplotlib, with text as text.
+
+Colours are CSS variables of the page, so that plots follow it into dark mode.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# matplotlib draws with stand-in colours that `_inline` turns into the page's CSS variables.
+TEXT, FAINT, _GRID, QUIET = "#010203", "#010204", "#010205", "#010206"
+SERIES = tuple(f"#0102{16 + index:02x}" for index in range(7))
+_VARIABLES = {TEXT: "--text", FAINT: "--faint", _GRID: "--grid", QUIET: "--quiet"} | {
+    colour: f"--c{index}" for index, colour in enumerate(SERIES)
+}
+_DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (7, 2, 1.5, 2))
+_STYLE = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 10,
+    "text.color": TEXT,
+    "axes.labelcolor": FAINT,
+    "axes.edgecolor": _GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": _GRID,
+    "ytick.color": _GRID,
+    "xtick.labelcolor": FAINT,
+    "ytick.labelcolor": FAINT,
+    "ytick.left": False,
+    "lines.linewidth": 1.6,
+}
+_WIDTH = 400  # SVG units: 1 px on a phone, about 1.35 px in two columns on a desktop
+
+
+def _dashes(index: int) -> tuple[float, ...]:
+    return _DASHES[index // len(SERIES) % len(_DASHES)]
+
+
+def mark(index: int) -> dict[str, str]:
+    """Colour and dashes of the curve number `index`, for the page's own legend."""
+    return {
+        "colour": f"var(--c{index % len(SERIES)})",
+        "dashes": " ".join(str(2 * dash) for dash in _dashes(index)),
+    }
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """The same for matplotlib."""
+    return {"color": SERIES[index % len(SERIES)], "linestyle": (0, _dashes(index) or None)}
+
+
+def draw(
+    name: str, label: str, height: float, paint: Callable[[Axes], Mapping[str, str]]
+) -> Markup:
+    """One plot as an inline SVG, `height` SVG units high; `name` keeps its ids apart."""
+    style = cast("dict[Any, Any]", _STYLE | {"svg.hashsalt": name})
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # A glyph that matplotlib's own font lacks does not matter: the page's font draws it.
+        warnings.simplefilter("ignore", UserWarning)
+        figure = Figure(figsize=(_WIDTH / 72, height / 72), layout="constrained")
+        titles = paint(figure.add_subplot())
+        target = io.StringIO()
+        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+    return _inline(target.getvalue(), name, label, titles)
+
+
+def _inline(svg: str, name: str, label: str, titles: Mapping[str, str]) -> Markup:
+    """matplotlib's SVG file as an element of a page: no prolog, no sizes, ids of its own."""
+    svg = svg[svg.index("<svg") :]
+    # Its style rules are for every element of a document; the page has them for plots only.
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
+    head, body = svg.split(">", 1)
+    box = re.search(r'viewBox="[^"]*"', head)
+    aria = Markup('role="img" aria-label="{}"').format(label)
+    body = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', body)
+    body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
+    for gid, title in titles.items():
+        start = f'<g id="{name}-{gid}">'
+        body = body.replace(start, f"{start}{Markup('<title>{}</title>').format(title)}")
+    for colour, variable in _VARIABLES.items():
+        body = body.replace(colour, f"var({variable})")
+    return Markup(f"<svg {box.group() if box else ''} {aria}>{body}")  # noqa: S704 (made here)

@@ -1,0 +1,17 @@
+"""The comparison table: one row a cell, compared, scaled, and written in four formats.
+
+Pure: records in, rows and text out. Units stand in the machine names of the columns. People read a
+dash where a number is missing, machines an empty field or null; a missing number is never 0.
+
+    records -> build.rows: row.Row, with scaling and baseline
+            -> machine: to_csv, to_json
+            -> columns, notes -> layout -> terminal: to_table, markdown: to_markdown
+"""
+
+from runner.tables.build import rows
+from runner.tables.machine import to_csv, to_json
+from runner.tables.markdown import to_markdown
+from runner.tables.row import Row
+from runner.tables.terminal import to_table
+
+__all__ = ["Row", "rows", "to_csv", "to_json", "to_markdown", "to_table"]

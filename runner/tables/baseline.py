@@ -1,0 +1,77 @@
+"""Rows against a baseline: each with the cell of the same other axes, as signed differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runner.errors import UserError
+from runner.suggest import alike, nearest
+from runner.tables.machine import machine_value
+from runner.tables.row import COMPARED, Comparison, Difference, Row, axis_names
+from runner.tables.text import value_text
+
+
+def with_baseline(table: Sequence[Row], baseline: str) -> list[Row]:
+    """The rows, each compared with its counterpart.
+
+    `baseline` is AXIS=VALUE. Raises UserError when it names an axis or value that no cell has.
+    """
+    axis, wanted = _parse(table, baseline)
+    others = [name for name in axis_names(table) if name != axis]
+
+    def key(row: Row) -> tuple[str, ...]:
+        return (row.record.campaign, *(value_text(row.value(name)) for name in others))
+
+    counterparts: dict[tuple[str, ...], list[Row]] = {}
+    for row in table:
+        if value_text(row.value(axis)) == wanted:
+            counterparts.setdefault(key(row), []).append(row)
+    return [
+        replace(row, comparison=_compare(row, counterparts.get(key(row), []), axis, wanted))
+        for row in table
+    ]
+
+
+def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
+    axis, _, wanted = (part.strip() for part in baseline.partition("="))
+    if not axis or not wanted:
+        raise UserError(f"baseline {baseline!r} should read AXIS=VALUE, for example zero_stage=0")
+    names = axis_names(table)
+    if axis not in names:
+        known = ", ".join(names) or "none, for there is no cell"
+        raise UserError(
+            f"baseline {baseline!r}: no cell has the axis {axis!r}"
+            f"{nearest(axis, names)}; axes: {known}"
+        )
+    values = list(dict.fromkeys(value_text(row.value(axis)) for row in table))
+    for value in values:
+        if alike(wanted, value):
+            return axis, value
+    raise UserError(
+        f"baseline {baseline!r}: no cell has {axis}={wanted}"
+        f"{nearest(wanted, values)}; values: {', '.join(values)}"
+    )
+
+
+def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> Comparison:
+    found = Comparison(axis, wanted, is_baseline=any(base is row for base in counterparts))
+    if not counterparts:
+        return replace(found, note=f"no cell with {axis}={wanted} and the same other axes")
+    if len(counterparts) > 1:
+        return replace(found, note=f"{len(counterparts)} cells match {axis}={wanted}")
+    base = counterparts[0]
+    found = replace(found, base=base)
+    if found.is_baseline:
+        return found
+    for either in (row, base):
+        if not either.finished:
+            return replace(found, note=f"{either.cell} has no finished run")
+    if row.statistics.window != base.statistics.window:
+        found = replace(found, note="the two were measured over different iterations")
+    differences = {}
+    for name in COMPARED:
+        ours, theirs = machine_value(row, name), machine_value(base, name)
+        if ours is not None and theirs is not None:
+            differences[name] = Difference(ours - theirs, (ours - theirs) / theirs * 100)
+    return replace(found, differences=differences)

@@ -1,0 +1,23 @@
+"""Records into rows: the repeats of a cell become one row, then the rows are set side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from runner.records import Record
+from runner.statistics import cell_statistics
+from runner.tables.baseline import with_baseline
+from runner.tables.row import Row
+from runner.tables.scaling import with_scaling
+
+
+def rows(records: Iterable[Record], baseline: str | None = None) -> list[Row]:
+    """One row a cell, in the order of the records.
+
+    `baseline` is AXIS=VALUE. Raises UserError when it names an axis or value that no cell has.
+    """
+    cells: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        cells.setdefault((record.campaign, record.cell_id, record.cell), []).append(record)
+    table = with_scaling([Row(tuple(runs), cell_statistics(runs)) for runs in cells.values()])
+    return table if baseline is None else with_baseline(table, baseline)

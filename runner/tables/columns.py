@@ -1,0 +1,178 @@
+"""The columns that people read: what each is called, and its text in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from runner.tables.machine import machine_value
+from runner.tables.row import Row, axis_names
+from runner.tables.text import (
+    MISSING,
+    axis_text,
+    decimals,
+    difference_text,
+    number_text,
+    one_line,
+    percent_text,
+)
+
+INCOMPLETE = "†"  # beside a number of a run that did not end ok
+DOUBTFUL = "‡"  # beside a difference that a note says something about
+
+# Axes that already have a column of their own.
+_SHOWN = frozenset(
+    {
+        "system",
+        "nodes",
+        "devices_per_node",
+        "data_parallel",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "micro_batch_size",
+        "global_batch_size",
+    }
+)
+# Decimals where four significant digits are not what a reader wants.
+_PLACES = {"tokens_per_s": 0, "memory_allocated_mib": 0, "memory_used_mib": 0, "final_loss": 4}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column for people; `key` is the machine name of what it shows.
+
+    `kind` "setting" folds into what is common to all rows when they agree. `header` has the line
+    breaks of a narrow table.
+    """
+
+    key: str
+    header: str
+    text: Callable[[Row], str]
+    kind: Literal["name", "setting", "measure"] = "measure"
+
+    @property
+    def one_line_header(self) -> str:
+        """The header without its line breaks."""
+        return self.header.replace("/\n", "/").replace("\n/", "/").replace("\n", " ")
+
+
+def columns(table: Sequence[Row]) -> list[Column]:
+    """Every column for people, in order; `layout` leaves out and folds."""
+    return [
+        Column("cell", "cell", lambda r: one_line(r.cell), "name"),
+        Column("status", "status", lambda r: r.status, "name"),
+        Column("campaign", "campaign", lambda r: one_line(r.record.campaign), "setting"),
+        Column("system", "system", lambda r: one_line(r.record.system), "setting"),
+        *(_axis(name) for name in axis_names(table) if name not in _SHOWN),
+        Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
+        Column("parallel", "parallel", _parallel, "setting"),
+        Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
+        _measure("samples_per_s", "samples/s\nmedian"),
+        Column(
+            "samples_per_s_spread_percent",
+            "spread",
+            lambda r: percent_text(machine_value(r, "samples_per_s_spread_percent")),
+        ),
+        _versus("samples_per_s", "samples/s vs\nbaseline"),
+        _efficiency("strong"),
+        _efficiency("weak"),
+        _measure("tokens_per_s", "tokens/s"),
+        _measure("step_time_ms", "step time\nms"),
+        _measure("model_tflop_per_s_per_device", "model\nTFLOP/s\n/device"),
+        _measure("memory_allocated_mib", "allocated\nMiB"),
+        _versus("memory_allocated_mib", "allocated vs\nbaseline"),
+        _measure("memory_used_mib", "used\nMiB"),
+        _versus("memory_used_mib", "used vs\nbaseline"),
+        _measure("final_loss", "final\nloss"),
+        _count("steps_measured", "steps"),
+        _count("steps_skipped", "skipped\nsteps"),
+        _count("steps_nan", "NaN\nsteps"),
+        Column("repeats", "repeats\nok", _repeats),
+        Column("window", "window", _window, "setting"),
+        Column("flop_vocab_size", "FLOP\nvocabulary", _vocabulary, "setting"),
+    ]
+
+
+def alignment(shown: Sequence[Column]) -> list[str]:
+    """How tabulate sets each column: measures to the right."""
+    return ["right" if column.kind == "measure" else "left" for column in shown]
+
+
+def places(key: str, value: float) -> int:
+    """How many decimals a value of the machine column `key` is shown with."""
+    return _PLACES.get(key, decimals(value))
+
+
+def measure_text(row: Row, key: str) -> str:
+    """The row's number in the machine column `key`."""
+    value = machine_value(row, key)
+    return MISSING if value is None else number_text(value, places(key, value))
+
+
+def _measure(key: str, header: str) -> Column:
+    def text(row: Row) -> str:
+        value = measure_text(row, key)
+        return value if row.finished or value == MISSING else value + INCOMPLETE
+
+    return Column(key, header, text)
+
+
+def _versus(key: str, header: str) -> Column:
+    def text(row: Row) -> str:
+        value = machine_value(row, key)
+        if row.comparison is None or value is None:
+            return MISSING
+        if row.comparison.is_baseline and not row.comparison.note:
+            return "baseline"
+        found = row.comparison.differences.get(key)
+        mark = DOUBTFUL if found and row.comparison.note else ""
+        return difference_text(found, places(key, value)) + mark
+
+    return Column(f"{key}_difference", header, text)
+
+
+def _efficiency(kind: str) -> Column:
+    def text(row: Row) -> str:
+        scaled = row.scaling.get(kind)
+        if scaled is None:
+            return MISSING
+        return "base" if scaled.base_cell == row.cell else percent_text(scaled.efficiency * 100)
+
+    return Column(f"{kind}_scaling_efficiency", f"{kind}\nscaling", text)
+
+
+def _axis(name: str) -> Column:
+    header = one_line(name).replace("_", "\n")
+    return Column(f"axis_{name}", header, lambda row: axis_text(row, name) or MISSING, "setting")
+
+
+def _count(key: str, header: str) -> Column:
+    return Column(key, header, lambda row: number_text(machine_value(row, key), 0))
+
+
+def _nodes(row: Row) -> str:
+    return f"{row.record.nodes}x{row.record.devices_per_node}"
+
+
+def _parallel(row: Row) -> str:
+    record = row.record
+    return f"dp{record.data_parallel} tp{record.tensor_parallel} pp{record.pipeline_parallel}"
+
+
+def _batch(row: Row) -> str:
+    sizes = (row.record.micro_batch_size, row.record.global_batch_size)
+    return "/".join(MISSING if size is None else str(size) for size in sizes)
+
+
+def _repeats(row: Row) -> str:
+    return f"{machine_value(row, 'repeats_ok')}/{machine_value(row, 'repeats_total')}"
+
+
+def _window(row: Row) -> str:
+    window = row.statistics.window
+    return MISSING if window is None else f"{window[0]}-{window[1]}"
+
+
+def _vocabulary(row: Row) -> str:
+    return MISSING if row.vocabulary is None else f"{row.vocabulary[0]} {row.vocabulary[1]}"

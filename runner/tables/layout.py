@@ -1,0 +1,51 @@
+"""What people are shown of a table: its columns, what all rows share, and the lines below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.tables.columns import Column, columns
+from runner.tables.notes import notes
+from runner.tables.row import Row
+from runner.tables.text import MISSING, one_line
+
+# Texts by which a column says nothing.
+_NOTHING = {"steps_skipped": {"0"}, "steps_nan": {"0"}, "repeats": {"1/1"}}
+# Decided by what the runs logged: an unfinished run, marked as one, is no difference.
+_LOGGED = frozenset({"window", "flop_vocab_size"})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns left, what all rows share, cells that are not ok, and what to know."""
+
+    columns: tuple[Column, ...]
+    common: Mapping[str, str]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def layout(table: Sequence[Row]) -> Layout:
+    """Choose the columns: fold what all rows share, leave out what no row has."""
+    kept: list[Column] = []
+    common: dict[str, str] = {}
+    for column in columns(table):
+        texts = {column.text(row) for row in table if row.finished or column.key not in _LOGGED}
+        if column.key in _LOGGED:
+            texts -= {MISSING}
+        if column.kind == "setting" and len(texts) <= 1:
+            for text in texts - {MISSING}:
+                common[column.one_line_header] = text
+        elif not texts <= {MISSING} | _NOTHING.get(column.key, set()):
+            kept.append(column)
+    return Layout(
+        columns=tuple(kept),
+        common=common,
+        problems=tuple(
+            f"{one_line(row.cell)}: {row.status}: {one_line(row.reason)}"
+            for row in table
+            if row.status != "ok"
+        ),
+        notes=tuple(notes(table)),
+    )

@@ -1,0 +1,177 @@
+"""The table for machines: every column by name, in full precision, as CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runner.flops import MODEL_FLOPS
+from runner.tables.row import COMPARED, Row, axis_names
+from runner.tables.text import axis_text
+
+_BASIS = {"ok": "ok runs", "incomplete": "steps before the run ended", "none": None}
+
+# What was asked for.
+_SETTINGS: dict[str, Callable[[Row], Any]] = {
+    "system": lambda r: r.record.system,
+    "nodes": lambda r: r.record.nodes,
+    "devices_per_node": lambda r: r.record.devices_per_node,
+    "devices": lambda r: r.record.world_size,
+    "data_parallel": lambda r: r.record.data_parallel,
+    "tensor_parallel": lambda r: r.record.tensor_parallel,
+    "pipeline_parallel": lambda r: r.record.pipeline_parallel,
+    "micro_batch_size": lambda r: r.record.micro_batch_size,
+    "global_batch_size": lambda r: r.record.global_batch_size,
+    "activation_checkpointing": lambda r: r.record.activation_checkpointing,
+}
+_MACHINE: dict[str, Callable[[Row], Any]] = {
+    "campaign": lambda r: r.record.campaign,
+    "cell": lambda r: r.cell,
+    "cell_id": lambda r: r.record.cell_id,
+    "status": lambda r: r.status,
+    "reason": lambda r: r.reason or None,
+    "numbers_from": lambda r: _BASIS[r.statistics.basis],
+    **_SETTINGS,
+    "samples_per_s": lambda r: r.samples_per_s,
+    "samples_per_s_p5": lambda r: _summary(r, "samples_per_s", "p5"),
+    "samples_per_s_p95": lambda r: _summary(r, "samples_per_s", "p95"),
+    "samples_per_s_spread_percent": lambda r: _summary(r, "samples_per_s", "spread_percent"),
+    "samples_per_s_spread_of": lambda r: _summary(r, "samples_per_s", "spread_of"),
+    "samples_per_s_source": lambda r: _summary(r, "samples_per_s", "source"),
+    "tokens_per_s": lambda r: r.tokens_per_s,
+    "step_time_ms": lambda r: _summary(r, "step_time_ms", "median"),
+    "step_time_ms_p5": lambda r: _summary(r, "step_time_ms", "p5"),
+    "step_time_ms_p95": lambda r: _summary(r, "step_time_ms", "p95"),
+    "model_tflop_per_s_per_device": lambda r: r.model_tflop_per_s_per_device,
+    "hardware_tflop_per_s_per_device": lambda r: r.hardware_tflop_per_s_per_device,
+    "flop_formula": lambda r: MODEL_FLOPS.id if r.vocabulary else None,
+    "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
+    "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
+    "memory_used_mib": lambda r: r.statistics.memory_used_mib,
+    "final_loss": lambda r: r.statistics.final_loss,
+    "steps_measured": lambda r: _trained(r, r.statistics.steps_measured),
+    "steps_skipped": lambda r: _trained(r, r.statistics.steps_skipped),
+    "steps_nan": lambda r: _trained(r, r.statistics.steps_nan),
+    "window_first_iteration": lambda r: (r.statistics.window or (None, None))[0],
+    "window_last_iteration": lambda r: (r.statistics.window or (None, None))[1],
+    "repeats_ok": lambda r: sum(record.status == "ok" for record in r.records),
+    "repeats_total": lambda r: len(r.records),
+    "strong_scaling_efficiency": lambda r: _efficiency(r, "strong"),
+    "weak_scaling_efficiency": lambda r: _efficiency(r, "weak"),
+}
+_BASELINE: dict[str, Callable[[Row], Any]] = {
+    "baseline": lambda r: f"{r.comparison.axis}={r.comparison.value}" if r.comparison else None,
+    "baseline_cell": lambda r: r.comparison.cell if r.comparison else None,
+    "baseline_note": lambda r: (r.comparison.note or None) if r.comparison else None,
+    **{
+        f"{name}_{suffix}": lambda r, name=name, part=part: _difference(r, name, part)  # type: ignore[misc]
+        for name in COMPARED
+        for suffix, part in (("difference", "absolute"), ("difference_percent", "percent"))
+    },
+}
+
+
+def _summary(row: Row, quantity: str, part: str) -> Any:
+    return getattr(getattr(row.statistics, quantity), part, None)
+
+
+def _trained(row: Row, count: int) -> int | None:
+    """A count of a run that trained; a run that did not has none, not 0."""
+    return None if row.statistics.basis == "none" else count
+
+
+def _efficiency(row: Row, kind: str) -> float | None:
+    return row.scaling[kind].efficiency if kind in row.scaling else None
+
+
+def _difference(row: Row, name: str, part: str) -> Any:
+    found = row.comparison.differences.get(name) if row.comparison else None
+    return getattr(found, part, None)
+
+
+def machine_value(row: Row, name: str) -> Any:
+    """The row's value in the machine column `name`."""
+    return (_MACHINE.get(name) or _BASELINE[name])(row)
+
+
+def _columns(table: Sequence[Row]) -> dict[str, Callable[[Row], Any]]:
+    """Every machine column; those of the baseline only when the table has one."""
+    return _MACHINE | (_BASELINE if any(row.comparison for row in table) else {})
+
+
+def to_csv(table: Sequence[Row]) -> str:
+    """One header row, then one line a cell, in full precision; an empty field is a missing number.
+
+    Columns are the machine columns, then `axis_<name>` for every axis.
+    """
+    import pandas as pd  # takes most of a second to import, and only this format needs it
+
+    named = _columns(table).items()
+    columns = {name: [_plain(value(row)) for row in table] for name, value in named}
+    columns |= {f"axis_{a}": [axis_text(row, a) for row in table] for a in axis_names(table)}
+    return pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n")
+
+
+def to_json(table: Sequence[Row]) -> str:
+    """One JSON object, indented.
+
+        {"schema": 1,
+         "campaign": the campaign's name, a list when there are several, null when there is none,
+         "common": {machine column or axis: value} that all rows share (rows repeat it),
+         "formula": {"id", "expression", "meaning", "source"} of model_tflop_per_s_per_device,
+         "rows": [{every machine column: number, string, boolean or null,
+                   "axes": {axis: value},
+                   "missing": {column: why it is null},
+                   "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
+                   "runs": [{"repeat", "attempt", "status", "reason", "log"}]}]}
+
+    Times are in ms, memory in MiB, rates of the whole job unless the name says per_device.
+    """
+    campaigns = list(dict.fromkeys(row.record.campaign for row in table))
+    columns = _columns(table)
+    rows = [
+        {name: _plain(value(row)) for name, value in columns.items()}
+        | {
+            "axes": _plain(row.axes),
+            "missing": row.missing,
+            "scaling": {
+                kind: _parts(scaling, "efficiency", "base_cell", "base_devices")
+                for kind, scaling in row.scaling.items()
+            },
+            "runs": [
+                _parts(record, "repeat", "attempt", "status", "reason", "log")
+                for record in row.records
+            ],
+        }
+        for row in table
+    ]
+    settings = [{**row["axes"], **{name: row[name] for name in _SETTINGS}} for row in rows]
+    document = {
+        "schema": 1,
+        "campaign": campaigns[0] if len(campaigns) == 1 else campaigns or None,
+        "common": {
+            name: value
+            for name, value in (settings[0] if settings else {}).items()
+            if all(name in other and other[name] == value for other in settings)
+        },
+        "formula": vars(MODEL_FLOPS),
+        "rows": rows,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _parts(thing: object, *names: str) -> dict[str, Any]:
+    return {name: _plain(getattr(thing, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON can hold it: not a number becomes None, an unknown type its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

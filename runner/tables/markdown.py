@@ -1,0 +1,43 @@
+"""The table in GitHub's Markdown: every column, measures by their machine names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from runner.tables.columns import alignment
+from runner.tables.layout import layout
+from runner.tables.row import Row
+
+
+def to_markdown(table: Sequence[Row]) -> str:
+    """The table in GitHub's Markdown, what all rows share above it, notes as a list below."""
+    if not table:
+        return "No cells.\n"
+    chosen = layout(table)
+    lines = []
+    if chosen.common:
+        shared = ", ".join(f"{_escaped(k)} {_escaped(v)}" for k, v in chosen.common.items())
+        lines += [f"Common: {shared}", ""]
+    lines.append(
+        tabulate(
+            [[_escaped(column.text(row)) for column in chosen.columns] for row in table],
+            headers=[
+                _escaped(column.key if column.kind == "measure" else column.one_line_header)
+                for column in chosen.columns
+            ],
+            tablefmt="pipe",
+            disable_numparse=True,
+            colalign=alignment(chosen.columns),
+        )
+    )
+    below = [*chosen.problems, *chosen.notes]
+    lines += ["", *(f"- {_escaped(text)}" for text in below)] if below else []
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """`text` with Markdown's signs escaped; an underscore inside a word is none of them."""
+    return re.sub(r"([\\`*|<>\[\]~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)

@@ -1,0 +1,70 @@
+"""Scaling efficiency: cells that differ in their device count alone, side by side.
+
+"strong": the global batch stays the same; "weak": it grows with the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runner.tables.row import Row, Scaling
+from runner.tables.text import value_text
+
+# What may differ between two cells of one series.
+SCALED = frozenset(
+    {
+        "nodes",
+        "devices_per_node",
+        "devices",
+        "device_ids",
+        "processes",
+        "world_size",
+        "data_parallel",
+        "global_batch_size",
+        "gradient_accumulation_steps",
+    }
+)
+_Series = tuple[tuple[str, str], ...]
+
+
+def with_scaling(table: Sequence[Row]) -> list[Row]:
+    """The rows with their scaling efficiency, where a series has two device counts or more."""
+    found: list[dict[str, Scaling]] = [{} for _ in table]
+    for kind in ("strong", "weak"):
+        members: dict[_Series, dict[int, float]] = {}  # series: {index of row: samples/s a device}
+        for index, row in enumerate(table):
+            rate, batch = row.samples_per_s_per_device, row.record.global_batch_size
+            if row.finished and rate is not None and batch:
+                shared = batch if kind == "strong" else batch / row.record.world_size
+                members.setdefault(_series(row, str(shared)), {})[index] = rate
+        for series, rates in members.items():
+            size = {i: (table[i].record.world_size, table[i].record.nodes) for i in rates}
+            if len({devices for devices, _ in size.values()}) < 2:
+                continue
+            base = min(rates, key=lambda i: size[i])
+            for index, rate in rates.items():
+                found[index][kind] = Scaling(
+                    efficiency=rate / rates[base],
+                    base_cell=table[base].cell,
+                    base_devices=size[base][0],
+                    series=series,
+                )
+    return [replace(row, scaling=scaling) for row, scaling in zip(table, found, strict=True)]
+
+
+def _series(row: Row, batch: str) -> _Series:
+    """What the cells of one scaling series have in common, as text."""
+    record = row.record
+    same = {**record.parameters, **row.axes}
+    key = {name: value_text(value) for name, value in same.items() if name not in SCALED}
+    key |= {
+        "campaign": record.campaign,
+        "model": str(record.model),
+        "micro_batch_size": str(record.micro_batch_size),
+        "tensor_parallel": str(record.tensor_parallel),
+        "pipeline_parallel": str(record.pipeline_parallel),
+        "activation_checkpointing": str(record.activation_checkpointing),
+        "batch": batch,
+    }
+    return tuple(sorted(key.items()))

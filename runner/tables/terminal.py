@@ -1,0 +1,115 @@
+"""The table for terminals: as wide as the terminal, less important columns given up for that."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from runner.tables.columns import Column, alignment
+from runner.tables.layout import layout
+from runner.tables.row import Row
+
+# What a narrow table gives up, first to last; a column not named here always stays. A cell's name
+# says its axes, which have columns; the other formats show every column.
+_GIVEN_UP = (
+    "cell",
+    "tokens_per_s",
+    "steps_measured",
+    "repeats",
+    "parallel",
+    "memory_used_mib_difference",
+    "memory_allocated_mib_difference",
+    "weak_scaling_efficiency",
+    "strong_scaling_efficiency",
+    "batch",
+    "system",
+    "model_tflop_per_s_per_device",
+    "memory_used_mib",
+    "memory_allocated_mib",
+    "samples_per_s_difference",
+)
+_GAP = 2  # what tabulate puts between two columns
+
+
+def to_table(table: Sequence[Row], width: int = 120) -> str:
+    """The table for terminals, `width` columns wide when it can be.
+
+    What all rows share stands above it; columns it gave up for the width are named below.
+    """
+    if not table:
+        return "no cells\n"
+    chosen = layout(table)
+    shown = _fitting(table, chosen.columns, width)
+    gone = [column.one_line_header for column in chosen.columns if column not in shown]
+    below = [*chosen.problems, *chosen.notes]
+    if gone:
+        below.append(
+            f"Left out to fit {width} columns: {', '.join(gone)}"
+            " (--format markdown and csv show all)."
+        )
+    shared = ", ".join(f"{name} {value}" for name, value in chosen.common.items())
+    lines = [_wrapped(f"common: {shared}", width), ""] if shared else []
+    lines += [_grid(table, shown), "", *(_wrapped(line, width) for line in below)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
+    """The columns that fit `width`: given up in order, then, last first, taken back if they fit.
+
+    A column without which two rows would read alike is not given up.
+    """
+    wide = {
+        column: max(
+            len(line)
+            for text in (column.header, *(column.text(row) for row in table))
+            for line in text.split("\n")
+        )
+        for column in columns
+    }
+
+    def fit(shown: Sequence[Column]) -> bool:
+        return sum(wide[column] + _GAP for column in shown) - _GAP <= width
+
+    names = _distinct(table, columns)
+    shown, gone = list(columns), []
+    for column in sorted(
+        (column for column in columns if column.key in _GIVEN_UP),
+        key=lambda column: _GIVEN_UP.index(column.key),
+    ):
+        fewer = [other for other in shown if other is not column]
+        if fit(shown):
+            break
+        if _distinct(table, fewer) == names:
+            shown = fewer
+            gone.append(column)
+    for column in reversed(gone):
+        more = [other for other in columns if other in shown or other is column]
+        shown = more if fit(more) else shown
+    return shown
+
+
+def _distinct(table: Sequence[Row], columns: Sequence[Column]) -> int:
+    """How many rows can be told apart by their names and settings."""
+    tell = [column for column in columns if column.key == "cell" or column.kind == "setting"]
+    return len({tuple(column.text(row) for column in tell) for row in table})
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _grid(table: Sequence[Row], columns: Sequence[Column]) -> str:
+    """The header, a rule and the rows. The header goes in as a row: tabulate pads real headers."""
+    headers = [column.header for column in columns]
+    text = tabulate(
+        [headers, *([column.text(row) for column in columns] for row in table)],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=alignment(columns),
+        rowalign=["bottom", *("top" for _ in table)],
+    )
+    lines = text.splitlines()
+    height = max(header.count("\n") for header in headers) + 1
+    return "\n".join([*lines[:height], "-" * max(map(len, lines)), *lines[height:]])

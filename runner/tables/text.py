@@ -1,0 +1,65 @@
+"""Numbers and settings as people read them, in tables, notes and the report."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from runner.tables.row import Difference, Row
+
+MISSING = "–"
+
+
+def value_text(value: Any) -> str:
+    """An axis value as a matrix file would write it, on one line: true, null, 1, name, K=V K=V."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return " ".join(f"{k}={value_text(v)}" for k, v in value.items()) or "{}"
+    if isinstance(value, list | tuple):
+        return ",".join(value_text(item) for item in value) or "[]"
+    return one_line(str(value))
+
+
+def axis_text(row: Row, axis: str) -> str | None:
+    """The row's value of an axis; None when neither its axes nor its parameters have one."""
+    value = row.value(axis)
+    return None if value is None and axis not in row.axes else value_text(value)
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, without terminal escapes and other control characters."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text)
+    return " ".join("".join(c if c.isprintable() else " " for c in plain).split())
+
+
+def decimals(value: float) -> int:
+    """How many decimals show four significant digits of `value`, and none beyond 1000."""
+    size = abs(value)
+    return next((d for limit, d in ((1000, 0), (100, 1), (10, 2), (1, 3)) if size >= limit), 4)
+
+
+def number_text(value: float | None, places: int | None = None) -> str:
+    """A number with four significant digits (or `places` decimals), 10,000 and more grouped."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    places = decimals(value) if places is None else places
+    return f"{value:{',' if abs(value) >= 10_000 else ''}.{places}f}"
+
+
+def percent_text(value: float | None) -> str:
+    """Percent with one decimal."""
+    return MISSING if value is None else f"{value:.1f}%"
+
+
+def difference_text(difference: Difference | None, places: int) -> str:
+    """As the OSDI benchmark's table writes it: `-1754,↓31.3%`."""
+    if difference is None:
+        return MISSING
+    percent = percent_text(abs(difference.percent))
+    arrow = "" if percent == "0.0%" else "↑" if difference.percent > 0 else "↓"
+    return f"{difference.absolute:+.{places}f},{arrow}{percent}"

@@ -1,0 +1,98 @@
+"""Real training across real nodes, through the real playbooks: setup, bench, collect."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.fixtures import Group, RealNodes
+from tests.conftest import ROOT
+from tests.on_nodes.campaign import Bench, wait
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def group(real_nodes: RealNodes) -> Group:
+    """Four nodes that see this checkout's .trainbench (made by `make setup`) as their root."""
+    root = ROOT / ".trainbench"
+    if not (root / "datasets").is_dir():
+        pytest.fail("this machine is not set up: run `make setup` first", pytrace=False)
+    variables = {
+        "cluster_root": str(root),
+        "cluster_devices_per_node": 2,
+        "cluster_systems": ["torch_gpt"],
+        "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
+        "cluster_lost_contact_s": 6,
+    }
+    return real_nodes(4, variables=variables)
+
+
+def setup(inventory: Path) -> str:
+    ran = subprocess.run(
+        ["ansible-playbook", "playbooks/setup.yml", "-i", str(inventory)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def matrix(**more: Any) -> dict[str, Any]:
+    small = {"train_iters": 12, "seq_length": 64, "global_batch_size": 8, "micro_batch_size": 1}
+    return {
+        "name": "real",
+        "defaults": {"system": "torch_gpt", **small},
+        "warmup_iters": 2,
+        "time_limit_s": 120,
+        **more,
+    }
+
+
+def test_trains_on_two_and_four_nodes_after_setup(tmp_path: Path, group: Group) -> None:
+    setup(group.inventory)
+    again = setup(group.inventory)
+    recap = [line for line in again.splitlines() if "changed=" in line]
+    assert len(recap) == 4
+    assert all("changed=0" in line for line in recap), again
+    axes = {"nodes": [2, 4], "zero_stage": [0, 1]}
+    include = [{"nodes": 2, "devices_per_node": 2, "zero_stage": 3}]
+    bench = Bench(tmp_path, group.inventory, matrix(axes=axes, include=include))
+    done = bench.run("--format", "json", timeout=280)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["status"] for row in rows] == ["ok"] * 5
+    losses = [row["final_loss"] for row in rows]
+    # The same seed, data and global batch: how it is spread over nodes must not change the loss.
+    assert max(losses) - min(losses) < 1e-2
+    assert all(4.0 < loss < 8.2 for loss in losses)  # ln(4096) is 8.3: it fell
+
+
+def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Group) -> None:
+    axes = {"train_iters": [2000, 6]}
+    bench = Bench(tmp_path, group.inventory, matrix(axes=axes))
+    content = bench.matrix.read_text().replace("train_iters: 12", "nodes: 4")
+    bench.matrix.write_text(content)
+    bench.start()
+    bench.wait_for_step(3)
+    node = group.nodes[2]
+    ranks = [pid for pid, argv in node.processes() if argv[-1:] == ["1234"] and "-u" in argv]
+    assert len(ranks) == 1
+    node.signal(ranks[0], signal.SIGKILL)
+    took = bench.wait_for_outcome("train_iters=2000", 15)
+    outcome = bench.outcome("train_iters=2000")
+    assert outcome["status"] == "failed", outcome
+    assert took < 15
+    returned, said = bench.finish()
+    assert returned == 1
+    assert bench.outcome("train_iters=6")["status"] == "ok", said
+    wait(lambda: not any("train.py" in str(n.processes()) for n in group.nodes), 5, "clean nodes")
+
+

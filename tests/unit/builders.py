@@ -1,0 +1,45 @@
+"""Small matrices, clusters and plans for unit tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from runner import matrix, plan
+from runner.cluster import Cluster, Node
+from runner.matrix import Matrix
+from runner.plan import Run
+
+
+def small_matrix(
+    axes: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Matrix:
+    """A matrix of torch_gpt cells, named `m` unless told otherwise."""
+    content = {"defaults": {"system": "torch_gpt", **(defaults or {})}, **more}
+    if axes:
+        content["axes"] = dict(axes)
+    return matrix.parse(json.dumps(content), "m.yaml", "m")
+
+
+def small_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **more: Any) -> Cluster:
+    """Nodes n1, n2, ... at 10.0.0.1, 10.0.0.2, ..."""
+    return Cluster(
+        name=more.pop("name", "rack"),
+        path=Path("inventory/rack"),
+        device=more.pop("device", "cpu"),
+        nodes=tuple(
+            Node(f"n{number}", f"10.0.0.{number}", devices, PurePosixPath(root))
+            for number in range(1, nodes + 1)
+        ),
+        **more,
+    )
+
+
+def small_run(defaults: Mapping[str, Any], cluster: Cluster, **more: Any) -> Run:
+    """The plan of a matrix with one cell."""
+    found = small_matrix(defaults=defaults)
+    return plan.make(found, found.cells[0], cluster, campaign="m-rack", **more)

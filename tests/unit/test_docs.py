@@ -1,0 +1,50 @@
+"""Documents agree with the code. `python -m tests.unit.test_docs` writes the generated parts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runner.cluster import KEYS
+from runner.records import STATUSES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def keys() -> str:
+    return "".join(f"| `{name}` | {text} |\n" for name, text in KEYS.items())
+
+
+def statuses() -> str:
+    rows = "".join(f"| `{name}` | {text} |\n" for name, text in STATUSES.items())
+    return f"\n| status | meaning |\n| --- | --- |\n{rows}\n"
+
+
+PARTS = {"docs/inventory.md": ("keys", keys), "docs/runs.md": ("statuses", statuses)}
+
+
+def generated(path: str) -> str:
+    name, make = PARTS[path]
+    text = (ROOT / path).read_text(encoding="utf-8")
+    pattern = rf"(<!-- {name}:begin [^\n]*\n)(.*?)(<!-- {name}:end -->)"
+    return re.sub(pattern, lambda match: match[1] + make() + match[3], text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PARTS)
+def test_generated_parts_are_up_to_date(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == generated(path), (
+        "run: python -m tests.unit.test_docs"
+    )
+
+
+def test_relative_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+if __name__ == "__main__":
+    for document in PARTS:
+        (ROOT / document).write_text(generated(document), encoding="utf-8")

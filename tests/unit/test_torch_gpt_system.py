@@ -1,0 +1,103 @@
+"""torch_gpt's command line, checks and estimates, as the runner sees them."""
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from runner import systems
+from runner.paths import PROJECT
+from runner.systems import torch_gpt
+from tests.unit.builders import small_cluster, small_matrix, small_run
+
+AFTER_THE_SCRIPT = """
+--device cpu --data-path /opt/tb/datasets/default/default_text_document
+--num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 128
+--micro-batch-size 4 --global-batch-size 16 --zero-stage 0 --precision fp32
+--train-iters 50 --log-interval 1 --lr 0.001 --lr-warmup-iters 0 --weight-decay 0.1
+--clip-grad 1.0 --split 900,50,50 --eval-iters 0 --seed 1234
+""".split()
+
+
+def after_the_script(defaults: dict[str, Any], device: str = "cpu") -> list[str]:
+    argv = list(small_run(defaults, small_cluster(devices=8, device=device)).nodes[0].argv)
+    return argv[14:]
+
+
+def trainers_arguments() -> ModuleType:
+    """The trainer's own argument parser, from the file that nodes run (it needs no torch)."""
+    path = PROJECT / "roles" / "torch_gpt" / "files" / "torch_gpt" / "arguments.py"
+    spec = importlib.util.spec_from_file_location("torch_gpt_arguments", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_whole_command_line_of_the_defaults() -> None:
+    assert after_the_script({}) == AFTER_THE_SCRIPT
+
+
+@pytest.mark.parametrize(
+    ("defaults", "flags"),
+    [
+        ({"zero_stage": 3}, ["--zero-stage", "3"]),
+        ({"lr": 3e-4}, ["--lr", "0.0003"]),
+        ({"lr": 1e-8}, ["--lr", "1e-08"]),
+        ({"dataset": "wiki"}, ["--data-path", "/opt/tb/datasets/wiki/wiki_text_document"]),
+        ({"model": "gpt-1.3b"}, ["--num-layers", "24", "--hidden-size", "2048"]),
+        ({"model": "gpt-1.3b", "num_layers": 2}, ["--num-layers", "2", "--hidden-size", "2048"]),
+        ({"activation_checkpointing": True}, ["--activation-checkpointing", "--train-iters"]),
+        ({"split": "98,1,1"}, ["--split", "98,1,1"]),
+    ],
+)
+def test_a_parameter_becomes_a_flag(defaults: dict[str, Any], flags: list[str]) -> None:
+    line = after_the_script(defaults)
+    at = line.index(flags[0])
+    assert line[at : at + len(flags)] == flags
+
+
+def test_the_model_is_given_by_its_numbers_alone() -> None:
+    assert "--model" not in after_the_script({"model": "gpt2-small"})
+
+
+def test_cuda_is_told_to_the_trainer() -> None:
+    assert after_the_script({}, "cuda")[:2] == ["--device", "cuda"]
+
+
+def test_every_parameter_reaches_the_command_line() -> None:
+    line = after_the_script({"activation_checkpointing": True, "vocab_size": 4096})
+    flags = {item.name.replace("_", "-") for item in torch_gpt.PARAMETERS} - {"model"}
+    assert {f"--{flag}" for flag in flags} <= set(line)
+
+
+@pytest.mark.parametrize("name", torch_gpt.MODELS)
+def test_sizes_have_heads_that_divide_the_width_and_grow_with_their_names(name: str) -> None:
+    layers, hidden, heads, length = torch_gpt.MODELS[name]
+    assert hidden % heads == 0
+    cell = small_matrix(defaults={"model": name}).cells[0]
+    expected = systems.load("torch_gpt").estimate(cell, small_cluster(device="cuda"))
+    assert expected.memory_mib > 0
+    assert expected.time_s > 0
+
+
+def test_zero_needs_less_memory_the_higher_its_stage() -> None:
+    def memory(stage: int) -> float:
+        defaults = {"model": "gpt2-medium", "zero_stage": stage, "devices_per_node": 8}
+        cell = small_matrix(defaults=defaults).cells[0]
+        return torch_gpt.estimate(cell, small_cluster(devices=8, device="cuda")).memory_mib
+
+    sizes = [memory(stage) for stage in range(4)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 4
+
+
+def test_the_trainer_takes_the_command_line_that_the_runner_writes() -> None:
+    module = trainers_arguments()
+    line = after_the_script({"activation_checkpointing": True, "nodes": 2, "lr": 3e-4})
+    options = module.parser().parse_args(line)
+    assert (options.lr, options.activation_checkpointing, options.zero_stage) == (3e-4, True, 0)
