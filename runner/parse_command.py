@@ -109,7 +109,7 @@ def parse(
 
     reading = read(paths, system, global_batch_size=global_batch_size, warmup_iters=warmup_iters)
     summary = reading.summary
-    verdict = diagnose(paths, reading.kind, steps=summary.steps)
+    verdict = diagnose(paths, steps=summary.steps)
     memory = reading.memory_used_mib
     notes = list(reading.notes)
     if memory is None and reading.memory_allocated_mib is not None:

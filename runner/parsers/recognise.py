@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 # Words that tell, searched in the beginning and the end of every log, in any case of letters.
 _WORDS: Mapping[str, re.Pattern[bytes]] = {
-    "npu": re.compile(rb"torch_npu|/ascend/|\bhccl|npu-smi|\bnpu:\d|\[npu", re.IGNORECASE),
+    "npu": re.compile(
+        rb"torch_npu|/ascend/|\bhccl|npu-smi|\bnpu:\d|\[npu|\bNPU warning", re.IGNORECASE
+    ),
     "deepspeed": re.compile(
         rb"deepspeed|deepscale|consumed tokens:|per iteration \(s\):", re.IGNORECASE
     ),

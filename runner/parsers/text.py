@@ -14,7 +14,7 @@ PREFIX = re.compile(
     rb"^(?:\s*\[(?:default|rank|worker-?)?\d+\]\s?:\s?"
     rb"|(?:stdout|stderr): ?"
     rb"|\d+: (?=\S)"
-    rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[A-Za-z][\w.-]*\d[\w.-]*): ?(?=[\[ \S])"
+    rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|(?!E[A-Z]\d{4}:)[A-Za-z][\w.-]*\d[\w.-]*): "
     rb"|\([^()\s]+,? pid=\d+[^)]*\) ?"
     rb"|[\w.-]+[ ]+\| )"
 )
