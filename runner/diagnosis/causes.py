@@ -174,7 +174,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "segfault",
         _any(
-            rb"^Segmentation fault", rb"exitcode ?: ?-(?:11|7|6)\b", rb"return code = -(?:11|7|6)$"
+            rb"(?:^|\d )Segmentation fault\b", rb"exitcode\s*:\s*-(?:11|7|6)\b", rb"return code = -(?:11|7|6)$"
         ),
     ),
     Rule(
@@ -188,7 +188,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "killed",
         _any(
-            rb"exitcode ?: ?-9\b",
+            rb"exitcode\s*:\s*-9\b",
             rb"Signal 9 \(SIGKILL\) received",
             rb"return code = -9$",
             rb"task [\d,-]+: Killed$",

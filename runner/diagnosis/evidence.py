@@ -22,8 +22,8 @@ from runner.parsers.text import ANSI, PREFIX
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
 STEP = re.compile(
-    rb"iteration +\d+/ *\d+ \||\biteration: \d+/\d+\s|\bsteps: \d+ loss: |SamplesPerSec="
-    rb"|\bstep=\d+, skipped=|torch_gpt step=|\bstep: \d+, (?:total_)?loss: |,micro_batches="
+    rb"iteration +\d+/ *\d+ \||iteration: \d+/\d+\s|steps: \d+ loss: |SamplesPerSec="
+    rb"|step=\d+, skipped=|torch_gpt step=|step: \d+, (?:total_)?loss: |,micro_batches="
 )
 _TIME = re.compile(
     rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"

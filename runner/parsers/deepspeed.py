@@ -34,7 +34,7 @@ class DeepSpeedPipe(LineParser):
 
     name = "deepspeed_pipe"
     marker = b"steps: "
-    head = re.compile(rb"\bsteps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE)
+    head = re.compile(rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE)
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
         """One `steps:` record; the losses that newer versions add stand between its fields."""
@@ -78,7 +78,7 @@ class DeepSpeedStep(LineParser):
 
     name = "deepspeed_step"
     marker = b"skipped="
-    head = re.compile(rb"\bstep=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
+    head = re.compile(rb"(?:\b|(?<=\dm))step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ class LiBai(LineParser):
 
     name = "libai"
     marker = b"iteration: "
-    head = re.compile(rb"\biteration: (\d{1,9})/(\d{1,9})(?=\s)")
+    head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
 
     def __init__(self) -> None:
         super().__init__()

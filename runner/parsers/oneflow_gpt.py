@@ -31,7 +31,7 @@ class OneFlowSteps(LineParser):
 
     name = "oneflow_steps"
     marker = b"step: "
-    head = re.compile(rb"\bstep: (\d{1,9}), (?=(?:total_)?loss: )")
+    head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class OneFlowRecords(OneFlowTable):
     name = "oneflow_records"
     marker = b",micro_batches="
     head = re.compile(
-        rb"\bstep=(\d{1,9}),micro_batches=(\d{1,12}),samples=(\d{1,15}),"
+        rb"(?:\b|(?<=\dm))step=(\d{1,9}),micro_batches=(\d{1,12}),samples=(\d{1,15}),"
         rb"throughput=([\d.]+),latency=([\d.]+),"
     )
     loss = re.compile(rb"^loss=" + _VALUE + rb",", re.IGNORECASE)

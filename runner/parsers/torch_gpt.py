@@ -17,7 +17,7 @@ class TorchGpt(LineParser):
 
     name = "torch_gpt"
     marker = b"torch_gpt "
-    head = re.compile(rb"\btorch_gpt (config|step=)")
+    head = re.compile(rb"torch_gpt (config|step=)")
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
         """One step; a `config` line's words become facts."""
