@@ -22,10 +22,11 @@ Floats = NDArray[np.float64]
 class Batch:
     """Steps in the order of the log. NaN in a float column means that the line does not say.
 
-    `iteration` counts from 1; `iterations` is what the line covers, 0 where unknown (the first
-    line of a run). `step_time_ms`, `samples_per_s` and `global_batch` (0: not on the line) are as
-    in `records.Interval`. `skipped` and `nan` count iterations by the line itself, `overflows` the
-    OVERFLOW lines since the step before. `losses` and `grad_norms` are read only when asked for.
+    `iteration` counts from 1; `iterations` is what the line covers, 0 where a run begins and
+    nothing says how long its first window is: then it may be all of them. `step_time_ms`,
+    `samples_per_s` and `global_batch` (0: not on the line) are as in `records.Interval`. `skipped`
+    and `nan` count iterations by the line itself, `overflows` the OVERFLOW lines since the step
+    before. `losses` and `grad_norms` are read only when asked for, of some rows.
     """
 
     iteration: Ints
@@ -67,7 +68,7 @@ class Batch:
             rate = rate if rate == rate else None
             if rate is None and time and batch:
                 rate = batch * 1000 / time
-            yield Interval(iteration, max(covers, 1), time, rate, loss, norm, skips, nan)
+            yield Interval(iteration, covers or iteration, time, rate, loss, norm, skips, nan)
 
 
 @dataclass

@@ -34,7 +34,9 @@ class DeepSpeedPipe(LineParser):
 
     name = "deepspeed_pipe"
     marker = b"steps: "
-    head = re.compile(rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE)
+    head = re.compile(
+        rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE
+    )
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
         """One `steps:` record; the losses that newer versions add stand between its fields."""

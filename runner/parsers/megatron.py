@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.parsers.batch import Batch, Ints, Windows
-from runner.parsers.layouts import PAD, Field, Layout, Table, heads, whole_numbers
+from runner.parsers.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
 from runner.parsers.notes import Notes
 from runner.parsers.overflow import Overflows
 from runner.parsers.text import line_end, number
@@ -39,6 +39,7 @@ _ROLES: Mapping[bytes, str] = {
 }
 _WHOLE = ("batch", "skipped", "nan")
 _POSITION = ("loss", "norm")
+SHORTEST_OTHER = 64  # bytes between two steps that can hold something else worth reading
 MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
 
 
@@ -75,29 +76,41 @@ class Megatron:
         self._windows = Windows()
         self._layouts: list[Layout] = []
         self._fast = fast
+        self._begun = False
 
     def feed(self, text: bytes) -> Batch | None:
         """The steps in whole lines of a log; None where there is none."""
-        padded = PAD + text + PAD
-        slashes, pipes = heads(padded)
-        self.notes.scan(text)
-        self._windows.log_interval = self.notes.log_interval
-        overflows = self.overflows.find(text, slashes - len(PAD))
+        marks = Marks(text)
+        slashes, pipes = marks.heads()
+        if not self._begun:  # a trainer prints its arguments before its first step
+            self.notes.arguments(text)
+            self._windows.log_interval = self.notes.log_interval
+            self._begun = len(slashes) > 0
+        ends = self._ends(marks, slashes, pipes)
+        overflows = np.zeros(len(slashes), np.int64)
+        between = np.append(slashes, len(text)) - np.append(0, ends)
+        if (between > SHORTEST_OTHER).any():
+            overflows = self.overflows.find(text, slashes)
+            self.notes.devices.scan(text)
+            for pipe in marks.after(b"(MB)"):
+                self.notes.memory(text, pipe)
         if not len(slashes):
             return None
-        stop = len(padded) - len(PAD)
-        ends = np.array([padded.find(b"\n", pipe) for pipe in pipes.tolist()])
-        ends[ends < 0] = stop
-        follow = np.append(slashes[1:], stop)  # two lines that one newline ends
-        for row in np.flatnonzero(ends > follow).tolist():
-            ends[row] = padded.rindex(b"iteration", pipes[row], follow[row])
-        iteration = whole_numbers(padded, slashes, 9)
-        columns = self._read(padded, pipes, ends)
-        return self._batch(padded, iteration, columns, overflows)
+        iteration = whole_numbers(marks.text, slashes, 9)
+        columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
+        return self._batch(marks.text, iteration, columns, overflows)
 
-    def _read(self, text: bytes, pipes: Ints, ends: Ints) -> _Columns:
+    def _ends(self, marks: Marks, slashes: Ints, pipes: Ints) -> Ints:
+        """Where each line ends: its newline, or the next step's where that was torn off."""
+        ends = marks.line_ends(pipes)
+        text = marks.text
+        follow = np.append(slashes[1:], len(text))
+        for row in np.flatnonzero(ends > follow).tolist():
+            ends[row] = text.rindex(b"iteration", pipes[row], follow[row])
+        return ends
+
+    def _read(self, table: Table, text: bytes, pipes: Ints, ends: Ints) -> _Columns:
         """Read lines of a known layout at once, the others one by one."""
-        table = Table(text, pipes, ends)
         columns = _Columns(len(pipes))
         rest = np.arange(len(pipes))
         if self._fast:
@@ -114,9 +127,9 @@ class Megatron:
         return columns
 
     def _take(self, table: Table, layout: Layout, rows: Ints, columns: _Columns) -> Ints:
-        values = table.read(layout, rows)
-        if not len(values.rows):
+        if not len(rows):
             return rows
+        values = table.read(layout, rows)
         for name, floats in values.floats.items():
             columns.floats[name][values.rows] = floats
         for name, ints in values.ints.items():
@@ -124,6 +137,8 @@ class Megatron:
         for name, (start, end) in values.spans.items():
             columns.spans[name][0][values.rows] = start
             columns.spans[name][1][values.rows] = end
+        if len(values.rows) == len(rows):
+            return rows[:0]
         left: Ints = np.setdiff1d(rows, values.rows, assume_unique=True)
         return left
 
@@ -191,12 +206,12 @@ def _digit(text: bytes, at: Ints) -> NDArray[np.bool_]:
 
 def _field(name: str, index: int, label: bytes, value: bytes, after: bytes) -> Field | None:
     """How the number of a field is written, where it is written as arrays can read it."""
-    if after != b" " or name == "scale":
+    if after != b" " or name == "scale" or len(label) < 8:
         return None
     if name in _WHOLE:
         bare = label.rstrip(b" ")
         width = len(label) - len(bare) + len(value)
-        return Field(name, index, bare, -1, width) if value.isdigit() and width < 12 else None
+        return Field(name, index, bare, -1, width) if value.isdigit() and width <= COLUMN else None
     if label.count(b" ") and not label.endswith(b": "):
         return None
     if name in _POSITION:

@@ -15,7 +15,7 @@ from runner.parsers.text import number
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
 # allocated: 13808.2 | reserved: ...`; v1.1.5 without `[Rank ]` and parentheses. MB is 2^20 bytes.
 _MEMORY_MARK = b"memory (MB) | allocated: "
-_MEMORY = re.compile(rb"[\d.]+ \| max allocated: ([\d.]+) \|")
+_MEMORY = re.compile(rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|")
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"\.* (\d{1,9})\s")
 _VOCABULARY_MARK = b"padded_vocab_size ..."
@@ -51,12 +51,21 @@ class Notes:
         self.devices.see(mib, None)
 
     def scan(self, text: bytes) -> None:
-        """Look through whole lines of a log."""
+        """Look through whole lines of a log for all of it."""
         at = text.find(_MEMORY_MARK)
         while at >= 0:
-            if found := _MEMORY.match(text, at + len(_MEMORY_MARK)):
-                self.allocated(number(found[1]))
+            self.memory(text, text.index(b"|", at))
             at = text.find(_MEMORY_MARK, at + 1)
+        self.arguments(text)
+        self.devices.scan(text)
+
+    def memory(self, text: bytes, pipe: int) -> None:
+        """The memory line whose first pipe stands there."""
+        if found := _MEMORY.match(text, pipe):
+            self.allocated(number(found[1]))
+
+    def arguments(self, text: bytes) -> None:
+        """What the trainer prints of its arguments."""
         at = text.find(_ARGUMENT_MARK)
         while at >= 0:
             if found := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):
@@ -65,4 +74,3 @@ class Notes:
             if place >= 0 and (found := _VOCABULARY.match(text, place)):
                 self.facts["padded_vocab_size"] = found[1].decode()
             at = text.find(_ARGUMENT_MARK, at + 1)
-        self.devices.scan(text)

@@ -93,7 +93,7 @@ class Summary:
     def _times(self, batch: Batch) -> None:
         time, rate = batch.step_time_ms, self._rate(batch)
         if self.warmup_iters:
-            covers = np.maximum(batch.iterations, 1)
+            covers = np.where(batch.iterations > 0, batch.iterations, batch.iteration)
             late = batch.iteration - covers >= self.warmup_iters
             time, rate = time[late], rate[late]
         self.step_time_ms.add(time)
@@ -101,15 +101,17 @@ class Summary:
 
     def _rate(self, batch: Batch) -> Floats:
         """Samples a second: the log's, else from the batch size on the line or the user's."""
-        given = float(self.global_batch_size or 0)
+        given = self.global_batch_size or 0
+        own = batch.samples_per_s
+        if given and not self.own_rate:
+            own = np.full(len(batch), np.nan)
+        missing = np.isnan(own)
+        if not missing.any():
+            return own
         size = np.where(batch.global_batch > 0, batch.global_batch, given)
         with np.errstate(divide="ignore", invalid="ignore"):
-            derived = np.where(
-                (size > 0) & (batch.step_time_ms > 0), size * 1000 / batch.step_time_ms, np.nan
-            )
-        replaced = given and not self.own_rate
-        own = np.full(len(batch), np.nan) if replaced else batch.samples_per_s
-        missing = np.isnan(own)
+            derived = np.where(size > 0, size * 1000 / batch.step_time_ms, np.nan)
+        derived[~np.isfinite(derived)] = np.nan
         self.derived = self.derived or bool((missing & ~np.isnan(derived)).any())
         return np.where(missing, derived, own)
 

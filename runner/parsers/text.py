@@ -35,7 +35,7 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
                 yield rest
                 rest = b""
             continue
-        yield rest + block[:cut]
+        yield b"".join((rest, memoryview(block)[:cut]))
         rest = block[cut:]
     if rest:
         yield rest
