@@ -9,11 +9,11 @@ BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer
 
 
-def blocks(path: Path) -> Iterator[bytes]:
-    """A file's bytes in blocks of 1 MiB; nothing where there is no file."""
+def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """A file's bytes in blocks (1 MiB by default); nothing where there is no file."""
     try:
         with path.open("rb") as stream:
-            while block := stream.read(BLOCK_BYTES):
+            while block := stream.read(size):
                 yield block
     except FileNotFoundError:
         return

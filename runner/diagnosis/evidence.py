@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.diagnosis.causes import (
@@ -52,7 +52,6 @@ class Found:
     evidence: list[Evidence] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
     waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
-    last: Evidence | None = None
 
 
 def after_last_step(path: Path, limit: int | None = None) -> int:
@@ -74,25 +73,30 @@ def after_last_step(path: Path, limit: int | None = None) -> int:
 
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Lines from `begin` on with their number in the file; of a very long rest both ends."""
+    """Lines from `begin` on, counted from 0 there; of a very long rest both ends."""
     with path.open("rb") as stream:
-        number = 1
-        while stream.tell() < begin:
-            number += stream.read(min(BLOCK, begin - stream.tell())).count(b"\n")
-        size = path.stat().st_size - begin
+        stream.seek(begin)
+        number, size = 0, path.stat().st_size - begin
         for line in stream:
             yield number, line[:8192]
             number += 1
             if size > LONGEST_TAIL and stream.tell() - begin > LONGEST_TAIL // 2:
                 break
-        else:
-            return
         resume = begin + size - LONGEST_TAIL // 2
         while stream.tell() < resume:
             number += stream.read(min(BLOCK, resume - stream.tell())).count(b"\n")
         for line in stream:
             yield number, line[:8192]
             number += 1
+
+
+def lines_before(path: Path, place: int) -> int:
+    """How many lines a log has before a place in it."""
+    count = 0
+    with path.open("rb") as stream:
+        while stream.tell() < place:
+            count += stream.read(min(BLOCK, place - stream.tell())).count(b"\n")
+    return count
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
@@ -129,6 +133,9 @@ def find(path: Path, begin: int) -> Found:
                 if len(found.evidence) < MOST:
                     found.evidence.append(item)
                 _waiting(found, text)
+    if found.evidence:
+        above = lines_before(path, begin) + 1
+        found.evidence = [replace(item, place=above + item.place) for item in found.evidence]
     return found
 
 

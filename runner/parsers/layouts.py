@@ -24,6 +24,7 @@ Words = NDArray[np.uint64]
 WIDEST = 12  # characters of the widest number that is read here
 COLUMN = 8  # characters of the widest column of whole numbers
 SHORTEST = 64  # bytes; a shorter text is filled up with spaces, so that every window fits
+PIECE = 1 << 17  # bytes, of the level-2 cache
 RARE = 2000  # bytes a line, from which on single searches are faster than one over all
 _SLASH, _PIPE, _SPACE, _DOT, _ZERO, _NEWLINE = (ord(sign) for sign in "/| .0\n")
 
@@ -38,6 +39,19 @@ def windows(text: bytes, starts: Ints, width: int) -> Bytes:
     return items(text, width)[starts].view(np.uint8).reshape(-1, width)
 
 
+def _marked(data: Bytes) -> Ints:
+    """Where a slash or a pipe stands. In small pieces: fresh large arrays cost page faults."""
+    slashes, pipes = np.empty(PIECE, np.bool_), np.empty(PIECE, np.bool_)
+    found = []
+    for start in range(0, len(data), PIECE):
+        piece = data[start : start + PIECE]
+        marked = slashes[: len(piece)]
+        np.equal(piece, _SLASH, out=marked)
+        marked |= np.equal(piece, _PIPE, out=pipes[: len(piece)])
+        found.append(np.flatnonzero(marked) + start)
+    return np.concatenate(found)
+
+
 class Marks:
     """Where the slashes and pipes of a text stand: one pass over it."""
 
@@ -46,9 +60,7 @@ class Marks:
             text += b" " * SHORTEST
         self.text = text
         self.data = np.frombuffer(text, np.uint8)
-        marked = self.data == _SLASH
-        marked |= self.data == _PIPE
-        at = np.flatnonzero(marked)
+        at = _marked(self.data)
         pipe = self.data[at] == _PIPE
         self.pipes: Ints = at[pipe]
         self._slashes: Ints = at[~pipe]

@@ -12,7 +12,8 @@ from runner.parsers.families import KINDS, SYSTEMS, Kind, Parser, kinds_of
 from runner.parsers.summary import Summary
 from runner.parsers.text import whole_lines
 
-SAMPLE = 1 << 20  # bytes at a log's beginning and end that say what it is
+BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
+SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
 
 
 @dataclass
@@ -94,7 +95,7 @@ def _one(path: Path, kind: Kind, options: dict[str, int | None]) -> _Log:
         global_batch_size=options["global_batch_size"],
         own_rate=kind.own_rate,
     )
-    for text in whole_lines(blocks(path)):
+    for text in whole_lines(blocks(path, BLOCK)):
         batch = parser.feed(text)
         if batch is not None:
             summary.add(batch)

@@ -1,0 +1,200 @@
+"""How fast logs are read: `runner parse` beside grep, one regular expression and a line script.
+
+    TRAINBENCH_SHARED=DIR python -m benchmarks.parse [--log FILE] [--size-mb 1000] [--repeats 3]
+
+Two inputs are made from one real log and removed afterwards: the whole log repeated to the size,
+and its iteration lines alone repeated to the same size. All readers take them in one go, in turn,
+because machines are noisy; the best of the repeats counts. MB is 10^6 bytes, seconds are CPU
+seconds (user and system), which other work on the machine moves less than the clock.
+
+    parse       all of `runner parse`: recognise, read, memory, diagnosis, medians
+    grep        grep -c iteration
+    findall     one compiled bytes regular expression with findall, over blocks of 1 MiB
+    line script a loop over text lines with `in` and `split`, as upstream's scripts have
+
+Beside that: the newest step of the large log from its end (runner/parsers/latest.py), and the peak
+memory of the whole command on 10 MB and on the large log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tabulate import tabulate
+
+from runner.lines import blocks
+from runner.parse_command import parse
+from runner.parsers.latest import latest_step
+
+PROJECT = Path(__file__).resolve().parents[1]
+REAL = "logs/ms-meg-ds-stark/single_node_50iter_tp2pp1dp8.log"
+PATTERN = re.compile(
+    rb"iteration +(\d+)/ *(\d+) \|.*?elapsed time per iteration \((m?s)\): ([\d.]+) \|"
+    rb".*?lm loss: ([\d.E+-]+) \|.*?number of skipped iterations: +(\d+) \|"
+    rb".*?number of nan iterations: +(\d+) \|.*?samples per second: ([\d.]+) \|"
+)
+
+
+def by_parse(path: Path) -> int:
+    """All of `runner parse`."""
+    return int(parse([path], None)["steps"])
+
+
+def by_grep(path: Path) -> int:
+    """grep -c: lines that hold the word, whatever they are."""
+    found = subprocess.run(
+        ["grep", "-c", "elapsed time per iteration", str(path)], capture_output=True, check=True
+    )
+    return int(found.stdout)
+
+
+def by_findall(path: Path) -> int:
+    """One regular expression over blocks that end at a line's end; medians from its groups."""
+    times: list[float] = []
+    rates: list[float] = []
+    rest = b""
+    for block in blocks(path):
+        text = rest + block
+        cut = text.rfind(b"\n") + 1
+        rest = text[cut:]
+        found = PATTERN.findall(text[:cut])
+        times += [float(groups[3]) for groups in found]
+        rates += [float(groups[7]) for groups in found]
+    return len(times)
+
+
+def by_lines(path: Path) -> int:
+    """A loop over text lines, as upstream's extraction scripts do it."""
+    times, rates = [], []
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if "iteration" in line and "elapsed time per iteration" in line:
+                for field in line.split("|"):
+                    name, _, value = field.partition(":")
+                    if "elapsed time" in name:
+                        times.append(float(value))
+                    elif "samples per second" in name:
+                        rates.append(float(value))
+    return len(times)
+
+
+READERS: dict[str, Callable[[Path], int]] = {
+    "parse": by_parse,
+    "grep -c": by_grep,
+    "findall": by_findall,
+    "line script": by_lines,
+}
+
+
+def repeat(part: bytes, path: Path, size: int) -> None:
+    """Write `part` again and again until the file has about `size` bytes."""
+    chunk = part * max(1, (8 << 20) // len(part))
+    with path.open("wb") as stream:
+        while stream.tell() + len(chunk) <= size:
+            stream.write(chunk)
+        while stream.tell() + len(part) <= size:
+            stream.write(part)
+
+
+def cpu_s() -> float:
+    """CPU seconds so far, of this process and the children it has waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def compare(path: Path, repeats: int) -> list[list[object]]:
+    """One row a reader: MB/s (best), the ratio to findall, and what it counted."""
+    best = dict.fromkeys(READERS, float("inf"))
+    counts = dict.fromkeys(READERS, 0)
+    for _ in range(repeats):
+        for name, reader in READERS.items():
+            began = cpu_s()
+            counts[name] = reader(path)
+            best[name] = min(best[name], cpu_s() - began)
+    size = path.stat().st_size / 1e6
+    return [
+        [
+            path.stem,
+            name,
+            f"{size / best[name]:.0f}",
+            f"{best['findall'] / best[name]:.2f}",
+            counts[name],
+        ]
+        for name in READERS
+    ]
+
+
+def peak_mib(path: Path) -> float:
+    """The largest resident size of `python -m runner parse` on a log."""
+    code = (
+        "import resource, sys; from runner.__main__ import main; main(sys.argv[1:]);"
+        " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "parse", str(path), "--format", "json"],
+        capture_output=True,
+        check=True,
+        cwd=PROJECT,
+    )
+    return int(done.stderr.split()[-1]) / (1024 if sys.platform == "linux" else 1 << 20)
+
+
+def newest_ms(path: Path) -> float:
+    """Milliseconds to find the newest step of a log, by its system's name."""
+    times = []
+    for _ in range(9):
+        began = time.perf_counter()
+        assert latest_step(path, "megatron_deepspeed") is not None
+        times.append((time.perf_counter() - began) * 1000)
+    return sorted(times)[len(times) // 2]
+
+
+def main() -> int:
+    """Make the inputs, measure, print, remove the inputs."""
+    options = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    options.add_argument("--log", type=Path, help=f"default: $TRAINBENCH_SHARED/{REAL}")
+    options.add_argument("--size-mb", type=int, default=1000)
+    options.add_argument("--repeats", type=int, default=3)
+    chosen = options.parse_args()
+    shared = os.environ.get("TRAINBENCH_SHARED")
+    log = chosen.log or (Path(shared) / REAL if shared else None)
+    if log is None or not log.is_file():
+        print("error: name a Megatron log with --log, or set TRAINBENCH_SHARED", file=sys.stderr)
+        return 2
+    whole = log.read_bytes()
+    rows = [line for line in whole.splitlines(keepends=True) if PATTERN.search(line)]
+    share = sum(map(len, rows)) / len(whole)
+    with tempfile.TemporaryDirectory(prefix="trainbench-parse-") as folder:
+        table = []
+        for name, part in (("whole log", whole), ("lines only", b"".join(rows))):
+            path = Path(folder) / name
+            repeat(part, path, chosen.size_mb * 1_000_000)
+            table += compare(path, chosen.repeats)
+        small = Path(folder) / "small"
+        repeat(whole, small, 10_000_000)
+        peaks = [
+            peak_mib(small),
+            *(peak_mib(Path(folder) / name) for name in ("whole log", "lines only")),
+        ]
+        newest = newest_ms(Path(folder) / "whole log")
+    print(f"{log.name}: iteration lines are {share:.0%} of its bytes; {chosen.size_mb} MB each")
+    print(tabulate(table, headers=("input", "reader", "MB/s", "times findall", "counted")))
+    print(f"\nnewest step of the whole log, from its end: {newest:.1f} ms")
+    print(
+        f"peak memory of the command: {peaks[0]:.0f} MiB on 10 MB, {peaks[1]:.0f} MiB on the whole"
+        f" log, {peaks[2]:.0f} MiB on lines only"
+    )
+    print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
