@@ -149,86 +149,58 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule("time_limit", _any(rb"CANCELLED AT \S+ DUE TO TIME LIMIT", rb"timeout: sending signal")),
     Rule(
-        "out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:er|ed)? (?:event|proc)")
+        "time_limit", _any(rb"TERM_RUNLIMIT", rb"[Ww]all ?time .*exceeded|exceeded .*[Ww]all ?time")
     ),
+    Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
     Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"task [\d,-]+: Out Of Memory")),
-    Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .*CANCELLED", rb"scancel")),
+    Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .*CANCELLED")),
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
-    Rule(
-        None,
-        _any(
-            rb"^\[c10d\].*client socket has (?:timed out|failed)",
-            rb"\] \[c10d\] The client socket has timed out",
-        ),
-    ),
+    Rule(None, _any(rb"\[c10d\].*client socket has (?:timed out|failed)")),
     Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
     Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"^\s+what\(\): ")),
     Rule(None, _any(rb": No space left on device$")),
     Rule(
-        "segfault",
-        _any(
-            rb"Segmentation fault(?: \(core dumped\))?\s*$",
-            rb"^Fatal Python error: (?:Segm|Bus|Abort)",
-        ),
+        "segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B|A)\w+")
     ),
-    Rule(
-        "segfault",
-        _any(
-            rb"(?:^|\d )Segmentation fault\b",
-            rb"exitcode\s*:\s*-(?:11|7|6)\b",
-            rb"return code = -(?:11|7|6)$",
-        ),
-    ),
-    Rule(
-        "segfault",
-        _any(
-            rb"Signal (?:11 \(SIGSEGV\)|6 \(SIGABRT\)|7 \(SIGBUS\)) received",
-            rb"Bus error(?: \(core dumped\))?\s*$",
-        ),
-    ),
+    Rule("segfault", _any(rb"Segmentation fault(?: \(core dumped\))?\s*$", rb"signal 11 \(Segm")),
+    Rule("segfault", _any(rb"(?:exitcode\s*:|return code =) ?-(?:11|7|6)\b")),
+    Rule("segfault", _any(rb"(?:Signal \d+ \(|<Signals\.)SIG(?:SEGV|ABRT|BUS)")),
+    Rule("segfault", _any(rb"(?:^|\d )Bus error\b", rb"Bus error \(core dumped\)\s*$")),
     Rule("killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+ ?\d* Killed +\S")),
+    Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"task [\d,-]+: Killed$")),
+    Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL")),
+    Rule("process_failed", _any(rb"exits with return code = (?!0$)-?\d+$")),
     Rule(
-        "killed",
-        _any(
-            rb"exitcode\s*:\s*-9\b",
-            rb"Signal 9 \(SIGKILL\) received",
-            rb"return code = -9$",
-            rb"task [\d,-]+: Killed$",
-        ),
+        "process_failed", _any(rb"failed \(exitcode: (?!0\))", rb"task [\d,-]+: Exited with exit")
     ),
-    Rule(
-        "process_failed",
-        _any(rb"exits with return code = (?!0$)-?\d+$", rb"failed \(exitcode: (?!0\))"),
-    ),
-    Rule(
-        "process_failed",
-        _any(rb"ssh exited with exit code (?!0$)\d+$", rb"task [\d,-]+: Exited with exit code"),
-    ),
+    Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
     Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
 )
 
 # One search decides whether a line is looked at more closely.
 CANDIDATE = _any(
-    rb"Traceback \(most recent",
+    rb"Traceback \(most recent|Exception ignored in|--- Logging error",
     rb"(?:Error|Exception|Interrupt|Exit|Timeout|Failure)\b(?: ?:|\s*$)| error: ",
-    rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left",
-    rb"CANCELLED|scancel|sending signal|Terminated|Killed|received SIG|SIG\w+\) received",
+    rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left|RUNLIMIT|[Ww]all ?time",
+    rb"CANCELLED|sending signal|Terminated|Killed|received SIG|SIG[A-Z]+\b|signal 11",
     rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
     rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error",
-    rb"exitcode|return code = |exit(?:ed)? with exit",
+    rb"exitcode|return code = |[Ee]xit(?:ed)? with exit",
 )
+# The last line of a traceback: a class that is named like one, or any class with its module.
 EXCEPTION = re.compile(
-    rb"^(?:(?:[A-Za-z_]\w*\.)*)(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Failure|Warning)"
-    rb"|[A-Z]\w+)(?=:|\s*$)"
+    rb"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure)"
+    rb"(?=:|\s*$)|^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?=:|\s*$)"
 )
-# An exception's own line where the traceback above it is lost.
-QUALIFIED = re.compile(
-    rb"^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)"
-    rb"|^(?:\w*Error|KeyboardInterrupt|MemoryError)(?=: |\s*$)|^\w+ error: "
-)
+# A traceback that follows is one that ended nothing.
+IGNORED = re.compile(rb"^Exception ignored in|^--- Logging error ---")
+# An exception's own line where the traceback above it is lost, by its module or by torch_gpt.
+QUALIFIED = re.compile(rb"^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)|^torch_gpt error: ")
+# The same without its module: it counts where it means something or a traceback was seen.
+BARE = re.compile(rb"^(?:\w*Error|KeyboardInterrupt)(?=: |\s*$)")
+# LiBai's `Overall training speed` is none: it is printed after an exception, too.
 SUCCESS = re.compile(
-    rb"exits successfully|\[after training is done\]|Overall training speed: |Total training time: "
-    rb"|exiting program at iteration|training finished"
+    rb"Process \d+ exits successfully|\[after training is done\]|exiting program at iteration"
 )
 WARNING = re.compile(rb"NCCL WARN (.*)")
 NOISE = re.compile(rb"ChildFailedError|CalledProcessError|subprocess\.|destroy_process_group")

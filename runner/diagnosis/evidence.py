@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.diagnosis.causes import (
+    BARE,
     CANDIDATE,
     EXCEPTION,
+    IGNORED,
     NOISE,
     QUALIFIED,
     RULES,
@@ -25,6 +27,7 @@ STEP = re.compile(
     rb"iteration +\d+/ *\d+ \||iteration: \d+/\d+\s|steps: \d+ loss: |SamplesPerSec="
     rb"|step=\d+, skipped=|torch_gpt step=|step: \d+, (?:total_)?loss: |,micro_batches="
 )
+_OF = re.compile(rb"(\d+)/ *(\d+)")
 _TIME = re.compile(
     rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"
 )
@@ -50,12 +53,16 @@ class Found:
     """What one log's end says."""
 
     evidence: list[Evidence] = field(default_factory=list)
+    lines: int = 0  # in the whole log
     ranks: set[int] = field(default_factory=set)
     waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
 
 
-def after_last_step(path: Path, limit: int | None = None) -> int:
-    """Where the text behind a log's last step begins; 0 where there is none (in `limit` bytes)."""
+def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
+    """Where the text behind a log's last step begins, and whether that was the last of all.
+
+    0 where there is no step (in the last `limit` bytes).
+    """
     with path.open("rb") as stream:
         end = stream.seek(0, 2)
         stop = max(0, end - limit) if limit is not None else 0
@@ -64,12 +71,16 @@ def after_last_step(path: Path, limit: int | None = None) -> int:
             start = max(stop, place - BLOCK)
             stream.seek(start)
             text = stream.read(place - start) + later
-            ends = [match.end() for match in STEP.finditer(text)]
-            if ends:
-                line = text.find(b"\n", ends[-1])
-                return start + (line + 1 if line >= 0 else len(text))
+            last = None
+            for last in STEP.finditer(text):  # noqa: B007  # the last one is wanted
+                pass
+            if last is not None:
+                line = text.find(b"\n", last.end())
+                step = _OF.search(last[0])
+                done = step is not None and int(step[1]) + (b": " in last[0]) >= int(step[2])
+                return start + (line + 1 if line >= 0 else len(text)), done
             place, later = start, text[:256]
-    return 0
+    return 0, False
 
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
@@ -113,50 +124,73 @@ def split(line: bytes) -> tuple[bytes, bytes]:
 
 def find(path: Path, begin: int) -> Found:
     """The evidence in a log from `begin` on, in order."""
-    found = Found()
-    traced: set[bytes] = set()  # streams with a traceback whose exception has not come yet
+    found, judge = Found(), _Judge()
     time: tuple[int, ...] | None = None
     for place, line in _lines(path, begin):
+        found.lines = place + 1
         if b":" in line and (stamp := _TIME.search(line)):
             time = tuple(int(part) for part in stamp.groups() if part is not None)
         for rank in _RANK.findall(line):
             found.ranks.add(int(rank))
         if SUCCESS.search(line):
             found.evidence.clear()
-            continue
-        if traced or CANDIDATE.search(line):
+        elif judge.open or CANDIDATE.search(line):
             stream, text = split(line)
-            status, weak = _judge(stream, text, traced)
-            if status is not None:
+            status = judge.status(stream, text)
+            weak = WARNING.search(text) if status is None else None
+            if weak:
+                status = meaning(weak[1]) or "collective_error"
+            if status is not None and len(found.evidence) < MOST:
                 words = text[:400].decode("utf-8", "replace").strip()
-                item = Evidence(status, path, place, words, stream, time, weak)
-                if len(found.evidence) < MOST:
-                    found.evidence.append(item)
+                found.evidence.append(
+                    Evidence(status, path, place, words, stream, time, weak is not None)
+                )
                 _waiting(found, text)
     if found.evidence:
-        above = lines_before(path, begin) + 1
-        found.evidence = [replace(item, place=above + item.place) for item in found.evidence]
+        above = lines_before(path, begin)
+        found.lines += above
+        found.evidence = [replace(item, place=above + item.place + 1) for item in found.evidence]
     return found
 
 
-def _judge(stream: bytes, text: bytes, traced: set[bytes]) -> tuple[str | None, bool]:
-    """The status that a line is evidence of; weak evidence counts where there is no other."""
-    if b"Traceback (most recent call last)" in text:
-        traced.add(stream)
-        return None, False
+class _Judge:
+    """What lines mean, one after the other; a stream is what one launcher prefix marks."""
+
+    def __init__(self) -> None:
+        self.open: set[bytes] = set()  # streams with a traceback whose exception has not come yet
+        self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
+        self._traced = False
+
+    def status(self, stream: bytes, text: bytes) -> str | None:
+        """The status that a line is strong evidence of, or None."""
+        if IGNORED.match(text):
+            self._ignored.add(stream)
+            return None
+        if b"Traceback (most recent call last)" in text:
+            self.open.add(stream)
+            return None
+        if stream in self.open and EXCEPTION.match(text):
+            self.open.discard(stream)
+            if stream in self._ignored:
+                self._ignored.discard(stream)
+                return None
+            self._traced = True
+            return _exception(text)
+        for rule in RULES:
+            if rule.pattern.search(text):
+                return rule.status or meaning(text) or "error"
+        if QUALIFIED.match(text):
+            return _exception(text)
+        if BARE.match(text) and (self._traced or meaning(text)):
+            return _exception(text)
+        return None
+
+
+def _exception(text: bytes) -> str:
     for rule in RULES:
-        if rule.pattern.search(text):
-            return rule.status or meaning(text) or "error", False
-    if stream in traced and EXCEPTION.match(text) and b" File " not in text:
-        traced.discard(stream)
-        if NOISE.search(text):
-            return "process_failed", False
-        return meaning(text) or "error", False
-    if QUALIFIED.match(text) and not NOISE.search(text):
-        return meaning(text) or "error", False
-    if warning := WARNING.search(text):
-        return meaning(warning[1]) or "collective_error", True
-    return None, False
+        if rule.status and rule.pattern.search(text):
+            return rule.status
+    return "process_failed" if NOISE.search(text) else meaning(text) or "error"
 
 
 def _waiting(found: Found, text: bytes) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from runner.diagnosis.causes import CONSEQUENCES
 from runner.diagnosis.evidence import LONGEST_TAIL, Evidence, Found, after_last_step, find
 
+LAST_LINES = 500  # a crash of 16 ranks prints about as many
 _ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]+)\]")
 _SAYS = {
     "out_of_memory": "memory ran out",
@@ -47,11 +48,18 @@ class Verdict:
 
 def diagnose(logs: Sequence[Path], *, steps: int) -> Verdict:
     """Why a run ended, from its nodes' logs together. `steps`: how many the parsers found."""
-    found = []
+    found, complete, stepless = [], False, []
     for path in logs:
-        begin = after_last_step(path, None if steps else LONGEST_TAIL)
+        begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
+        complete = complete or done
         found.append(find(path, begin))
-    everything = [item for part in found for item in part.evidence]
+        stepless.append(steps > 0 and begin == 0)
+    everything = [
+        item
+        for part, silent in zip(found, stepless, strict=True)
+        for item in part.evidence
+        if _counts(item, part, silent=silent, complete=complete)
+    ]
     first = _first(everything)
     if first is None:
         if steps:
@@ -63,6 +71,17 @@ def diagnose(logs: Sequence[Path], *, steps: int) -> Verdict:
     sentence = f"{_SAYS[status]}: {words} ({first.path.name}:{first.place}{_who(first)})"
     waiting = _waiting(status, found, everything)
     return Verdict(status, sentence + waiting, first.path, first.place, first.text)
+
+
+def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool) -> bool:
+    """Whether evidence may be of the run's end.
+
+    `silent`: a log without steps beside others that have some. Nothing in it shows that training
+    went on after a caught exception of its start, so that only its end counts.
+    """
+    if complete and (item.weak or silent):
+        return False
+    return not silent or item.place > part.lines - LAST_LINES
 
 
 def _first(evidence: Sequence[Evidence]) -> Evidence | None:

@@ -92,6 +92,15 @@ CAUSES = [
             "E0318 16:32:52 1 api.py:984] failed (exitcode: -11) local_rank: 3 (pid: 1) of binary: python3"
         ],
     ),
+    (
+        "segfault",
+        trace("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>."),
+    ),
+    (
+        "killed",
+        trace("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGKILL: 9>."),
+    ),
+    ("time_limit", ["=>> PBS: job killed: walltime 3600 exceeded limit 3600"]),
     ("killed", ["Killed"]),
     ("killed", ["run.sh: line 131: 1948759 Killed                  deepspeed pretrain_gpt.py"]),
     ("killed", ["  exitcode  : -9 (pid: 3821757)"]),
@@ -157,6 +166,38 @@ def test_noise_at_a_good_end_is_ok(verdict: Any) -> None:
         "[INFO] Process 251850 exits successfully.",
     ]
     assert verdict([*STEPS, *end]).status == "ok"
+
+
+def test_an_ignored_exception_ended_nothing(verdict: Any) -> None:
+    lines = [
+        "Exception ignored in: <function Pool.__del__ at 0x7f>",
+        *trace("AttributeError: 'NoneType'"),
+    ]
+    assert verdict([*STEPS, *lines]).status == "ok"
+    assert verdict([*STEPS, "ValueError: only a word of a log"]).status == "ok"
+
+
+def test_a_warning_at_the_end_counts_only_where_steps_are_missing(verdict: Any) -> None:
+    warning = "node1:1:2 [0] misc/socket.cc:72 NCCL WARN Connection closed by remote peer"
+    assert verdict([megatron(3, of=3), warning]).status == "ok"
+    assert verdict([megatron(2, of=3), warning]).status == "connection_lost"
+    assert verdict([warning]).status == "connection_lost"
+
+
+def test_a_caught_exception_on_the_silent_node_is_no_failure(verdict: Any) -> None:
+    caught = trace("ModuleNotFoundError: No module named 'apex'")
+    assert verdict([megatron(3, of=3)], caught).status == "ok"
+    assert verdict([megatron(2, of=3)], [*caught, *["building"] * 600]).status == "ok"
+    assert verdict([megatron(2, of=3)], caught).status == "missing_module"
+
+
+def test_libais_closing_lines_after_an_exception_are_no_success(verdict: Any) -> None:
+    lines = [
+        "[03/30 11:37:56] lb.engine.trainer ERROR: Exception during training:",
+        *trace("ValueError: no"),
+    ]
+    end = "[03/30 11:37:56] lb.engine.hooks INFO: Overall training speed: 2 iterations in 0:00:05"
+    assert verdict([libai(99, time=1.0), *lines, end], steps=1).status == "error"
 
 
 def test_an_earlier_runs_failure_does_not_count(verdict: Any) -> None:
