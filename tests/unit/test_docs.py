@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from runner.cluster import KEYS
+from runner.diagnosis import STATUSES as CAUSES
 from runner.records import STATUSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,12 +19,16 @@ def keys() -> str:
     return "".join(f"| `{name}` | {text} |\n" for name, text in KEYS.items())
 
 
-def statuses() -> str:
-    rows = "".join(f"| `{name}` | {text} |\n" for name, text in STATUSES.items())
+def statuses(listed: Mapping[str, str] = STATUSES) -> str:
+    rows = "".join(f"| `{name}` | {text} |\n" for name, text in listed.items())
     return f"\n| status | meaning |\n| --- | --- |\n{rows}\n"
 
 
-PARTS = {"docs/inventory.md": ("keys", keys), "docs/runs.md": ("statuses", statuses)}
+PARTS = {
+    "docs/inventory.md": ("keys", keys),
+    "docs/parsers.md": ("causes", lambda: statuses(CAUSES)),
+    "docs/runs.md": ("statuses", statuses),
+}
 
 
 def generated(path: str) -> str:
