@@ -173,9 +173,7 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _name(path: Path) -> str:
@@ -248,4 +246,3 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
         devices=devices,
         root=node_root(root),
     )
-

@@ -131,6 +131,6 @@ def _environment(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, A
         "campaign": campaign.name,
         "inventory": settings["inventory"],
         "trainbench": settings["trainbench"],
-        "systems and datasets (sha256)": settings.get("environment") or {},
+        "fingerprints": settings.get("environment") or {},
         "nodes": hosts,
     }

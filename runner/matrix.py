@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -185,8 +185,6 @@ class _Loader(yaml.SafeLoader):
     A key that stands twice would silently keep its last value.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [
             self.construct_object(key, deep=True)
@@ -201,6 +199,7 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
+_Loader.yaml_implicit_resolvers = {}
 for _kind, _words, _first in (
     ("null", r"~|null|", ["~", "n", ""]),
     ("bool", r"true|false", ["t", "f"]),

@@ -222,6 +222,7 @@ class Campaign:
                             " with Ctrl-C there"
                         ) from None
                     time.sleep(0.02)
+            os.utime(handle.fileno())  # its time says which campaign was run last
             yield
 
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:

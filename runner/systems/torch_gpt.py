@@ -37,7 +37,9 @@ PARAMETERS = (
     Parameter("hidden_size", int, None, "width; default: the model's", minimum=1),
     Parameter("num_attention_heads", int, None, "heads; default: the model's", minimum=1),
     Parameter("seq_length", int, None, "tokens a sample; default: the model's", minimum=2),
-    Parameter("vocab_size", int, None, "tokens of the vocabulary; default: the dataset's", minimum=2),
+    Parameter(
+        "vocab_size", int, None, "tokens of the vocabulary; default: the dataset's", minimum=2
+    ),
     Parameter("micro_batch_size", int, 4, "samples a device and pass", minimum=1),
     Parameter("global_batch_size", int, 16, "samples an iteration, all devices", minimum=1),
     Parameter(

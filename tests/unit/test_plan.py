@@ -130,7 +130,7 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
         "grace_s": plan.GRACE_S,
         "log_cap_bytes": plan.LOG_CAP_BYTES,
     }
-    assert set(content["nodes"][0]) == {field for field in NodeRun.__dataclass_fields__}
+    assert set(content["nodes"][0]) == set(NodeRun.__dataclass_fields__)
 
 
 # --- checks before anything is touched ------------------------------------------------------------

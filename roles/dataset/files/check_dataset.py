@@ -1,8 +1,8 @@
 """Check a staged dataset: every file that dataset.json lists by sha256, and the index's layout.
 
-    python3 check_dataset.py FOLDER
+    python3 check_dataset.py FOLDER [RECIPE]
 
-Prints {file name: sha256} and exits 0, or says on stderr what is wrong and exits 1. Standard
+RECIPE is JSON: what dataset.json must say of how it was made. Prints {file name: sha256} and exits 0, or says on stderr what is wrong and exits 1. Standard
 library only, Python 3.8 or newer: it runs with whatever Python the node has.
 """
 
@@ -25,7 +25,7 @@ def sha256(path: str) -> str:
             digest.update(block)
 
 
-def check(folder: str) -> "dict[str, str]":
+def check(folder: str, recipe: "dict[str, int]") -> "dict[str, str]":
     """File name to sha256 of a whole dataset. Raises DatasetError with one sentence."""
     manifest_path = os.path.join(folder, "dataset.json")
     try:
@@ -35,6 +35,12 @@ def check(folder: str) -> "dict[str, str]":
         raise megatron_mmap.DatasetError("%s does not exist" % manifest_path) from None
     except ValueError as error:
         raise megatron_mmap.DatasetError("%s is not JSON: %s" % (manifest_path, error)) from None
+    for key, asked in recipe.items():
+        made = manifest.get("recipe", {}).get(key)
+        if made != asked:
+            raise megatron_mmap.DatasetError(
+                "%s was made with %s %s, not %s" % (manifest_path, key, made, asked)
+            )
     for name, wanted in manifest["sha256"].items():
         path = os.path.join(folder, name)
         if not os.path.exists(path):
@@ -50,13 +56,15 @@ def check(folder: str) -> "dict[str, str]":
 
 def main() -> int:
     """Run the command line; the exit code."""
-    if len(sys.argv) != 2:
-        print("usage: check_dataset.py FOLDER", file=sys.stderr)
+    if len(sys.argv) not in (2, 3):
+        print("usage: check_dataset.py FOLDER [RECIPE]", file=sys.stderr)
         return 2
     try:
-        print(json.dumps(check(sys.argv[1])))
+        recipe = json.loads(sys.argv[2]) if len(sys.argv) == 3 else {}
+        print(json.dumps(check(sys.argv[1], recipe)))
     except (megatron_mmap.DatasetError, OSError, KeyError) as error:
-        print("dataset error: %s; run setup's data step again" % error, file=sys.stderr)
+        cure = "" if "setup" in str(error) else "; run setup's data step again"
+        print("dataset error: %s%s" % (error, cure), file=sys.stderr)
         return 1
     return 0
 

@@ -47,7 +47,7 @@ class LostError(Exception):
     """The node could not be reached, or stopped answering for lost_contact_s."""
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
     """`launch:` with `run_dir` and `lock` (control node paths), or `operation: inspect|stop`."""
 
     TRANSFERS_FILES = False

@@ -36,6 +36,7 @@ FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compressio
 KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
 PR_SET_CHILD_SUBREAPER = 36
 RUNS_LOCK = "lock"
+RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
 TERMINATED = []  # not empty once the daemon was sent TERM
 
@@ -233,20 +234,25 @@ def make_room(folder):
 def take_lock(job):
     """The node's lock, held for the life of the daemon.
 
-    A run whose lease has run out ends within seconds, so a taken lock is waited for that long;
-    one that is still renewed belongs to another bench, and is named.
+    A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
+    is still renewed after RENEWED_S belongs to a living bench, and is named.
     """
     path = os.path.join(job["runs"], RUNS_LOCK)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    began = time.monotonic()
     patience = job["lost_contact_s"] + job["grace_s"] + 5.0
-    until = time.monotonic() + patience
+    seen = None
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except OSError:
-            if time.monotonic() >= until:
-                holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
+            waited = time.monotonic() - began
+            holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
+            lease = stamp_of(os.path.join(job["runs"], holder, "lease"))
+            if waited < RENEWED_S:
+                seen = lease
+            elif lease != seen or waited > patience:
                 raise RefusedError(
                     "node_busy",
                     "another run holds this node (%s); wait for it, or end it with"
@@ -360,12 +366,17 @@ def finish(done):
     write("done.json", json.dumps(done))
 
 
+def stamp_of(path):
+    """A file's mtime in ns, or None; only ever compared with itself."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
 def lease_age(state, now):
     """Seconds since the lease's mtime was seen to change (its value is never compared)."""
-    try:
-        stamp = os.stat("lease").st_mtime_ns
-    except OSError:
-        stamp = None
+    stamp = stamp_of("lease")
     if stamp != state.get("stamp"):
         state["stamp"] = stamp
         state["since"] = now
