@@ -52,6 +52,7 @@ class Interrupts:
         self.running: Attempt | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal's handler."""
         self.count += 1
         if self.running is not None:
             self.running.ask_to_halt("interrupted", "stopped by Ctrl-C")
@@ -103,7 +104,7 @@ def bench(
     again: bool = False,
     view: View,
 ) -> Tally:
-    """Run what is unfinished (or, `again`, all that is selected). Raises UserError for bad input."""
+    """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input."""
     checks.check_matrix(matrix, cluster)
     cells = select(matrix, only)
     campaign = Campaign(runs / campaign_name(matrix, cluster))
@@ -189,19 +190,19 @@ def _launch(
                 cancelled=interrupts.twice,
             )
         interrupts.running = None
-        ended = judge(attempt, cell, played.words)
+        measured = measure(cell.system, attempt.logs())
+        ended = judge(attempt, cell, measured, played.words)
         times = {"started_at": began, "wall_s": round(time.time() - began, 3)}
         rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
-        view.ended(cell, repeat, attempt, ended)
+        view.ended(cell, repeat, attempt, ended, measured)
         if ended.cause != "port_in_use":
             break
     return ended
 
 
-def judge(attempt: Attempt, cell: Cell, play_words: str) -> outcome.Outcome:
-    """The outcome of a run, from its folder."""
+def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> outcome.Outcome:
+    """The outcome of a run, from its folder and what was measured."""
     logs = attempt.logs()
-    measured = measure(cell.system, logs)
     halt = attempt.halt
     hosts = {node["host"]: node["node_rank"] for node in (attempt.run or {})["nodes"]}
     first = hosts.get(str((halt or {}).get("host")), 0)

@@ -244,6 +244,7 @@ def test_two_benches_at_once_do_not_mix(tmp_path: Path, group: Group) -> None:
     other = Bench(tmp_path, group.inventory, matrix({"STEP_S": "0.001"}, name="other"))
     refused = other.run("--only", "env=STEP*")
     assert refused.returncode == 1
-    assert other.outcome("env=STEP_S")["cause"] == "node_busy"
-    assert "another run holds this node (faults-inventory-0/" in other.outcome("env=STEP_S")["reason"]
+    outcome = other.outcome("env=STEP_S")
+    assert outcome["cause"] == "node_busy"
+    assert "another run holds this node (faults-inventory-0/" in outcome["reason"]
     assert_next_cell_ran(bench, group, code=0)

@@ -94,5 +94,3 @@ def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Gro
     assert returned == 1
     assert bench.outcome("train_iters=6")["status"] == "ok", said
     wait(lambda: not any("train.py" in str(n.processes()) for n in group.nodes), 5, "clean nodes")
-
-
