@@ -151,7 +151,8 @@ def _print_campaign(
     base = output.parent if output else Path.cwd()
     found = load.records(campaign, base.resolve())
     baseline = baseline or (campaign.settings or {}).get("baseline")
-    width = shutil.get_terminal_size((120, 24)).columns
+    # Where nobody watches, nothing needs to be left out to fit.
+    width = shutil.get_terminal_size((200, 24)).columns
     text = collect.render(found, format, baseline, width=width)
     if output is None:
         print(text, end="")

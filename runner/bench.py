@@ -105,8 +105,8 @@ def bench(
     view: View,
 ) -> Tally:
     """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input."""
-    checks.check_matrix(matrix, cluster)
     cells = select(matrix, only)
+    checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = Campaign(runs / campaign_name(matrix, cluster))
     interrupts = Interrupts()
     with campaign.locked(), interrupts.handled():
@@ -140,7 +140,7 @@ def _finished(
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
         ended = attempts[-1].outcome if attempts else None
-        if ended is not None and ended["status"] in outcome.FINISHED:
+        if ended is not None and outcome.is_finished(ended):
             found[cell.id, repeat] = str(ended["status"])
     return found
 
@@ -224,10 +224,11 @@ def measure(system: str, logs: dict[int, Path]) -> Measurement:
 
 def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Every cell's plan, as data: what each node would run. Connects to nothing."""
-    checks.check_matrix(matrix, cluster)
+    cells = select(matrix, only)
+    checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = campaign_name(matrix, cluster)
     plans = []
-    for cell in select(matrix, only):
+    for cell in cells:
         run = plan.make(matrix, cell, cluster, campaign=campaign)
         expected = systems.load(cell.system).estimate(cell, cluster)
         plans.append(

@@ -23,7 +23,9 @@ def records(campaign: Campaign, relative_to: Path) -> list[Record]:
     """
     settings = campaign.settings
     if settings is None:
-        raise UserError(f"{campaign.path} holds no campaign.json; name another with --campaign")
+        raise UserError(
+            f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
+        )
     return list(_records(campaign, settings, relative_to))
 
 

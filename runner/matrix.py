@@ -104,7 +104,9 @@ class Cell:
             self.devices_per_node,
             self.device_ids,
             sorted(self.env.items()),
-            sorted(self.parameters.items()),
+            # A parameter that the system derives itself is left out, so that a new one, not set,
+            # changes no cell's identity.
+            sorted((key, value) for key, value in self.parameters.items() if value is not None),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 

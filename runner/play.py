@@ -85,7 +85,8 @@ def play(
         words = _last_words(Path(ran.config.artifact_dir) / "stdout")
     if ran.rc == 0:
         shutil.rmtree(folder, ignore_errors=True)
-    return Played(status=str(ran.status), rc=int(ran.rc or 0), words=words)
+    rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
+    return Played(status=str(ran.status), rc=rc, words=words)
 
 
 def _last_words(path: Path) -> str:

@@ -17,7 +17,7 @@ STATUSES: Mapping[str, str] = {
     "failed": "training started, then a process ended with an error",
     "timed_out": "training started, then the run reached time_limit_s and was ended",
     "node_lost": "training started, then a node was out of contact for lost_contact_s",
-    "interrupted": "stopped by Ctrl-C or by the end of the control process; bench runs it again",
+    "interrupted": "training started, then Ctrl-C, stop.yml or the end of bench ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
     "pending": "not run yet",
 }

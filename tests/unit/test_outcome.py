@@ -52,9 +52,9 @@ def test_all_nodes_well_and_the_last_iteration_reached_is_ok() -> None:
         ("supervisor_lost", "failed", "did_not_run"),
         ("missing", "failed", "did_not_run"),
         ("unreachable", "failed", "did_not_run"),
-        ("interrupted", "interrupted", "interrupted"),
-        ("control_lost", "interrupted", "interrupted"),
-        ("stopped", "interrupted", "interrupted"),
+        ("interrupted", "interrupted", "did_not_run"),
+        ("control_lost", "interrupted", "did_not_run"),
+        ("stopped", "interrupted", "did_not_run"),
     ],
 )
 def test_the_status_of_a_cause(cause: str, trained: str, untrained: str) -> None:
@@ -69,12 +69,11 @@ def test_every_status_word_can_be_reached_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("done", [{}, {"a": WELL}, {"a": WELL, "b": WELL}])
-def test_without_a_step_nothing_ran_unless_a_person_stopped_it(done: dict[str, Any]) -> None:
-    """An interrupted run stays interrupted, for bench runs that again by itself."""
+def test_without_a_step_nothing_ran(done: dict[str, Any]) -> None:
+    """Whatever ended it: the row carries no numbers. Whether bench runs it again is its cause's."""
     for cause in ["", *CAUSES]:
         end = ended(cause, reached=0, done=done)
-        stopped = outcome.STATUS_OF_CAUSE.get(cause) == "interrupted"
-        assert end.status == ("interrupted" if stopped else "did_not_run")
+        assert end.status == "did_not_run"
         assert end.reason
 
 
@@ -117,8 +116,11 @@ def test_other_causes_keep_their_own_sentence() -> None:
 
 
 def test_bench_runs_again_only_what_a_machine_or_a_person_ended() -> None:
-    assert set(outcome.FINISHED) <= set(STATUSES)
-    assert set(STATUSES) - set(outcome.FINISHED) == {"node_lost", "interrupted", "pending"}
+    again = {cause for cause in ["", *CAUSES] if not outcome.is_finished({"cause": cause})}
+    assert "exit" not in again
+    assert "time_limit" not in again
+    assert {"node_lost", "interrupted", "control_lost", "stopped"} <= again
+    assert not outcome.is_finished(None)
 
 
 def test_every_end_is_one_of_the_documented_words() -> None:

@@ -156,8 +156,9 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
 def test_a_cell_that_cannot_run_is_refused_by_name(
     defaults: dict[str, Any], cluster: Cluster, words: list[str]
 ) -> None:
+    matrix = small_matrix(defaults=defaults, warmup_iters=2)
     with pytest.raises(UserError) as caught:
-        checks.check_matrix(small_matrix(defaults=defaults, warmup_iters=2), cluster)
+        checks.check_cells(matrix.cells, cluster, matrix.warmup_iters)
     for word in ("cell torch_gpt: ", *words):
         assert word in str(caught.value)
 

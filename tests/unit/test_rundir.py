@@ -238,10 +238,12 @@ def three(tmp_path: Path) -> Path:
         found = Campaign(tmp_path / f"campaign-{name}")
         with found.locked():
             rundir.write_json(found.path / "campaign.json", {})
+        found.new_attempt("cell-00000000", 1)
         os.utime(found.lock, (number, number))
     os.utime(tmp_path / "campaign-b" / "lock", (50, 50))
     (tmp_path / ".ansible").mkdir()
     (tmp_path / "no-campaign").mkdir()
+    rundir.write_json(tmp_path / "never-begun" / "campaign.json", {})
     return tmp_path
 
 

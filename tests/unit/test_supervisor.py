@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,9 @@ def said(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return answer
 
 
-def call(expression: str, **environment: str) -> dict[str, Any]:
+def call(
+    expression: str, environment: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+) -> dict[str, Any]:
     """Send the supervisor's source with one call at its end, as the plugin does."""
     text = f"{SOURCE}\nSOURCE = {SOURCE!r}\n{expression}\n"
     ran = subprocess.run(
@@ -44,7 +46,8 @@ def call(expression: str, **environment: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **environment},
+        env={**os.environ, **(environment or {})},
+        pass_fds=pass_fds,
     )
     return said(ran)
 
@@ -89,7 +92,7 @@ class Run:
         self.log = b""
 
     def prepare(self, **environment: str) -> dict[str, Any]:
-        return call(f"prepare({self.job!r}, SOURCE)", **environment)
+        return call(f"prepare({self.job!r}, SOURCE)", environment)
 
     def ask(self, *arguments: str) -> dict[str, Any]:
         argv = [*PYTHON, str(self.dir / "supervisor.py"), *arguments]
@@ -442,13 +445,29 @@ def test_argv_and_environment_arrive_as_they_are_and_nothing_is_inherited(
 
 
 def test_the_launcher_has_no_open_files_but_the_standard_three(make: Make) -> None:
-    run = make("ls -l /proc/self/fd; readlink /proc/self/fd/0; cat")
-    assert run.finish()["rc"] == 0
-    shown = run.log.decode()
-    assert "/dev/null\n" in shown
-    assert str(run.dir / "log") in shown
-    assert "supervisor.log" not in shown
-    assert "lock" not in shown
+    """Even if the connection that brought the supervisor left one open to it."""
+    show = (
+        "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')"
+    )
+    show += " if n in '012' or os.path.exists(f'/proc/self/fd/{n}')])"
+    run = make(argv=[*PYTHON, "-c", show])
+    hear, tell = os.pipe()
+    assert "refused" not in call(f"prepare({run.job!r}, SOURCE)", pass_fds=(tell,))
+    run.poll(go=True)
+    assert run.done()["rc"] == 0
+    log = str(run.dir / "log")
+    assert ast.literal_eval(run.log.decode()) == ["/dev/null", log, log]
+    os.close(tell)
+    assert os.read(hear, 1) == b""
+    os.close(hear)
+
+
+def test_the_launcher_leads_a_session_of_its_own(make: Make) -> None:
+    """Signals to a terminal's session, or a hang-up, are none of its business."""
+    run = make('read -r line < /proc/$$/stat; set -- $line; echo "$6" "$$"')
+    run.finish()
+    session, pid = run.log.split()
+    assert session == pid
 
 
 def test_files_of_a_run_are_written_into_its_folder(make: Make) -> None:
