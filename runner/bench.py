@@ -57,6 +57,10 @@ class Interrupts:
         if self.running is not None:
             self.running.ask_to_halt("interrupted", "stopped by Ctrl-C")
 
+    def once(self) -> bool:
+        """Whether the user wants to stop."""
+        return self.count > 0
+
     def twice(self) -> bool:
         """Whether the user will not wait."""
         return self.count > 1
@@ -119,7 +123,8 @@ def bench(
         for state in kept.values():
             counts["ok" if state == "ok" else "failed"] += 1
         if todo:
-            sizes = inspection.inspect(campaign, cluster, [cell for cell, _ in todo], runs)
+            wanted = [cell for cell, _ in todo]
+            sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
             for cell, repeat in todo:
                 if interrupts.count:
                     break

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer
+
+# CSI sequences (colours, cursor) and OSC ones (window title, clipboard), in 7 and 8 bits.
+_ESCAPE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-9;?]*[ -/]*[@-~]|(?:\x1b\\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"
+)
 
 
 def blocks(path: Path) -> Iterator[bytes]:
@@ -46,3 +52,9 @@ def tail(path: Path, size: int = 1 << 16) -> bytes:
     except FileNotFoundError:
         return b""
     return data if end <= size else data[data.find(b"\n") + 1 :]
+
+
+def printable(text: str) -> str:
+    """Text that does nothing to a terminal: escapes and control characters left out, one line."""
+    plain = _ESCAPE.sub("", text)
+    return " ".join("".join(c if c.isprintable() else " " for c in plain).split())

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.lines import printable
 from runner.records import Measurement
 
 # Causes that the launch plugin and the supervisor use, and the status each gives a run that
@@ -26,7 +27,6 @@ OUTSIDE = frozenset(
     }
 )
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
 _NOISE = re.compile(
     r"ChildFailedError|SignalException|^[EWI]\d{4} |^[=\-~^ ]*$|^\[trainbench:"
@@ -74,7 +74,7 @@ def decide(
     if cause == "exit" and last_words:
         reason = f"{reason}: {last_words}"
     status = STATUS_OF_CAUSE.get(cause, "failed") if trained else "did_not_run"
-    return Outcome(status, cause, reason, last_words)
+    return Outcome(status, cause, printable(reason), last_words)
 
 
 def is_finished(outcome: Mapping[str, Any] | None) -> bool:
@@ -89,7 +89,7 @@ def last_words(tail: bytes) -> str:
     """
     lines = []
     for line in re.split(r"[\r\n]+", tail.decode("utf-8", "replace")):
-        clean = re.sub(r"^\[(?:default|rank)?\d+\]:\s?", "", _ANSI.sub("", line)).strip()
+        clean = re.sub(r"^\[(?:default|rank)?\d+\]:\s?", "", printable(line))
         if clean and not _NOISE.search(clean):
             lines.append(clean)
     errors = [line for line in lines if _ERROR.match(line)]

@@ -15,7 +15,7 @@ from runner.paths import PLAYBOOKS, PROJECT, search_path
 # own (their control sockets are not those of a setup): docs/performance.md has the measurements.
 LAUNCH_SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=2"
-    " -o ServerAliveCountMax=2 -o ConnectTimeout=3 -o PreferredAuthentications=publickey"
+    " -o ServerAliveCountMax=2 -o ConnectTimeout=3 -o BatchMode=yes"
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# One documented list (docs/statuses.md). A run that never trained a step is `did_not_run`,
+# One documented list (docs/runs.md). A run that never trained a step is `did_not_run`,
 # whatever ended it, and carries no numbers; `reason` says what ended it.
 STATUSES: Mapping[str, str] = {
     "ok": "every node's launcher ended with exit code 0 and the last iteration was reached",

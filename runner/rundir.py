@@ -1,4 +1,4 @@
-"""The campaign's folder: the only module that knows its file names. docs/run-directory.md.
+"""The campaign's folder: the only module that knows its file names. docs/runs.md.
 
 runs/<campaign>/campaign.json  lock
   inspect/<host>.json

@@ -111,6 +111,11 @@ BAD = {
     "no nodes group": Bad(
         GOOD, ("no hosts in a group called nodes",), hosts="workers: {hosts: {a: {}}}"
     ),
+    "host name that leads out of its folder": Bad(
+        GOOD,
+        ("'../../pwn' cannot be a node's name",),
+        hosts="nodes: {hosts: {../../pwn: {ansible_connection: local}}}",
+    ),
     "broken inventory": Bad(GOOD, ("hosts.yml:2: YAML parsing failed",), hosts="nodes:\n\tx: {}"),
 }
 BY_SUBPROCESS = (
@@ -174,6 +179,7 @@ def test_one_sentence_and_exit_code_2_of_the_real_command(name: str, tmp_path: P
         (["--matrix", "{good}", "-i", "{good}"], ["no hosts in a group called nodes"]),
         (["--matrix", "{good}", "-i", "runner"], ["the inventory runner cannot be read"]),
         (["--matrix", "{good}", "--runs", "{good}"], ["cannot be made", "--runs"]),
+        (["--matrix", "{good}", "--runs", "/tmp/{{{{ 7*6 }}}}"], ["holds a template mark"]),
     ],
 )
 def test_paths_that_lead_nowhere(

@@ -33,7 +33,6 @@ def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
     variables = {
         "cluster_root": str(stand_in_root),
         "cluster_devices_per_node": 2,
-        "cluster_lost_contact_s": 6,
     }
     return real_nodes(4, variables=variables)
 

@@ -28,7 +28,6 @@ def group(real_nodes: RealNodes) -> Group:
         "cluster_devices_per_node": 2,
         "cluster_systems": ["torch_gpt"],
         "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
-        "cluster_lost_contact_s": 6,
     }
     return real_nodes(4, variables=variables)
 

@@ -46,6 +46,10 @@ def test_existing_environment_is_linked_not_installed(tmp_path: Path, inventory:
     assert env.is_symlink()
     assert env.resolve() == python.parent.parent.resolve()
     assert play(inventory, *words, playbook="software.yml").changed() == {"localhost": 0}
+    # Named no more: the link goes before anything is installed, never pip through it.
+    words = [*words[:2], "-e", "python_env_index_url=http://127.0.0.1:9/"]
+    assert play(inventory, *words, playbook="software.yml").rc != 0
+    assert not env.is_symlink()
 
 
 def test_environment_without_torch_is_refused(tmp_path: Path, inventory: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_run_is_read_with_the_defaults_of_parameters_younger_than_it(tmp_path:
     del run["cell"]["parameters"]["vocab_size"]
     write_json(attempt.path / "run.json", run)
     found = load.records(campaign, tmp_path)[0]
-    assert (found.status, found.cell_id) == ("interrupted", before[0].cell_id)
+    assert (found.status, found.cell_id) == ("did_not_run", before[0].cell_id)
     assert found.parameters["vocab_size"] is None
     assert found.log == "/".join(
         (*attempt.path.relative_to(tmp_path).parts, "nodes/0000-n1/launcher.log")

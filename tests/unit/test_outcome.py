@@ -155,7 +155,7 @@ def test_a_killed_rank_is_told_by_its_signal() -> None:
 
 def test_torchruns_advice_is_never_the_last_word() -> None:
     said = last_words((RECORDED / "exit_1_without_a_word.log").read_bytes())
-    assert said.startswith("exitcode  : 1 (pid: ")
+    assert said.startswith("exitcode : 1 (pid: ")
 
 
 @pytest.mark.parametrize(
@@ -187,3 +187,10 @@ def test_the_line_that_says_most(log: bytes, words: str) -> None:
 
 def test_words_are_cut_to_what_a_table_can_show() -> None:
     assert len(last_words(b"ValueError: " + b"x" * 10_000)) == 300
+
+
+def test_nothing_in_a_log_reaches_the_terminal_as_a_command() -> None:
+    """Colours, cursor moves, a clipboard write (OSC 52) and the 8-bit forms of both."""
+    evil = "RuntimeError: \x1b[31mred\x1b[0m \x1b]52;c;cm0gLXJm\x07 \x9b2J \x1b]0;title\x1b\\ end\n"
+    said = outcome.last_words(evil.encode())
+    assert said == "RuntimeError: red end"

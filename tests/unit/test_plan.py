@@ -213,7 +213,7 @@ def test_launch_sh_gives_the_argv_environment_and_files_of_run_json(
     got = json.loads(done.stdout)
     assert got["argv"] == node["argv"]
     assert got["cwd"] == node["cwd"]
-    base = {"HOME": "/home/me", "USER": "me", "LANG": "C.UTF-8"}
+    base = {"HOME": "/home/me", "USER": "me"}  # what was set of what the supervisor keeps, too
     got["env"].pop("LC_CTYPE", None)  # Python itself sets it where the locale is C
     assert got["env"] == {**base, **node["env"]}
     for name, text in node["files"].items():

@@ -256,9 +256,11 @@ def test_processes_that_are_not_ours_are_never_touched(make: Make) -> None:
 def test_a_marked_process_elsewhere_is_ended_with_the_run(make: Make) -> None:
     """As one that a launcher starts over ssh to itself: no descendant, but it has the mark."""
     run = make("true")
-    mark = {"PYTHON_TRAINBENCH_RUN": run.id}
+    run.prepare()
+    mark = {"PYTHON_TRAINBENCH_RUN": json.loads((run.dir / "job.json").read_text())["mark"]}
     other = subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark})
-    assert run.finish()["signalled"] == 1
+    run.poll(go=True)
+    assert run.done()["signalled"] == 1
     assert other.wait(5) == -signal.SIGTERM
 
 
@@ -438,7 +440,8 @@ def test_argv_and_environment_arrive_as_they_are_and_nothing_is_inherited(
     assert cwd == str(tmp_path)
     base = ("HOME", "USER", "LOGNAME", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR", "LC_CTYPE")
     ours = {name: text for name, text in env.items() if name not in base}
-    mark = {"PYTHON_TRAINBENCH_RUN": run.id}
+    mark = {"PYTHON_TRAINBENCH_RUN": json.loads((run.dir / "job.json").read_text())["mark"]}
+    assert mark["PYTHON_TRAINBENCH_RUN"].startswith(f"{run.dir}#")  # of this run, on this node
     assert ours == {"PATH": "/mine", "EVIL": EVIL, "LANG": "C.UTF-8", **mark}
     assert (env["HOME"], env["USER"]) == ("/home/me", "me")
     assert not (tmp_path / "owned").exists()
