@@ -1,4 +1,4 @@
-"""The command line: `python -m runner bench | collect | systems`."""
+"""The command line: `python -m runner bench | collect | parse | systems`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner import __version__
+from runner import __version__, parse_command
 from runner.errors import UserError
 from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
 
@@ -88,6 +88,8 @@ def parser() -> argparse.ArgumentParser:
     )
     collect.add_argument("--output", type=Path, help="write to this file, not to the terminal")
 
+    parse_command.add_parser(commands)
+
     listing = commands.add_parser("systems", help="what can be benchmarked, and its parameters")
     listing.add_argument("name", nargs="?", help="one system: its parameters")
     return top
@@ -107,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _bench(chosen)
         if chosen.command == "collect":
             return _collect(chosen)
+        if chosen.command == "parse":
+            return parse_command.run(chosen)
         return _systems(chosen)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

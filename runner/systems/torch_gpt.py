@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
-from runner.lines import lines_with
-from runner.records import Interval, Measurement, ModelShape
+from runner.parsers.measure import measure
+from runner.records import Measurement, ModelShape
 from runner.systems import estimates
 from runner.systems.base import Command, Estimate, Parameter, System
 from runner.systems.pins import pins
@@ -143,62 +143,8 @@ def command(cell: Cell, node: NodeContext) -> Command:
 
 
 def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read the lines `torch_gpt step=...` and `torch_gpt config ...` (node rank 0 prints them).
-
-    A line is `torch_gpt` and then `key=value` words; roles/torch_gpt/files/torch_gpt/train.py
-    documents them. Half lines (without the last word) and words that are no numbers are passed
-    over.
-    """
-    intervals: list[Interval] = []
-    facts: dict[str, str] = {}
-    allocated: list[float] = []
-    used: list[float] = []
-    for rank in sorted(logs):
-        last = 0
-        for line in lines_with(logs[rank], b"torch_gpt "):
-            words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-            if " config " in line:
-                facts |= words
-            found = re.fullmatch(r"([1-9]\d{0,8})/\d{1,9}", words.get("step", ""), re.ASCII)
-            if found is None or "memory_used_mib" not in words:
-                continue
-            step = int(found[1])
-            intervals.append(
-                Interval(
-                    iteration=step,
-                    iterations=max(step - last, 1),
-                    step_time_ms=_number(words.get("step_time_ms")),
-                    samples_per_s=_number(words.get("samples_per_s")),
-                    loss=_number(words.get("loss")),
-                    grad_norm=_number(words.get("grad_norm")),
-                    skipped=int(_number(words.get("skipped")) or 0),
-                    nan=int(_number(words.get("nan")) or 0),
-                )
-            )
-            last = step
-            allocated += _numbers(words.get("memory_allocated_mib"))
-            used += _numbers(words.get("memory_used_mib"))
-    padded = _number(facts.get("padded_vocab_size"))
-    return Measurement(
-        intervals=tuple(intervals),
-        memory_allocated_mib=max(allocated, default=None),
-        memory_used_mib=max(used, default=None),
-        padded_vocab_size=int(padded) if padded else None,
-        facts=facts,
-    )
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text else None
-    except ValueError:
-        return None
-    return value if value is not None and value == value and abs(value) != float("inf") else None
-
-
-def _numbers(text: str | None) -> list[float]:
-    found = [_number(word) for word in (text or "").split(",")]
-    return [value for value in found if value is not None]
+    """Read the lines `torch_gpt step=...` and `torch_gpt config ...` (node rank 0 prints them)."""
+    return measure("torch_gpt", logs)
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:

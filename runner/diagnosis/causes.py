@@ -1,0 +1,240 @@
+"""The status words, and what in a line stands for which. One documented list (docs/parsers.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+STATUSES: Mapping[str, str] = {
+    "ok": "steps were logged and no evidence of a failure follows the last one",
+    "no_step": "no step and no evidence of a cause: exit 0 says nothing, upstream scripts hide it",
+    "out_of_memory": "a device (CUDA, NPU, MLU), the host or its shared memory had no more memory",
+    "disk_full": "a file could not be written: no space, or over the quota",
+    "missing_module": "a Python module, or a symbol or library that one needs, is missing",
+    "missing_dataset_index": "a dataset's file or its index is missing on a node",
+    "missing_file": "another file is missing",
+    "assertion": "sizes that do not fit each other, or another assertion of the trainer",
+    "rendezvous": "the processes did not find each other: address, port, time limit of the store",
+    "network_device": "the network device or interface that was asked for is not there",
+    "collective_timeout": "a collective (NCCL, HCCL, gloo) waited in vain for some ranks",
+    "collective_error": "NCCL or HCCL failed in itself",
+    "connection_lost": "a peer closed or refused a connection, and nothing says why it went",
+    "device_error": "a device failed: ECC, illegal access, an unknown CUDA or NPU error",
+    "segfault": "a process ended by SIGSEGV, SIGBUS or SIGABRT",
+    "killed": "a process or the launcher was killed (SIGKILL), often for the host's memory",
+    "time_limit": "the scheduler or a time limit ended the run",
+    "cancelled": "somebody cancelled the job",
+    "interrupted": "Ctrl-C, or SIGTERM from outside",
+    "error": "another uncaught exception of the trainer",
+    "process_failed": "a launcher saw a process fail, and no log says why",
+}
+
+# Consequences of another rank's end: they name the failure only where nothing else does.
+CONSEQUENCES = (
+    "collective_timeout",
+    "connection_lost",
+    "rendezvous",
+    "terminated",
+    "process_failed",
+)
+
+
+def _any(*patterns: bytes) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(patterns))
+
+
+# What an exception (or a C++ what()) means, by its text; the first that fits. Order matters.
+MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    (
+        "out_of_memory",
+        _any(
+            rb"OutOfMemoryError",
+            rb"(?:CUDA|NPU|HIP|XPU|MLU|GPU) (?:error: )?out of memory",
+            rb"cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY",
+            rb"DefaultCPUAllocator: (?:can't|not enough)",
+            rb"Cannot allocate memory|^MemoryError\b|std::bad_alloc",
+            rb"out of shared memory|insufficient shared memory",
+            rb"(?:Mlu|Cuda|Cpu|Npu)Device::Alloc",
+            rb"EL0004|out of memory",
+        ),
+    ),
+    (
+        "disk_full",
+        _any(rb"No space left on device", rb"Disk quota exceeded", rb"Errno (?:28|122)\b"),
+    ),
+    ("disk_full", _any(rb"PytorchStreamWriter failed writing", rb"file write failed")),
+    (
+        "missing_dataset_index",
+        _any(
+            rb"No such file or directory: \S*(?:_idx\.npy|index-cache|\.idx\b|\.bin\b)",
+            rb"[Dd]ataset (?:path )?\S* ?does(?: not|n't) exist|could not find (?:data|index) file",
+        ),
+    ),
+    (
+        "missing_module",
+        _any(
+            rb"ModuleNotFoundError|ImportError|undefined symbol|GLIBC(?:XX)?_\S+' not found",
+            rb"cannot open shared object file|No module named",
+            rb"AttributeError: (?:partially initialized )?module '[^']+' has no attribute",
+        ),
+    ),
+    ("missing_file", _any(rb"FileNotFoundError|No such file or directory")),
+    (
+        "rendezvous",
+        _any(
+            rb"Rendezvous\w*Error|rendezvous.{0,40}(?:failed|timed? ?out)",
+            rb"client socket has (?:timed out|failed)|Address already in use|EADDRINUSE",
+            rb"connection to the C10d store has failed|DistNetworkError",
+            rb"store based barrier.*[Tt]imed",
+            rb"Timed out waiting for clients|DistStoreError|wait timeout after \d+ms",
+        ),
+    ),
+    (
+        "collective_timeout",
+        _any(
+            rb"[Ww]atchdog caught collective operation timeout|collective operation timeout",
+            rb"Timed out waiting \d+ms for (?:recv|send)|EI000[26]\b|Notify register times out",
+            rb"Heartbeat Lost|HCCL\w* .{0,60}time(?:d)?[ -]?out|task_?time ?out",
+        ),
+    ),
+    ("network_device", _any(rb"No IB device found|[Nn]o (?:RDMA|network) (?:device|interface)")),
+    (
+        "network_device",
+        _any(rb"no socket interface found|Unable to find (?:address|interface) for"),
+    ),
+    (
+        "connection_lost",
+        _any(
+            rb"ncclRemoteError|remote process exited|Connection (?:was likely )?closed",
+            rb"Connection reset by peer|Connection refused|Broken pipe|Socket closed",
+        ),
+    ),
+    (
+        "collective_error",
+        _any(
+            rb"NCCL error|nccl(?:Unhandled|System|Internal|Invalid)\w+",
+            rb"HCCL\b.*(?:error|fail)|\bEI\d{4}\b",
+        ),
+    ),
+    (
+        "device_error",
+        _any(
+            rb"CUDA error|cudaError\w+|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
+            rb"device-side assert|NPU (?:function )?error|AclrtSynchronize|E\w\d{4}: .*[Dd]evice",
+        ),
+    ),
+    ("segfault", _any(rb"killed by signal: (?:Segmentation fault|Aborted)|SIGSEGV")),
+    ("killed", _any(rb"killed by signal: Killed|SIGKILL")),
+    ("terminated", _any(rb"SignalException: .*(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
+    ("interrupted", _any(rb"^KeyboardInterrupt|SIGINT")),
+    (
+        "assertion",
+        _any(
+            rb"AssertionError|is not divisible by|must be divisible|size mismatch",
+            rb"shapes cannot be multiplied|Check failed",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line that is evidence by itself. `status` None: by the meaning of what follows it."""
+
+    status: str | None
+    pattern: re.Pattern[bytes]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("time_limit", _any(rb"CANCELLED AT \S+ DUE TO TIME LIMIT", rb"timeout: sending signal")),
+    Rule(
+        "out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:er|ed)? (?:event|proc)")
+    ),
+    Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"task [\d,-]+: Out Of Memory")),
+    Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .*CANCELLED", rb"scancel")),
+    Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
+    Rule(
+        None,
+        _any(
+            rb"^\[c10d\].*client socket has (?:timed out|failed)",
+            rb"\] \[c10d\] The client socket has timed out",
+        ),
+    ),
+    Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
+    Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"^\s+what\(\): ")),
+    Rule(None, _any(rb": No space left on device$")),
+    Rule(
+        "segfault",
+        _any(
+            rb"Segmentation fault(?: \(core dumped\))?\s*$",
+            rb"^Fatal Python error: (?:Segm|Bus|Abort)",
+        ),
+    ),
+    Rule(
+        "segfault",
+        _any(
+            rb"(?:^|\d )Segmentation fault\b", rb"exitcode\s*:\s*-(?:11|7|6)\b", rb"return code = -(?:11|7|6)$"
+        ),
+    ),
+    Rule(
+        "segfault",
+        _any(
+            rb"Signal (?:11 \(SIGSEGV\)|6 \(SIGABRT\)|7 \(SIGBUS\)) received",
+            rb"Bus error(?: \(core dumped\))?\s*$",
+        ),
+    ),
+    Rule("killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+ ?\d* Killed +\S")),
+    Rule(
+        "killed",
+        _any(
+            rb"exitcode\s*:\s*-9\b",
+            rb"Signal 9 \(SIGKILL\) received",
+            rb"return code = -9$",
+            rb"task [\d,-]+: Killed$",
+        ),
+    ),
+    Rule(
+        "process_failed",
+        _any(rb"exits with return code = (?!0$)-?\d+$", rb"failed \(exitcode: (?!0\))"),
+    ),
+    Rule(
+        "process_failed",
+        _any(rb"ssh exited with exit code (?!0$)\d+$", rb"task [\d,-]+: Exited with exit code"),
+    ),
+    Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
+)
+
+# One search decides whether a line is looked at more closely.
+CANDIDATE = _any(
+    rb"Traceback \(most recent",
+    rb"(?:Error|Exception|Interrupt|Exit|Timeout|Failure)\b(?: ?:|\s*$)| error: ",
+    rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left",
+    rb"CANCELLED|scancel|sending signal|Terminated|Killed|received SIG|SIG\w+\) received",
+    rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
+    rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error",
+    rb"exitcode|return code = |exit(?:ed)? with exit",
+)
+EXCEPTION = re.compile(
+    rb"^(?:(?:[A-Za-z_]\w*\.)*)(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Failure|Warning)"
+    rb"|[A-Z]\w+)(?=:|\s*$)"
+)
+# An exception's own line where the traceback above it is lost.
+QUALIFIED = re.compile(
+    rb"^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)"
+    rb"|^(?:\w*Error|KeyboardInterrupt|MemoryError)(?=: |\s*$)|^\w+ error: "
+)
+SUCCESS = re.compile(
+    rb"exits successfully|\[after training is done\]|Overall training speed: |Total training time: "
+    rb"|exiting program at iteration|training finished"
+)
+WARNING = re.compile(rb"NCCL WARN (.*)")
+NOISE = re.compile(rb"ChildFailedError|CalledProcessError|subprocess\.|destroy_process_group")
+
+
+def meaning(text: bytes) -> str | None:
+    """The status that a message stands for, or None."""
+    for status, pattern in MEANINGS:
+        if pattern.search(text):
+            return status
+    return None

@@ -1,0 +1,174 @@
+"""`python -m runner parse LOG...`: one trainer's logs, from anywhere, to one result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from runner.errors import UserError
+
+DESCRIPTION = """\
+Read the logs of one run and say what they measured, without a campaign's folder.
+
+The system is recognised by its lines; the reason says how. Several LOGs are the nodes of one run:
+Megatron prints on the last rank, DeepSpeed and LiBai on rank 0, so give all of them. A log without
+any step gets a status that says so, and no numbers.
+
+  python -m runner parse train_0.log
+  python -m runner parse node0.log node1.log --format json
+  python -m runner parse ds.out --global-batch-size 512     the log itself names no batch size
+  python -m runner parse output.log --warmup-iters 20       medians without the first 20 iterations
+
+JSON keys: system, status, reason, steps (logged lines), runs (in one file), first_iteration,
+last_iteration (from 1), step_time_ms and samples_per_s (medians), skipped, nan, last_loss,
+memory_mib (devices in use where the log shows them, else the framework's peak); null: the log has
+none. docs/parsers.md lists the statuses and what is read from which line.
+
+exit codes: 0 the logs were read, whatever they say; 2 bad input
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    from runner.parsers.families import SYSTEMS
+
+    command = commands.add_parser(
+        "parse",
+        help="any trainer's logs into numbers",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "log", nargs="+", type=Path, metavar="LOG", help="a log; one for each node"
+    )
+    command.add_argument(
+        "--system",
+        metavar="NAME",
+        default="auto",
+        help=f"auto (default), {', '.join(sorted(SYSTEMS))}",
+    )
+    command.add_argument(
+        "--global-batch-size",
+        type=int,
+        metavar="N",
+        help="samples an iteration, where the log does not say or DeepSpeed was told another",
+    )
+    command.add_argument(
+        "--warmup-iters",
+        type=int,
+        default=0,
+        metavar="N",
+        help="iterations that do not enter the medians (default: 0)",
+    )
+    command.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Read, and print one table or one JSON object."""
+    from runner.parsers.families import SYSTEMS
+    from runner.suggest import nearest
+
+    if chosen.system != "auto" and chosen.system not in SYSTEMS:
+        hint = nearest(chosen.system, ["auto", *SYSTEMS])
+        raise UserError(
+            f"there is no system {chosen.system!r}{hint}; --system is auto or one of"
+            f" {', '.join(sorted(SYSTEMS))}"
+        )
+    if chosen.global_batch_size is not None and chosen.global_batch_size < 1:
+        raise UserError(f"--global-batch-size is {chosen.global_batch_size}; it must be at least 1")
+    if chosen.warmup_iters < 0:
+        raise UserError(f"--warmup-iters is {chosen.warmup_iters}; it must be at least 0")
+    with _files(chosen.log) as paths:
+        result = parse(
+            paths,
+            None if chosen.system == "auto" else chosen.system,
+            global_batch_size=chosen.global_batch_size,
+            warmup_iters=chosen.warmup_iters,
+        )
+    print(json.dumps(result, indent=1) if chosen.format == "json" else table(result))
+    return 0
+
+
+def parse(
+    paths: Sequence[Path],
+    system: str | None,
+    *,
+    global_batch_size: int | None = None,
+    warmup_iters: int = 0,
+) -> dict[str, Any]:
+    """The result, as the JSON object has it."""
+    from runner.diagnosis import diagnose
+    from runner.parsers.read import read
+
+    reading = read(paths, system, global_batch_size=global_batch_size, warmup_iters=warmup_iters)
+    summary = reading.summary
+    verdict = diagnose(paths, steps=summary.steps)
+    memory = reading.memory_used_mib
+    notes = list(reading.notes)
+    if memory is None and reading.memory_allocated_mib is not None:
+        memory = reading.memory_allocated_mib
+        notes.append("memory is the framework's peak")
+    elif memory is not None:
+        notes.append("memory is what the fullest device had in use")
+    sentences = [verdict.sentence, reading.why, *(notes if summary.steps else reading.notes)]
+    known = summary.steps > 0
+    return {
+        "system": reading.system,
+        "status": verdict.status,
+        "reason": "; ".join(sentence for sentence in sentences if sentence),
+        "steps": summary.steps,
+        "runs": summary.runs,
+        "first_iteration": summary.first_iteration,
+        "last_iteration": summary.last_iteration,
+        "step_time_ms": _rounded(summary.step_time_ms.median()),
+        "samples_per_s": _rounded(summary.samples_per_s.median()),
+        "skipped": summary.skipped if known else None,
+        "nan": summary.nan if known else None,
+        "last_loss": summary.last_loss,
+        "memory_mib": _rounded(memory) if known else None,
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """The same for a person."""
+    from tabulate import tabulate
+
+    units = {"step_time_ms": "median, ms", "samples_per_s": "median", "memory_mib": "MiB"}
+    rows = [
+        (key, "–" if value is None else value, units.get(key, ""))
+        for key, value in result.items()
+        if key != "reason"
+    ]
+    return tabulate(rows, tablefmt="plain", disable_numparse=True) + f"\n\n{result['reason']}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+@contextmanager
+def _files(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """The logs as files that can be read more than once: a pipe is copied first."""
+    with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
+        found = []
+        for number, path in enumerate(paths):
+            try:
+                if path.is_dir():
+                    raise UserError(f"{path} is a folder; name the logs in it")
+                with path.open("rb") as stream:
+                    if not path.is_file():
+                        copy = Path(folder) / f"{number}-{path.name}"
+                        with copy.open("wb") as target:
+                            shutil.copyfileobj(stream, target)
+                        path = copy
+            except OSError as error:
+                raise UserError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
+            found.append(path)
+        yield found

@@ -1,0 +1,69 @@
+"""The logs of one run of a campaign as a Measurement: what `System.parse` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from runner.parsers.batch import Batch
+from runner.parsers.families import KINDS, Parser, kinds_of
+from runner.parsers.text import whole_lines
+from runner.records import Interval, Measurement
+
+
+@dataclass
+class _Reading:
+    """One log, read by one parser."""
+
+    parser: Parser
+    steps: list[Interval] = field(default_factory=list)
+    overflows: list[int] = field(default_factory=list)
+
+    def add(self, batch: Batch) -> None:
+        self.steps += batch.intervals()
+        self.overflows += batch.overflows.tolist()
+
+    def intervals(self) -> list[Interval]:
+        """The steps; OVERFLOW lines count where the trainer's own counter says less."""
+        if sum(self.overflows) <= sum(step.skipped for step in self.steps):
+            return self.steps
+        pairs = zip(self.steps, self.overflows, strict=True)
+        return [replace(step, skipped=skipped) for step, skipped in pairs]
+
+
+def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
+    """Read all nodes' logs (node rank to byte blocks) with the kinds of lines of a system.
+
+    The first kind that any node logged counts, for all nodes. Steps come in the order of nodes.
+    """
+    readings: dict[str, list[_Reading]] = {kind: [] for kind in kinds_of(system)}
+    for rank in sorted(logs):
+        each = {kind: _Reading(KINDS[kind].make()) for kind in readings}
+        for text in whole_lines(logs[rank]):
+            for reading in each.values():
+                batch = reading.parser.feed(text)
+                if batch is not None:
+                    reading.add(batch)
+        for kind, reading in each.items():
+            readings[kind].append(reading)
+    steps: list[Interval] = []
+    for kind in readings:
+        steps = [step for reading in readings[kind] for step in reading.intervals()]
+        if steps:
+            break
+    facts: dict[str, str] = {}
+    every = [reading.parser.notes for parts in readings.values() for reading in parts]
+    for notes in every:
+        facts |= notes.facts
+    padded = facts.get("padded_vocab_size", "")
+    return Measurement(
+        intervals=tuple(steps),
+        memory_allocated_mib=_largest([notes.memory_allocated_mib for notes in every]),
+        memory_used_mib=_largest([notes.memory_used_mib for notes in every]),
+        padded_vocab_size=int(padded) if padded.isdigit() and int(padded) else None,
+        facts=facts,
+    )
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

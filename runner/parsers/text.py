@@ -1,0 +1,71 @@
+"""Whole lines from byte blocks, and numbers from bytes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer, and is cut
+
+ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+# What launchers put before a line: `[default7]:`, `[rank3]: `, `host: `, `0: `, `stdout: `.
+PREFIX = re.compile(
+    rb"^(?:\s*\[(?:default|rank|worker-?)?\d+\]\s?:\s?"
+    rb"|(?:stdout|stderr): ?"
+    rb"|\d+: (?=\S)"
+    rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|(?!E[A-Z]\d{4}:)[A-Za-z][\w.-]*\d[\w.-]*): "
+    rb"|\([^()\s]+,? pid=\d+[^)]*\) ?"
+    rb"|[\w.-]+[ ]+\| )"
+)
+
+
+def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, cut behind a line's end, so that no line is split over two blocks.
+
+    A carriage return ends a line, too. The last piece may lack its line's end: then it may be
+    half a line, and parsers take from it only what another character closes.
+    """
+    rest = b""
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1 or block.rfind(b"\r") + 1
+        if not cut:
+            rest += block
+            if len(rest) > LONGEST_LINE:
+                yield rest
+                rest = b""
+            continue
+        yield b"".join((rest, memoryview(block)[:cut]))
+        rest = block[cut:]
+    if rest:
+        yield rest
+
+
+def line_end(text: bytes, at: int) -> int:
+    """Where the line around `at` ends: its newline or carriage return, else the text's end."""
+    end = text.find(b"\n", at)
+    end = len(text) if end < 0 else end
+    cut = text.find(b"\r", at, end)
+    return end if cut < 0 else cut
+
+
+def number(text: bytes | None) -> float | None:
+    """A finite number, or None."""
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def clean(line: bytes) -> str:
+    """One line for people: colours, launchers' prefixes and invalid UTF-8 taken out."""
+    line = ANSI.sub(b"", line).rstrip(b"\r\n")
+    for _ in range(3):
+        shorter = PREFIX.sub(b"", line, count=1)
+        if shorter == line:
+            break
+        line = shorter
+    return line.decode("utf-8", "replace").strip()

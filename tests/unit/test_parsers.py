@@ -1,0 +1,371 @@
+"""Each trap of real logs is a test of its own; formats in tests/unit/trainer_lines.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.parse_command import parse
+from runner.parsers.measure import measure
+from tests.unit.trainer_lines import (
+    PREFIXES,
+    SMI_HEADER,
+    libai,
+    megatron,
+    overflow,
+    pipe,
+    smi,
+    v115,
+)
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    def of(lines: Sequence[str] | bytes, system: str | None = None, **options: Any) -> dict[str, Any]:
+        path = tmp_path / "log"
+        whole = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
+        path.write_bytes(whole)
+        return parse([path], system, **options)
+
+    return of
+
+
+def test_libai_counts_from_0_and_is_inclusive(read: Any) -> None:
+    result = read([libai(step, time=1.0, rate=4.0) for step in (99, 199, 219)])
+    assert (result["first_iteration"], result["last_iteration"]) == (100, 220)
+    assert result["steps"] == 3
+
+
+def test_libai_prints_running_averages_and_the_windows_own_time_is_recovered(read: Any) -> None:
+    # 98 timed iterations of 2 s, then 100 of 1 s: the second average is 1.4949 s.
+    second = (98 * 2.0 + 100 * 1.0) / 198
+    lines = [libai(99, time=2.0, rate=2.0), libai(199, time=second, rate=4 / second)]
+    result = read(lines, warmup_iters=100)
+    assert result["step_time_ms"] == pytest.approx(1000, rel=0.01)
+    assert result["samples_per_s"] == pytest.approx(4, rel=0.01)
+
+
+def test_libai_lines_before_time_is_known_count(read: Any) -> None:
+    result = read([libai(0, time=None), libai(1, time=None), libai(2, time=0.5, rate=8.0)])
+    assert result["steps"] == 3
+    assert result["step_time_ms"] == pytest.approx(500)
+
+
+def test_libai_nan_loss_is_counted(read: Any) -> None:
+    result = read([libai(99, time=1.0), libai(199, time=1.0, loss="nan")])
+    assert result["nan"] == 1
+    assert result["last_loss"] == 9.895
+
+
+def test_libai_metrics_json_is_read_object_by_object(read: Any) -> None:
+    objects = [{"iteration": step, "time": 0.5, "total_loss": 9.0 - step} for step in (2, 3, 4)]
+    text = "".join(json.dumps(item) + "\n" for item in objects) + '{"iteration": 5, "total_lo'
+    result = read(text.encode())
+    assert (result["system"], result["steps"]) == ("libai", 3)
+    assert (result["first_iteration"], result["last_iteration"]) == (3, 5)
+    assert (result["step_time_ms"], result["last_loss"]) == (500, 5)
+    assert result["samples_per_s"] is None
+    assert read(text.encode(), global_batch_size=8)["samples_per_s"] == 16
+
+
+def test_elapsed_time_in_seconds_and_in_milliseconds(read: Any) -> None:
+    assert read([megatron(1, ms=1500.0)])["step_time_ms"] == 1500
+    assert read([megatron(1, seconds=1.5)])["step_time_ms"] == 1500
+
+
+@pytest.mark.parametrize("label", ["lm loss", "lm-loss"])
+def test_both_spellings_of_the_loss(read: Any, label: str) -> None:
+    assert read([megatron(1, label=label, loss=7.75)])["last_loss"] == 7.75
+
+
+def test_a_nan_loss_drops_its_field(read: Any) -> None:
+    result = read([megatron(1), megatron(2, loss=None), megatron(3, loss=None)])
+    assert (result["nan"], result["skipped"]) == (2, 0)
+    assert result["last_loss"] == pytest.approx(12.64968)
+
+
+def test_a_window_of_skipped_steps_only_is_no_nan(read: Any) -> None:
+    result = read([megatron(10, loss=None, skipped=10), megatron(20, skipped=9), megatron(30)])
+    assert (result["nan"], result["skipped"]) == (0, 19)
+
+
+def test_a_nan_among_skipped_steps_is_one(read: Any) -> None:
+    lines = [megatron(10), megatron(20, loss=None, skipped=3)]
+    assert read(lines)["nan"] == 1
+
+
+def test_a_loss_printed_as_nan_is_counted(read: Any) -> None:
+    result = read([megatron(1), megatron(2, loss=float("nan")), megatron(3, loss=float("inf"))])
+    assert (result["nan"], result["last_loss"]) == (2, pytest.approx(12.64968))
+
+
+def test_half_a_line_is_a_step_without_its_missing_values_and_no_nan(read: Any) -> None:
+    half = megatron(2).split(" lm loss")[0]
+    result = read([megatron(1), half, "[INFO] another writer", megatron(3)])
+    assert (result["steps"], result["nan"]) == (3, 0)
+
+
+def test_overflow_lines_are_skipped_steps_where_the_counter_stays_0(read: Any) -> None:
+    lines = [megatron(1, scale=65536), overflow(), megatron(2), overflow(package="deepscale")]
+    assert read(lines)["skipped"] == 2
+
+
+def test_overflow_lines_of_every_rank_are_one_step(read: Any) -> None:
+    lines = [megatron(1), *(overflow(rank) for rank in range(8)), megatron(2)]
+    assert read(lines)["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 8.0, reducing to 4.0",
+        "[2023-01-01 10:00:00,000] [INFO] [fused_optimizer.py:383:step] [Rank 0] Overflow detected."
+        " Skipping step. Attempted loss scale: 8.0, reducing to 4.0",
+    ],
+)
+def test_other_spellings_of_overflow(read: Any, words: str) -> None:
+    assert read([megatron(1), words, megatron(2)])["skipped"] == 1
+
+
+def test_overflow_is_not_counted_twice_beside_a_counter_that_works(read: Any) -> None:
+    assert read([megatron(1), overflow(), megatron(2, skipped=1)])["skipped"] == 1
+
+
+def test_v115_has_no_batch_size_so_samples_per_s_needs_one(read: Any) -> None:
+    result = read([v115(1), v115(2), v115(3)])
+    assert (result["system"], result["samples_per_s"]) == ("megatron_lm", None)
+    assert "--global-batch-size" in result["reason"]
+    result = read([v115(1), v115(2, ms=2000.0), v115(3)], global_batch_size=9)
+    assert result["samples_per_s"] == pytest.approx(9 * 1000 / 123907.8, abs=1e-6)
+
+
+def test_v115_counts_no_skipped_step_itself(read: Any) -> None:
+    assert read([v115(1), overflow(), overflow(), v115(2)])["skipped"] == 2
+
+
+def test_samples_per_s_of_ds_config_gives_way_to_the_named_batch_size(read: Any) -> None:
+    # ds_config says 2048, 9 are trained (document 002).
+    lines = [pipe(1, seconds=2.0, rate=1024.0), pipe(2, seconds=2.0, rate=1024.0)]
+    result = read(lines)
+    assert result["samples_per_s"] == 1024
+    assert "ds_config" in result["reason"]
+    assert read(lines, global_batch_size=9)["samples_per_s"] == 4.5
+
+
+def test_deepspeeds_rate_does_not_stand_in_for_a_megatron_line_without_one(read: Any) -> None:
+    timer = "[2021-01-01 10:00:00,000] [INFO] [timer.py:163:stop] 0/10, SamplesPerSec=2048.5, MemAllocated=1.6GB, MaxMemAllocated=5.5GB"
+    assert read([v115(10), timer, v115(20)])["samples_per_s"] is None
+
+
+def test_steps_lines_with_more_losses_in_the_middle(read: Any) -> None:
+    result = read([pipe(7, more="lm loss: 12.6 aux loss: 0.01 ")])
+    assert (result["steps"], result["samples_per_s"]) == (1, 95.775)
+    assert result["step_time_ms"] == 2673
+
+
+@pytest.mark.parametrize(
+    ("form", "iteration", "rate"),
+    [
+        ("0/10, SamplesPerSec=357.3, ", 10, 357.3),
+        ("0/10, RunningAvgSamplesPerSec=300.5, CurrSamplesPerSec=358.4, ", 10, 358.4),
+        ("epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, ", 10, 2.5),
+    ],
+)
+def test_forms_of_the_throughput_timer(read: Any, form: str, iteration: int, rate: float) -> None:
+    line = f"[2022-10-29 00:42:31,004] [INFO] [timer.py:198:stop] {form}MemAllocated=1.64GB, MaxMemAllocated=5.5GB"
+    result = read([line])
+    assert (result["steps"], result["last_iteration"]) == (1, iteration)
+    assert result["samples_per_s"] == rate
+    assert result["memory_mib"] == 5.5 * 1024
+
+
+def test_optimizer_lines_alone_count_steps_and_skips_but_no_time(read: Any) -> None:
+    line = "[2022-10-29 00:42:31,004] [INFO] [logging.py:68:log_dist] [Rank 0] step={}, skipped={}, lr=[1e-07], mom=[(0.9, 0.95)]"
+    result = read([line.format(step, skips) for step, skips in ((10, 2), (20, 3))])
+    assert (result["steps"], result["skipped"], result["step_time_ms"]) == (2, 3, None)
+
+
+def test_several_runs_in_one_file(read: Any) -> None:
+    lines = [*(megatron(step, ms=100.0) for step in (1, 2, 3)), *(megatron(1, ms=300.0),) * 1]
+    result = read([*lines, megatron(2, ms=300.0)])
+    assert (result["runs"], result["steps"]) == (2, 5)
+    assert (result["first_iteration"], result["last_iteration"]) == (1, 2)
+    assert result["step_time_ms"] == 100
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_goes_back(read: Any) -> None:
+    assert read([megatron(step) for step in (10, 20, 30, 20, 30, 40)])["runs"] == 2
+
+
+def test_warmup_leaves_out_lines_that_cover_it(read: Any) -> None:
+    lines = [megatron(step, ms=1000.0 if step <= 10 else 100.0) for step in (5, 10, 15, 20, 25)]
+    assert read(lines)["step_time_ms"] == 100
+    assert read(lines[:3], warmup_iters=10)["step_time_ms"] == 100
+    assert read(lines[:3], warmup_iters=11)["step_time_ms"] is None
+    assert read(lines[:3], warmup_iters=11)["steps"] == 3
+
+
+def test_batch_size_on_the_line_gives_samples_per_s(read: Any) -> None:
+    assert read([megatron(1, ms=500.0, batch=256)])["samples_per_s"] == 512
+
+
+def test_the_lines_own_samples_per_s_wins(read: Any) -> None:
+    assert read([megatron(1, rate=1.132)], global_batch_size=99)["samples_per_s"] == 1.132
+
+
+def test_onesflows_patched_field_tpt(read: Any) -> None:
+    line = megatron(200).replace(" loss scale", " tpt: 123.4 samples/s | loss scale")
+    assert read([line])["samples_per_s"] == 123.4
+
+
+@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
+def test_prefixes_change_nothing(read: Any, prefix: str) -> None:
+    lines = [megatron(step, rate=1.1) for step in (1, 2, 3)]
+    bare, prefixed = read(lines), read([prefix + line for line in lines])
+    assert {**prefixed, "reason": ""} == {**bare, "reason": ""}
+
+
+def test_carriage_returns_crlf_and_invalid_utf8(read: Any) -> None:
+    lines = [megatron(step).encode() for step in (1, 2)]
+    for text in (
+        b"\r\n".join(lines) + b"\r\n",
+        b"\r".join(lines) + b"\r",
+        b"\xff\xfe" + lines[0] + b"\xc3\n" + lines[1] + b"\n",
+        lines[0] + lines[1] + b"\n",
+    ):
+        result = read(text)
+        assert (result["steps"], result["last_loss"]) == (2, 12.64968)
+
+
+def test_a_log_split_over_nodes(tmp_path: Path) -> None:
+    """DeepSpeed prints on rank 0, Megatron on the last rank, on the other node."""
+    first, last = tmp_path / "node0", tmp_path / "node1"
+    first.write_text("".join(f"{pipe(step, rate=99.0)}\n{overflow()}\n" for step in (1, 2, 3)))
+    last.write_text("".join(megatron(step, rate=1.5) + "\n" for step in (1, 2, 3)))
+    for logs in ([first, last], [last, first]):
+        result = parse(logs, None)
+        assert (result["steps"], result["runs"], result["samples_per_s"]) == (3, 1, 1.5)
+        assert (result["system"], result["skipped"]) == ("megatron_deepspeed", 3)
+    assert parse([first], None)["samples_per_s"] == 99.0
+
+
+def test_the_last_rank_may_move_to_another_node(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("".join(megatron(step) + "\n" for step in (3, 4)))
+    two.write_text("".join(megatron(step) + "\n" for step in (1, 2)))
+    result = parse([one, two], None)
+    assert (result["first_iteration"], result["last_iteration"], result["runs"]) == (1, 4, 1)
+
+
+def test_nvidia_smi_with_a_header_of_every_process(read: Any) -> None:
+    rows = [text for rank in range(8) for text in (SMI_HEADER, *(smi(1000 + 10 * rank + dev) for dev in range(8)))]
+    torn = [smi(39999)[:-5], "0 MiB, " + smi(39998), smi(39997) + smi(39996)]
+    assert read([libai(99, time=1.0), *rows, *torn])["memory_mib"] == 1077
+
+
+def test_nvidia_smi_columns_follow_their_header(read: Any) -> None:
+    header = "index, timestamp, utilization.gpu [%], utilization.memory [%], memory.total [MiB], memory.used [MiB], memory.free [MiB]"
+    row = "0, 2020/11/12 13:48:11.412, 99 %, 52 %, 32480 MiB, 994 MiB, 31486 MiB"
+    assert read([megatron(1), header, row])["memory_mib"] == 994
+    assert read([megatron(1), row])["memory_mib"] is None
+
+
+def test_npu_smi_counts_hbm(read: Any) -> None:
+    table = [
+        "| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|",
+        "| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |",
+        "| 0     910B2C              | OK            | 86.8        35                0    / 0             |",
+        "| 0                         | 0000:66:00.0  | 0           0    / 0          59356/ 65536         |",
+        "| 0                         | 0000:19:00.0  | 0           0    / 0          59351/ 65536         |",
+    ]
+    result = read([megatron(1), *table])
+    assert (result["memory_mib"], result["system"]) == (59356, result["system"])
+
+
+def test_the_frameworks_peak_is_the_fullest_rank(read: Any) -> None:
+    line = "[Rank {}] (after 1 iterations) memory (MB) | allocated: 882.5 | max allocated: {} | reserved: 14718.0 | max reserved: 14718.0"
+    old = "after 10 iterations memory (MB) | allocated: 1.0 | max allocated: 13900.5 | reserved: 2.0 | max reserved: 3.0"
+    assert read([megatron(1), line.format(1, 13808.25), line.format(0, 13000.0)])["memory_mib"] == 13808.25
+    assert read([v115(1), old])["memory_mib"] == 13900.5
+
+
+def test_evaluation_lines_are_no_steps(read: Any) -> None:
+    lines = [
+        " validation loss at iteration 1000 | lm loss value: 7.174200E+00 | lm loss PPL: 1.305315E+03 | ",
+        "valid loss at iteration 1000 | lm loss value: 7.1E+00 |",
+        "saving checkpoint at iteration      20 to ckpts/20/",
+        "exiting program at iteration 100 | 10:00",
+    ]
+    assert read(lines)["steps"] == 0
+    assert read([megatron(1), *lines])["steps"] == 1
+
+
+def test_oneflow_step_lines_count_from_0(read: Any) -> None:
+    lines = [f"step: {step}, loss: {11 - step / 100:.3f}, throughput: 142.735 1607418413.2" for step in (9, 19, 29)]
+    result = read(lines)
+    assert (result["system"], result["first_iteration"], result["last_iteration"]) == ("oneflow_gpt", 10, 30)
+    assert result["samples_per_s"] == 142.735
+
+
+def test_oneflow_table_in_both_spellings(read: Any) -> None:
+    for first in ("step    ", "batches "):
+        lines = [
+            f"| {first} | micro_batches   | samples         | throughput | latency    | loss       |",
+            "| -------- | --------------- | --------------- | ---------- | ---------- | ---------- |",
+            "| 10       | 320             | 5120            | 35.88042   | 14.26962   | 11.23708   |",
+            "| 20       | 640             | 10240           | 39.02016   | 13.12142   | 10.43741   |",
+        ]
+        result = read(lines)
+        assert (result["steps"], result["last_iteration"]) == (2, 20)
+        assert result["last_loss"] == 10.43741
+    record = "step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,"
+    assert read([record])["step_time_ms"] == pytest.approx(14269.62)
+
+
+def test_torch_gpt_by_campaign_and_by_command() -> None:
+    path = DATA / "torch_gpt" / "cpu_2_processes.log"
+    result = parse([path], None)
+    measured = measure("torch_gpt", {0: [path.read_bytes()]})
+    assert result["system"] == "torch_gpt"
+    assert result["steps"] == len(measured.intervals) > 0
+    assert measured.padded_vocab_size
+
+
+def test_overflows_reach_the_intervals_of_a_campaign() -> None:
+    text = "\n".join([megatron(1), overflow(), megatron(2), megatron(3), ""]).encode()
+    steps = measure("megatron_deepspeed", {0: [text]}).intervals
+    assert [step.skipped for step in steps] == [0, 1, 0]
+    assert [step.iterations for step in steps] == [1, 1, 1]
+    assert steps[0].samples_per_s == pytest.approx(16 * 1000 / 14131.6)
+
+
+@pytest.mark.parametrize(
+    ("words", "system"),
+    [
+        ("torch_npu 2.1.0", "ascend_gpt"),
+        ("[2022-01-01 10:00:00,000] [INFO] [launch.py:1:main] deepspeed", "megatron_deepspeed"),
+        (" iteration 1/ 2 | throughput per GPU (TFLOP/s/GPU): 100.0 |", "megatron_core"),
+        ("nothing special", "megatron_lm"),
+    ],
+)
+def test_systems_that_share_a_format_are_told_apart_by_their_marks(
+    read: Any, words: str, system: str
+) -> None:
+    assert read([words, megatron(1), megatron(2)])["system"] == system
+
+
+def test_a_named_system_is_not_second_guessed(read: Any) -> None:
+    assert read([megatron(1)], "ascend_gpt")["system"] == "ascend_gpt"
+    assert read([megatron(1)], "libai")["steps"] == 0
+
+
+def test_nothing_has_no_numbers(read: Any) -> None:
+    result = read(b"")
+    assert (result["system"], result["status"], result["steps"]) == (None, "no_step", 0)
+    assert all(result[key] is None for key in ("step_time_ms", "skipped", "nan", "last_loss"))

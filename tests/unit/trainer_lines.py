@@ -1,0 +1,104 @@
+"""Lines as the trainers print them, made from their own format strings (docs/parsers.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def megatron(
+    iteration: int,
+    *,
+    of: int = 1000,
+    ms: float | None = 14131.6,
+    seconds: float | None = None,
+    batch: int | None = 16,
+    loss: float | None = 1.264968e01,
+    label: str = "lm loss",
+    scale: float = 1.0,
+    skipped: int = 0,
+    nan: int = 0,
+    rate: float | None = None,
+) -> str:
+    """One iteration line (bigscience e52bdab training.py:787-820, microsoft b4d4a0e :839-872)."""
+    parts = [f" iteration {iteration:8d}/{of:8d} |"]
+    if batch is not None:
+        parts.append(f" consumed samples: {iteration * batch:12d} |")
+    if seconds is not None:
+        parts.append(f" elapsed time per iteration (s): {seconds:.2f} |")
+    elif ms is not None:
+        parts.append(f" elapsed time per iteration (ms): {ms:.1f} |")
+    parts.append(f" learning rate: {4.082e-7:.3E} |")
+    if batch is not None:
+        parts.append(f" global batch size: {batch:5d} |")
+    if loss is not None:
+        parts.append(f" {label}: {loss:.6E} |")
+    parts.append(f" loss scale: {scale:.1f} | grad norm: {20.263:.3f} |")
+    parts.append(f" number of skipped iterations: {skipped:3d} |")
+    parts.append(f" number of nan iterations: {nan:3d} |")
+    if rate is not None:
+        parts.append(f" samples per second: {rate:.3f} | TFLOPs: {8.55:.2f} |")
+    return "".join(parts)
+
+
+def v115(iteration: int, ms: float = 123907.8) -> str:
+    """One line of DeepSpeedExamples' v1.1.5 (training.py:434-451): no batch size, no rate."""
+    return (
+        f" iteration {iteration:8d}/{1000:8d} | elapsed time per iteration (ms): {ms:.1f} |"
+        f" learning rate: {5.625e-5:.3E} | lm loss: {40.75231:.6E} | loss scale: {1024.0:.1f} |"
+        f" number of skipped iterations: {0:3d} | number of nan iterations: {0:3d} |"
+    )
+
+
+def libai(
+    iteration: int, *, time: float | None, rate: float | None = None, loss: str = "9.895"
+) -> str:
+    """One line of log.txt (libai 9fc504c events.py:239-261); the iteration as printed, from 0."""
+    known = "" if time is None else f"  time: {time:.4f} s/iter"
+    total = "" if rate is None else f" total_throughput: {rate:.2f} samples/s"
+    return (
+        f"[09/10 10:40:56] lb.utils.events INFO:  eta: 3 days, 20:51:01  iteration: {iteration}/220"
+        f"  consumed_samples: {(iteration + 1) * 4}  total_loss: {loss}{known}"
+        f"  data_time: 0.0021 s/iter{total} lr: 1.50e-04  "
+    )
+
+
+def pipe(step: int, *, seconds: float = 2.673, rate: float = 95.775, more: str = "") -> str:
+    """DeepSpeed's pipeline engine (0.8.0 runtime/pipe/engine.py:355-358)."""
+    return (
+        f"steps: {step} loss: {12.6157:0.4f} {more}iter time (s): {seconds:0.3f}"
+        f" samples/sec: {rate:0.3f}"
+    )
+
+
+def overflow(rank: int = 0, attempted: float = 65536.0, package: str = "deepspeed") -> str:
+    """DeepSpeed's skipped step (zero/stage_1_and_2.py, 0.6.0:1653 `deepscale`, 0.8.0:1763)."""
+    return (
+        f"[2022-01-19 13:09:13,305] [INFO] [stage_1_and_2.py:1644:step] [{package}] OVERFLOW!"
+        f" Rank {rank} Skipping step. Attempted loss scale: {attempted}, reducing to {attempted / 2}"
+    )
+
+
+SMI_HEADER = (
+    "timestamp, name, driver_version, utilization.gpu [%], utilization.memory [%],"
+    " memory.total [MiB], memory.free [MiB], memory.used [MiB]"
+)
+
+
+def smi(used: int, busy: int = 97) -> str:
+    """One row under SMI_HEADER (document 000's LiBai patch)."""
+    return (
+        f"2022/07/26 10:11:12.123, NVIDIA A100-PCIE-40GB, 470.57.02, {busy} %, 51 %,"
+        f" 40536 MiB, {40536 - used} MiB, {used} MiB"
+    )
+
+
+PREFIXES: Mapping[str, str] = {
+    "tee": "[default7]:",
+    "pdsh": "192.168.205.202: ",
+    "hostname": "worker-3: ",
+    "stdout": "stdout: ",
+    "srun": "12: ",
+    "rank": "[rank3]: ",
+    "colours": "\x1b[32m[09/10 10:37:57 lb.utils.events]: \x1b[0m",
+    "progress": " 45%|####5     | 9/20 [00:10<00:12, 1.1s/it]\r",
+}
