@@ -24,6 +24,15 @@ OURS = f"{HOME}/trainbench"
 FOREIGN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIForeignForeignForeign someone"
 FOREIGN_CONFIG = "Host elsewhere\n    HostName 192.0.2.1"  # ends without a newline
 
+REMOVE = """
+- hosts: nodes
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role:
+        name: ssh_mesh
+        tasks_from: remove
+"""
+
 
 @pytest.fixture
 def group(real_nodes: RealNodes) -> Iterator[Group]:
@@ -105,6 +114,7 @@ def test_every_node_reaches_every_node_and_setup_repairs_what_breaks(group: Grou
     assert "not from a permitted host" in first.read("/var/log/sshd.log")
 
     break_and_repair(group, private)
+    take_off(group)
 
 
 def break_and_repair(group: Group, private: str) -> None:
@@ -134,6 +144,22 @@ def break_and_repair(group: Group, private: str) -> None:
     assert first.read(f"{OURS}/id_ed25519") == private
     assert second.read(f"{HOME}/authorized_keys").startswith(FOREIGN_KEY + "\n")
     assert verify(group).rc == 0
+    checked = mesh(group, "--check")
+    assert checked.changed() == {"node1": 0, "node2": 0}, checked.out
+
+
+def take_off(group: Group) -> None:
+    """What is ours goes, foreign lines stay, and once is enough."""
+    second = group.nodes[1]
+    playbook = group.inventory.parent / "remove.yml"
+    playbook.write_text(REMOVE)
+    for changed in (2, 0):
+        removed = play(group.inventory, playbook=playbook)
+        assert removed.changed() == {"node1": changed, "node2": changed}, removed.out
+        assert second.read(f"{HOME}/authorized_keys") == FOREIGN_KEY + "\n"
+        assert second.read(f"{HOME}/config") == FOREIGN_CONFIG
+        left = second.exec(["ls", "-A", HOME]).stdout.split()
+        assert left == ["authorized_keys", "config"]
 
 
 def test_a_mesh_with_holes_is_refused_before_anything_begins(group: Group) -> None:

@@ -89,6 +89,19 @@ def public_half(user: pwd.struct_passwd, path: str) -> str:
     return " ".join(answer.stdout.split()[:2]) if answer.returncode == 0 else ""
 
 
+def marked(user: pwd.struct_passwd, mark: str) -> list[str]:
+    """Which of the user's files have our block."""
+    found = []
+    for name in ("authorized_keys", "config"):
+        try:
+            with open(os.path.join(user.pw_dir, ".ssh", name), encoding="utf-8") as file:
+                if mark in file.read().splitlines():
+                    found.append(name)
+        except FileNotFoundError:
+            pass
+    return found
+
+
 def own_lines(user: pwd.struct_passwd, key: str) -> list[str]:
     """The lines of authorized_keys that hold the key."""
     try:
@@ -136,6 +149,7 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
         "addresses": spec["addresses"],
         "from": numbers(spec["addresses"]),
         "host_keys": keys,
+        "marked": marked(user, spec["mark"]),
         "key": public_half(user, os.path.join(place(user, spec), "id_ed25519")),
     }
 
