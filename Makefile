@@ -82,6 +82,11 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
 	python -m tests.cluster down --all
 
+.PHONY: docs
+docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, tables of keys and statuses
+	python tools/role-readme
+	python -m tests.unit.test_docs
+
 .PHONY: overhead
 overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand (root)
 	tools/system-packages

@@ -174,7 +174,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "segfault",
         _any(
-            rb"(?:^|\d )Segmentation fault\b", rb"exitcode\s*:\s*-(?:11|7|6)\b", rb"return code = -(?:11|7|6)$"
+            rb"(?:^|\d )Segmentation fault\b",
+            rb"exitcode\s*:\s*-(?:11|7|6)\b",
+            rb"return code = -(?:11|7|6)$",
         ),
     ),
     Rule(

@@ -13,7 +13,11 @@ from runner.diagnosis.verdict import _SAYS
 from tests.unit.trainer_lines import libai, megatron, pipe
 
 STEPS = [megatron(step) for step in (1, 2, 3)]
-TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7, in <module>', "    main()"]
+TRACE = [
+    "Traceback (most recent call last):",
+    '  File "train.py", line 7, in <module>',
+    "    main()",
+]
 NUMPY = "A module that was compiled using NumPy 1.x cannot be run in NumPy 2, error: see above"
 
 
@@ -35,8 +39,14 @@ def verdict(tmp_path: Path) -> Any:
 
 
 CAUSES = [
-    ("out_of_memory", trace("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB")),
-    ("out_of_memory", trace("RuntimeError: NPU out of memory. Tried to allocate 20.00 MiB (NPU 0; ...)")),
+    (
+        "out_of_memory",
+        trace("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB"),
+    ),
+    (
+        "out_of_memory",
+        trace("RuntimeError: NPU out of memory. Tried to allocate 20.00 MiB (NPU 0; ...)"),
+    ),
     ("out_of_memory", trace("RuntimeError: CUDA error: out of memory")),
     ("out_of_memory", ["slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0."]),
     ("out_of_memory", ["[123.4] Out of memory: Killed process 4242 (python3) total-vm:1kB"]),
@@ -44,36 +54,71 @@ CAUSES = [
     ("disk_full", trace("OSError: [Errno 28] No space left on device: 'ckpt/mp_rank_00'")),
     ("missing_module", trace("ModuleNotFoundError: No module named 'torch._six'")),
     ("missing_module", trace("ImportError: amp_C.so: undefined symbol: _ZN3c10")),
-    ("missing_module", trace("OSError: libcudart.so.10.1: cannot open shared object file: No such file")),
+    (
+        "missing_module",
+        trace("OSError: libcudart.so.10.1: cannot open shared object file: No such file"),
+    ),
     ("missing_module", trace("AttributeError: module 'numpy' has no attribute 'float'.")),
     (
         "missing_dataset_index",
-        trace("FileNotFoundError: [Errno 2] No such file or directory: '/d/a_indexmap_1ns_doc_idx.npy'"),
+        trace(
+            "FileNotFoundError: [Errno 2] No such file or directory: '/d/a_indexmap_1ns_doc_idx.npy'"
+        ),
     ),
-    ("missing_file", trace("FileNotFoundError: [Errno 2] No such file or directory: 'gpt2-vocab.json'")),
+    (
+        "missing_file",
+        trace("FileNotFoundError: [Errno 2] No such file or directory: 'gpt2-vocab.json'"),
+    ),
     ("assertion", trace("AssertionError: 28 is not divisible by 8")),
     ("assertion", trace("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 6x2)")),
-    ("rendezvous", trace("RuntimeError: The server socket has failed to bind: Address already in use")),
-    ("collective_error", trace("torch.distributed.DistBackendError: NCCL error in: x.cpp:230, unhandled system error")),
+    (
+        "rendezvous",
+        trace("RuntimeError: The server socket has failed to bind: Address already in use"),
+    ),
+    (
+        "collective_error",
+        trace(
+            "torch.distributed.DistBackendError: NCCL error in: x.cpp:230, unhandled system error"
+        ),
+    ),
     ("device_error", trace("RuntimeError: CUDA error: an illegal memory access was encountered")),
     ("segfault", ["Fatal Python error: Segmentation fault"]),
     ("segfault", ["bash: line 1: 4242 Segmentation fault (core dumped) python3 pretrain_gpt.py"]),
-    ("segfault", ["E0318 16:32:52 1 api.py:984] failed (exitcode: -11) local_rank: 3 (pid: 1) of binary: python3"]),
+    (
+        "segfault",
+        [
+            "E0318 16:32:52 1 api.py:984] failed (exitcode: -11) local_rank: 3 (pid: 1) of binary: python3"
+        ],
+    ),
     ("killed", ["Killed"]),
     ("killed", ["run.sh: line 131: 1948759 Killed                  deepspeed pretrain_gpt.py"]),
     ("killed", ["  exitcode  : -9 (pid: 3821757)"]),
-    ("time_limit", ["slurmstepd: error: *** JOB 18 ON r6 CANCELLED AT 2021-05-23T08:46:02 DUE TO TIME LIMIT ***"]),
+    (
+        "time_limit",
+        [
+            "slurmstepd: error: *** JOB 18 ON r6 CANCELLED AT 2021-05-23T08:46:02 DUE TO TIME LIMIT ***"
+        ],
+    ),
     ("cancelled", ["slurmstepd: error: *** STEP 18.0 ON r6 CANCELLED AT 2021-05-23T08:46:02 ***"]),
     ("interrupted", trace("KeyboardInterrupt")),
-    ("interrupted", ["[2022-10-31 11:03:54,132] [INFO] [launch.py:295:sigkill_handler] Main process received SIGTERM, exiting"]),
+    (
+        "interrupted",
+        [
+            "[2022-10-31 11:03:54,132] [INFO] [launch.py:295:sigkill_handler] Main process received SIGTERM, exiting"
+        ],
+    ),
     ("error", trace("ValueError: micro_batch_size 4 x data_parallel 2 does not divide 7")),
     ("process_failed", ["pdsh@head: node1: ssh exited with exit code 250"]),
     ("process_failed", ["[ERROR] [launch.py:341] ['python3', 'x.py'] exits with return code = 1"]),
 ]
 
 
-@pytest.mark.parametrize(("status", "lines"), CAUSES, ids=[f"{s}-{n}" for n, (s, _) in enumerate(CAUSES)])
-def test_a_cause_is_named_with_and_without_steps(verdict: Any, status: str, lines: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("status", "lines"), CAUSES, ids=[f"{s}-{n}" for n, (s, _) in enumerate(CAUSES)]
+)
+def test_a_cause_is_named_with_and_without_steps(
+    verdict: Any, status: str, lines: list[str]
+) -> None:
     for before in ([], STEPS):
         found = verdict([*before, NUMPY, *lines])
         assert found.status == status
@@ -105,7 +150,10 @@ def test_words_without_evidence_are_no_cause(verdict: Any) -> None:
 
 
 def test_noise_at_a_good_end_is_ok(verdict: Any) -> None:
-    end = [*trace("BrokenPipeError: [Errno 32] Broken pipe"), "[INFO] Process 251850 exits successfully."]
+    end = [
+        *trace("BrokenPipeError: [Errno 32] Broken pipe"),
+        "[INFO] Process 251850 exits successfully.",
+    ]
     assert verdict([*STEPS, *end]).status == "ok"
 
 
@@ -119,7 +167,9 @@ def test_the_cause_comes_before_what_follows_from_it(verdict: Any) -> None:
         "[rank0]:[E328 00:21:12.9 ProcessGroupNCCL.cpp:683] [Rank 0] Watchdog caught collective"
         " operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600031 ms"
     )
-    oom = trace("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", prefix="[rank5]: ")
+    oom = trace(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", prefix="[rank5]: "
+    )
     for logs in ([[timeout], oom], [oom, [timeout]], [[timeout, *oom]]):
         found = verdict(*logs)
         assert found.status == "out_of_memory"
@@ -150,12 +200,21 @@ def test_the_clock_decides_between_two_nodes(verdict: Any) -> None:
 
 def test_a_chain_of_exceptions_begins_with_its_cause(verdict: Any) -> None:
     more = "During handling of the above exception, another exception occurred:"
-    lines = [*trace("OSError: [Errno 28] No space left on device"), "", more, "", *trace("RuntimeError: save failed")]
+    lines = [
+        *trace("OSError: [Errno 28] No space left on device"),
+        "",
+        more,
+        "",
+        *trace("RuntimeError: save failed"),
+    ]
     assert verdict([*STEPS, *lines]).status == "disk_full"
 
 
 def test_torchruns_own_report_is_not_the_cause(verdict: Any) -> None:
-    report = ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "  exitcode  : 1 (pid: 1)"]
+    report = [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "  exitcode  : 1 (pid: 1)",
+    ]
     found = verdict([*trace("ValueError: no", prefix="[rank1]: "), *TRACE, *report])
     assert (found.status, found.words) == ("error", "ValueError: no")
 

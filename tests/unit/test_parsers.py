@@ -27,7 +27,9 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 @pytest.fixture
 def read(tmp_path: Path) -> Any:
-    def of(lines: Sequence[str] | bytes, system: str | None = None, **options: Any) -> dict[str, Any]:
+    def of(
+        lines: Sequence[str] | bytes, system: str | None = None, **options: Any
+    ) -> dict[str, Any]:
         path = tmp_path / "log"
         whole = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
         path.write_bytes(whole)
@@ -174,7 +176,11 @@ def test_steps_lines_with_more_losses_in_the_middle(read: Any) -> None:
     [
         ("0/10, SamplesPerSec=357.3, ", 10, 357.3),
         ("0/10, RunningAvgSamplesPerSec=300.5, CurrSamplesPerSec=358.4, ", 10, 358.4),
-        ("epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, ", 10, 2.5),
+        (
+            "epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, ",
+            10,
+            2.5,
+        ),
     ],
 )
 def test_forms_of_the_throughput_timer(read: Any, form: str, iteration: int, rate: float) -> None:
@@ -264,7 +270,11 @@ def test_the_last_rank_may_move_to_another_node(tmp_path: Path) -> None:
 
 
 def test_nvidia_smi_with_a_header_of_every_process(read: Any) -> None:
-    rows = [text for rank in range(8) for text in (SMI_HEADER, *(smi(1000 + 10 * rank + dev) for dev in range(8)))]
+    rows = [
+        text
+        for rank in range(8)
+        for text in (SMI_HEADER, *(smi(1000 + 10 * rank + dev) for dev in range(8)))
+    ]
     torn = [smi(39999)[:-5], "0 MiB, " + smi(39998), smi(39997) + smi(39996)]
     assert read([libai(99, time=1.0), *rows, *torn])["memory_mib"] == 1077
 
@@ -291,7 +301,10 @@ def test_npu_smi_counts_hbm(read: Any) -> None:
 def test_the_frameworks_peak_is_the_fullest_rank(read: Any) -> None:
     line = "[Rank {}] (after 1 iterations) memory (MB) | allocated: 882.5 | max allocated: {} | reserved: 14718.0 | max reserved: 14718.0"
     old = "after 10 iterations memory (MB) | allocated: 1.0 | max allocated: 13900.5 | reserved: 2.0 | max reserved: 3.0"
-    assert read([megatron(1), line.format(1, 13808.25), line.format(0, 13000.0)])["memory_mib"] == 13808.25
+    assert (
+        read([megatron(1), line.format(1, 13808.25), line.format(0, 13000.0)])["memory_mib"]
+        == 13808.25
+    )
     assert read([v115(1), old])["memory_mib"] == 13900.5
 
 
@@ -307,9 +320,16 @@ def test_evaluation_lines_are_no_steps(read: Any) -> None:
 
 
 def test_oneflow_step_lines_count_from_0(read: Any) -> None:
-    lines = [f"step: {step}, loss: {11 - step / 100:.3f}, throughput: 142.735 1607418413.2" for step in (9, 19, 29)]
+    lines = [
+        f"step: {step}, loss: {11 - step / 100:.3f}, throughput: 142.735 1607418413.2"
+        for step in (9, 19, 29)
+    ]
     result = read(lines)
-    assert (result["system"], result["first_iteration"], result["last_iteration"]) == ("oneflow_gpt", 10, 30)
+    assert (result["system"], result["first_iteration"], result["last_iteration"]) == (
+        "oneflow_gpt",
+        10,
+        30,
+    )
     assert result["samples_per_s"] == 142.735
 
 
@@ -324,7 +344,9 @@ def test_oneflow_table_in_both_spellings(read: Any) -> None:
         result = read(lines)
         assert (result["steps"], result["last_iteration"]) == (2, 20)
         assert result["last_loss"] == 10.43741
-    record = "step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,"
+    record = (
+        "step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,"
+    )
     assert read([record])["step_time_ms"] == pytest.approx(14269.62)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def within(found: Steps) -> bool:
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def test_the_sample_has_steps_of_every_kind() -> None:
@@ -96,7 +97,9 @@ def test_a_piece_of_a_log_invents_no_step(begin: int, length: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(list(lines.PREFIXES.values())), min_size=len(ROWS), max_size=len(ROWS)))
+@given(
+    st.lists(st.sampled_from(list(lines.PREFIXES.values())), min_size=len(ROWS), max_size=len(ROWS))
+)
 def test_any_prefix_changes_no_step(prefixes: list[str]) -> None:
     rows = [prefix.encode() + row for prefix, row in zip(prefixes, ROWS, strict=True)]
     found = steps([b"".join(rows)])
@@ -109,7 +112,9 @@ def test_any_prefix_changes_no_step(prefixes: list[str]) -> None:
 @given(st.permutations(range(len(ROWS))))
 def test_any_order_of_lines_has_the_same_steps(order: list[int]) -> None:
     found = steps([b"".join(ROWS[place] for place in order)])
-    for name in set(KINDS) - {"oneflow_steps"}:  # whether it counts from 0 shows at a run's first line
+    for name in set(KINDS) - {
+        "oneflow_steps"
+    }:  # whether it counts from 0 shows at a run's first line
         assert found[name] == REAL[name], name
 
 
@@ -147,7 +152,7 @@ def test_arrays_read_what_the_slow_reader_reads(torn: list[tuple[int, bytes]]) -
             batch = parser.feed(block)
             if batch is not None:
                 summary.add(batch)
-                columns += [step for step in batch.intervals()]
+                columns += list(batch.intervals())
         results.append((summary, columns))
     assert results[0] == results[1]
 

@@ -109,7 +109,9 @@ def check_numbers(
         assert result["nan"] == NAN.get(name, int(row["sum_nan"]))
     if int(row["n_libai_lines"]):
         assert result["last_iteration"] == int(row["libai_last_iter"]) + 1  # it counts from 0
-        assert result["samples_per_s"] == pytest.approx(float(row["libai_last_throughput"]), rel=0.03)
+        assert result["samples_per_s"] == pytest.approx(
+            float(row["libai_last_throughput"]), rel=0.03
+        )
     if not result["steps"]:
         numbers = ("first_iteration", "last_iteration", "step_time_ms", "samples_per_s")
         assert all(result[key] is None for key in (*numbers, "last_loss", "memory_mib"))
