@@ -19,9 +19,16 @@ ifneq ($(SHARED),)
 export TRAINBENCH_SHARED ?= $(abspath $(SHARED))
 endif
 
-PIP := $(BIN)/python -m pip install --quiet $(if $(INDEX_URL),--index-url $(INDEX_URL))
-SOURCES := $(if $(INDEX_URL),-e python_env_index_url=$(INDEX_URL)) $(if $(WHEELS),-e python_env_find_links=$(WHEELS))
-SETUP := ansible-playbook playbooks/setup.yml $(SOURCES)
+# Every pip below reads these from the environment: no address, which may hold a password, in argv.
+ifneq ($(INDEX_URL),)
+export PIP_INDEX_URL := $(INDEX_URL)
+endif
+ifneq ($(WHEELS),)
+export PIP_FIND_LINKS := $(WHEELS)
+endif
+
+PIP := $(BIN)/python -m pip install --quiet
+SETUP := ansible-playbook playbooks/setup.yml
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh
 
 .PHONY: help
@@ -74,6 +81,11 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 .PHONY: cluster-down
 cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
 	python -m tests.cluster down --all
+
+.PHONY: docs
+docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, tables of keys and statuses
+	python tools/role-readme
+	python -m tests.unit.test_docs
 
 .PHONY: overhead
 overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand (root)

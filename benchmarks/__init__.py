@@ -1,0 +1,1 @@
+"""Measurements that anyone can run again; docs/performance.md keeps what they showed."""

@@ -87,9 +87,7 @@ def by_hand(cluster: Cluster, nodes: int, root: Path, options: Sequence[str]) ->
         "cat /root/by-hand/log",
     ):
         running = [
-            subprocess.Popen(
-                [*ssh, host, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            subprocess.Popen([*ssh, host, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             for host in hosts
         ]
         for process in running:
@@ -139,9 +137,7 @@ def main() -> int:
     root = PROJECT / "build" / "overhead"
     stand_in.install(root, os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
     with tempfile.TemporaryDirectory() as name, Cluster(nodes=max(chosen.nodes)) as cluster:
-        rows = [
-            measure(cluster, Path(name), root, nodes, chosen.cells) for nodes in chosen.nodes
-        ]
+        rows = [measure(cluster, Path(name), root, nodes, chosen.cells) for nodes in chosen.nodes]
     headers = (
         *("nodes", "bench s/cell", "by hand, cold", "by hand, warm", "ratio cold", "ratio warm"),
         *("first cell and start, s", "start skew, s"),

@@ -133,10 +133,10 @@ def compare(path: Path, repeats: int) -> list[list[object]]:
 
 
 def peak_mib(path: Path) -> float:
-    """The largest resident size of `python -m runner parse` on a log."""
+    """The largest resident size of `python -m runner parse` on a log (Linux)."""
     code = (
-        "import resource, sys; from runner.__main__ import main; main(sys.argv[1:]);"
-        " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+        "import sys; from runner.__main__ import main; main(sys.argv[1:]);"
+        " print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "parse", str(path), "--format", "json"],
@@ -144,7 +144,7 @@ def peak_mib(path: Path) -> float:
         check=True,
         cwd=PROJECT,
     )
-    return int(done.stderr.split()[-1]) / (1024 if sys.platform == "linux" else 1 << 20)
+    return int(done.stderr.split()[-1]) / 1024
 
 
 def newest_ms(path: Path) -> float:

@@ -115,12 +115,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # whoever read our output has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        where = f"{error.filename}: " if error.filename else ""
+        cure = "make room or rights there, or name another folder with --runs"
+        print(f"error: {where}{error.strerror}; {cure}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _bench(chosen: argparse.Namespace) -> int:
@@ -128,6 +133,10 @@ def _bench(chosen: argparse.Namespace) -> int:
     from runner.dryrun import describe
     from runner.view import View
 
+    for path in (chosen.runs, chosen.inventory):
+        # These pass through Ansible's variables, where a template would be resolved.
+        if any(mark in str(path.resolve()) for mark in ("{{", "{%", "{#")):
+            raise UserError(f"the path {path} holds a template mark; name one without {{{{ or {{%")
     wanted = matrix.load(chosen.matrix)
     machines = cluster.load(chosen.inventory)
     if chosen.dry_run:
@@ -155,7 +164,8 @@ def _print_campaign(
     base = output.parent if output else Path.cwd()
     found = load.records(campaign, base.resolve())
     baseline = baseline or (campaign.settings or {}).get("baseline")
-    width = shutil.get_terminal_size((120, 24)).columns
+    # Where nobody watches, nothing needs to be left out to fit.
+    width = shutil.get_terminal_size((200, 24)).columns
     text = collect.render(found, format, baseline, width=width)
     if output is None:
         print(text, end="")

@@ -52,9 +52,14 @@ class Interrupts:
         self.running: Attempt | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal's handler."""
         self.count += 1
         if self.running is not None:
             self.running.ask_to_halt("interrupted", "stopped by Ctrl-C")
+
+    def once(self) -> bool:
+        """Whether the user wants to stop."""
+        return self.count > 0
 
     def twice(self) -> bool:
         """Whether the user will not wait."""
@@ -103,9 +108,9 @@ def bench(
     again: bool = False,
     view: View,
 ) -> Tally:
-    """Run what is unfinished (or, `again`, all that is selected). Raises UserError for bad input."""
-    checks.check_matrix(matrix, cluster)
+    """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input."""
     cells = select(matrix, only)
+    checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = Campaign(runs / campaign_name(matrix, cluster))
     interrupts = Interrupts()
     with campaign.locked(), interrupts.handled():
@@ -118,7 +123,8 @@ def bench(
         for state in kept.values():
             counts["ok" if state == "ok" else "failed"] += 1
         if todo:
-            sizes = inspection.inspect(campaign, cluster, [cell for cell, _ in todo], runs)
+            wanted = [cell for cell, _ in todo]
+            sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
             for cell, repeat in todo:
                 if interrupts.count:
                     break
@@ -139,7 +145,7 @@ def _finished(
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
         ended = attempts[-1].outcome if attempts else None
-        if ended is not None and ended["status"] in outcome.FINISHED:
+        if ended is not None and outcome.is_finished(ended):
             found[cell.id, repeat] = str(ended["status"])
     return found
 
@@ -189,19 +195,19 @@ def _launch(
                 cancelled=interrupts.twice,
             )
         interrupts.running = None
-        ended = judge(attempt, cell, played.words)
+        measured = measure(cell.system, attempt.logs())
+        ended = judge(attempt, cell, measured, played.words)
         times = {"started_at": began, "wall_s": round(time.time() - began, 3)}
         rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
-        view.ended(cell, repeat, attempt, ended)
+        view.ended(cell, repeat, attempt, ended, measured)
         if ended.cause != "port_in_use":
             break
     return ended
 
 
-def judge(attempt: Attempt, cell: Cell, play_words: str) -> outcome.Outcome:
-    """The outcome of a run, from its folder."""
+def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> outcome.Outcome:
+    """The outcome of a run, from its folder and what was measured."""
     logs = attempt.logs()
-    measured = measure(cell.system, logs)
     halt = attempt.halt
     hosts = {node["host"]: node["node_rank"] for node in (attempt.run or {})["nodes"]}
     first = hosts.get(str((halt or {}).get("host")), 0)
@@ -223,10 +229,11 @@ def measure(system: str, logs: dict[int, Path]) -> Measurement:
 
 def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Every cell's plan, as data: what each node would run. Connects to nothing."""
-    checks.check_matrix(matrix, cluster)
+    cells = select(matrix, only)
+    checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = campaign_name(matrix, cluster)
     plans = []
-    for cell in select(matrix, only):
+    for cell in cells:
         run = plan.make(matrix, cell, cluster, campaign=campaign)
         expected = systems.load(cell.system).estimate(cell, cluster)
         plans.append(

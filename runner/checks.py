@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from runner import systems
 from runner.cluster import Cluster
 from runner.errors import UserError
-from runner.matrix import Cell, Matrix
+from runner.matrix import Cell
 
 
-def check_matrix(matrix: Matrix, cluster: Cluster) -> None:
-    """Check every cell against the cluster. Raises UserError naming cell, key and cure."""
-    for cell in matrix.cells:
+def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int) -> None:
+    """Check cells against the cluster. Raises UserError naming cell, key and cure."""
+    for cell in cells:
         try:
-            check_cell(cell, cluster, matrix.warmup_iters)
+            check_cell(cell, cluster, warmup_iters)
         except UserError as error:
             raise UserError(f"cell {cell.name}: {error}") from None
 

@@ -29,7 +29,7 @@ GROUP = "nodes"
 
 # Every key that the runner reads from an inventory; docs/inventory.md is written from it.
 KEYS: Mapping[str, str] = {
-    "cluster_root": "folder on every node that holds systems, datasets and runs (absolute;"
+    "cluster_root": "folder on a disk of each node's own for systems, datasets and runs (absolute;"
     " relative to the checkout for a local connection)",
     "cluster_device": "what the nodes train on: cpu or cuda",
     "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry)",
@@ -37,7 +37,7 @@ KEYS: Mapping[str, str] = {
     "cluster_address": "address of the node for rendezvous; default ansible_host",
     "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
-    "cluster_lost_contact_s": "a node out of contact for so long is lost (default 10)",
+    "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
 }
 _READ = (*KEYS, "ansible_host", "ansible_connection")
 
@@ -62,7 +62,7 @@ class Cluster:
     nodes: tuple[Node, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     device_memory_mib: float | None = None
-    lost_contact_s: float = 10.0
+    lost_contact_s: float = 6.0
 
     @property
     def digest(self) -> str:
@@ -155,7 +155,7 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
             f"{path}: cluster_device is {device!r}; it must be one of {', '.join(DEVICES)}"
         )
     lost = shared["cluster_lost_contact_s"]
-    lost = 10.0 if lost is None else lost
+    lost = 6.0 if lost is None else lost
     if not _is_number(lost) or lost < 3:
         raise UserError(f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds")
     memory = shared["cluster_device_memory_mib"]
@@ -173,9 +173,7 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _name(path: Path) -> str:
@@ -224,6 +222,11 @@ def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> A
 
 
 def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", host):
+        raise UserError(
+            f"{path}: {host!r} cannot be a node's name, for it names folders, too; use letters,"
+            " digits, '.', '_', '-', and put the address into ansible_host"
+        )
     local = variables.get("ansible_connection") == "local"
     root = variables.get("cluster_root")
     if not isinstance(root, str) or not root:
@@ -248,4 +251,3 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
         devices=devices,
         root=node_root(root),
     )
-

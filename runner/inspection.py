@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,17 @@ from runner.paths import dataset_home, system_home
 from runner.play import play
 from runner.rundir import Campaign
 
+# What bench reads from dataset.json; docs/inventory.md lists them for datasets of one's own.
+DATASET_KEYS = ("documents", "tokens", "bytes", "sha256")
 SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
 
 
 def inspect(
-    campaign: Campaign, cluster: Cluster, cells: Sequence[Cell], runs: Path
+    campaign: Campaign,
+    cluster: Cluster,
+    cells: Sequence[Cell],
+    runs: Path,
+    cancelled: Callable[[], bool],
 ) -> dict[str, dict[str, int]]:
     """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
 
@@ -48,8 +54,10 @@ def inspect(
                 "launch_paths": paths,
             },
             private=runs / ".ansible",
-            cancelled=lambda: False,
+            cancelled=cancelled,
         )
+        if cancelled():
+            raise KeyboardInterrupt
         if not played.ok:
             raise UserError(f"the nodes could not be asked: {played.words}")
         facts |= {
@@ -64,13 +72,23 @@ def inspect(
                 " or take it out of the inventory"
             )
         for name in sorted(wanted):
-            if found["files"].get(name) is None:
-                raise UserError(f"{name} is not on {host}; {setup}")
+            _check_manifest(name, found["files"].get(name), host, setup)
     recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}
     campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
     for cell in cells:
         _check_dataset(cell, recorded[f"dataset {cell.dataset}"])
     return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in cells}
+
+
+def _check_manifest(name: str, manifest: Any, host: str, setup: str) -> None:
+    """A manifest that is missing, or lacks what is read from it, is refused by host and key."""
+    if manifest is None:
+        raise UserError(f"{name} is not on {host}; {setup}")
+    keys = ("identity",) if name.startswith("system ") else DATASET_KEYS
+    for key in keys:
+        if not isinstance(manifest, dict) or key not in manifest:
+            file = "installed.json" if name.startswith("system ") else "dataset.json"
+            raise UserError(f"{file} of {name} on {host} has no {key!r}; {setup}")
 
 
 def _identity(manifest: dict[str, Any]) -> Any:

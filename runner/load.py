@@ -23,7 +23,9 @@ def records(campaign: Campaign, relative_to: Path) -> list[Record]:
     """
     settings = campaign.settings
     if settings is None:
-        raise UserError(f"{campaign.path} holds no campaign.json; name another with --campaign")
+        raise UserError(
+            f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
+        )
     return list(_records(campaign, settings, relative_to))
 
 
@@ -33,8 +35,10 @@ def _records(
     environment = _environment(campaign, settings)
     for asked in settings["cells"]:
         for repeat in range(1, settings["repeats"] + 1):
-            if attempts := campaign.attempts(asked["id"], repeat):
-                yield _ran(campaign, attempts[-1], environment, relative_to)
+            attempts = campaign.attempts(asked["id"], repeat)
+            # One without run.json was never planned: bench died in the instant before.
+            if planned := [attempt for attempt in attempts if attempt.run]:
+                yield _ran(campaign, planned[-1], environment, relative_to)
             else:
                 pending = _asked(campaign, asked, settings["warmup_iters"])
                 yield replace(pending, repeat=repeat)
@@ -73,16 +77,16 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int) -> R
 def _ran(
     campaign: Campaign, attempt: Attempt, environment: Mapping[str, Any], relative_to: Path
 ) -> Record:
-    run = attempt.run
-    if run is None:
-        raise UserError(f"{attempt.path} has no whole run.json; remove that folder")
+    run = attempt.run or {}
     asked = _asked(campaign, run["cell"], run["warmup_iters"])
     ended = attempt.outcome
     logs = attempt.logs()
+    measured = measure(asked.system, logs)
     if ended is None:
-        ended = {"status": "interrupted", "reason": "bench ended before the run did"}
-    trained = ended["status"] != "did_not_run"
-    measured = measure(asked.system, logs) if trained else Measurement()
+        status = "interrupted" if measured.intervals else "did_not_run"
+        ended = {"status": status, "reason": "bench ended before the run did"}
+    if ended["status"] == "did_not_run":
+        measured = Measurement()
     return replace(
         asked,
         status=ended["status"],
@@ -131,6 +135,6 @@ def _environment(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, A
         "campaign": campaign.name,
         "inventory": settings["inventory"],
         "trainbench": settings["trainbench"],
-        "systems and datasets (sha256)": settings.get("environment") or {},
+        "fingerprints": settings.get("environment") or {},
         "nodes": hosts,
     }

@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -104,7 +104,9 @@ class Cell:
             self.devices_per_node,
             self.device_ids,
             sorted(self.env.items()),
-            sorted(self.parameters.items()),
+            # A parameter that the system derives itself is left out, so that a new one, not set,
+            # changes no cell's identity.
+            sorted((key, value) for key, value in self.parameters.items() if value is not None),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 
@@ -185,8 +187,6 @@ class _Loader(yaml.SafeLoader):
     A key that stands twice would silently keep its last value.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [
             self.construct_object(key, deep=True)
@@ -201,6 +201,7 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
+_Loader.yaml_implicit_resolvers = {}
 for _kind, _words, _first in (
     ("null", r"~|null|", ["~", "n", ""]),
     ("bool", r"true|false", ["t", "f"]),

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.lines import printable
 from runner.records import Measurement
 
 # Causes that the launch plugin and the supervisor use, and the status each gives a run that
-# trained. A run that never trained a step is did_not_run, whatever the cause.
+# trained; any other is `failed`. A run that never trained a step is did_not_run, whatever ended it.
 STATUS_OF_CAUSE: Mapping[str, str] = {
     "node_lost": "node_lost",
     "time_limit": "timed_out",
@@ -18,9 +19,14 @@ STATUS_OF_CAUSE: Mapping[str, str] = {
     "control_lost": "interrupted",
     "stopped": "interrupted",
 }
-FINISHED = ("ok", "failed", "timed_out", "did_not_run")  # bench does not run these again by itself
+# What ended these runs lies outside the cell: bench runs them again by itself.
+OUTSIDE = frozenset(
+    {
+        *("node_lost", "interrupted", "control_lost", "stopped"),
+        *("unreachable", "node_busy", "port_in_use", "launch_error", "supervisor_lost"),
+    }
+)
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
 _NOISE = re.compile(
     r"ChildFailedError|SignalException|^[EWI]\d{4} |^[=\-~^ ]*$|^\[trainbench:"
@@ -67,10 +73,13 @@ def decide(
         return Outcome("ok", "", "")
     if cause == "exit" and last_words:
         reason = f"{reason}: {last_words}"
-    status = STATUS_OF_CAUSE.get(cause, "failed")
-    if not trained and status != "interrupted":
-        status = "did_not_run"
-    return Outcome(status, cause, reason, last_words)
+    status = STATUS_OF_CAUSE.get(cause, "failed") if trained else "did_not_run"
+    return Outcome(status, cause, printable(reason), last_words)
+
+
+def is_finished(outcome: Mapping[str, Any] | None) -> bool:
+    """Whether bench leaves a run with this outcome.json alone, unless told --again."""
+    return outcome is not None and outcome["cause"] not in OUTSIDE
 
 
 def last_words(tail: bytes) -> str:
@@ -80,7 +89,7 @@ def last_words(tail: bytes) -> str:
     """
     lines = []
     for line in re.split(r"[\r\n]+", tail.decode("utf-8", "replace")):
-        clean = re.sub(r"^\[(?:default|rank)?\d+\]:\s?", "", _ANSI.sub("", line)).strip()
+        clean = re.sub(r"^\[(?:default|rank)?\d+\]:\s?", "", printable(line))
         if clean and not _NOISE.search(clean):
             lines.append(clean)
     errors = [line for line in lines if _ERROR.match(line)]

@@ -35,7 +35,7 @@ def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
 
 
 def search_path() -> str:
-    """PATH with the folder of this Python first: the Ansible installed beside it is the right one."""
+    """PATH with this Python's own folder first: the Ansible beside it is the right one."""
     return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
 
 

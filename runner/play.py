@@ -15,7 +15,7 @@ from runner.paths import PLAYBOOKS, PROJECT, search_path
 # own (their control sockets are not those of a setup): docs/performance.md has the measurements.
 LAUNCH_SSH = (
     "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=2"
-    " -o ServerAliveCountMax=2 -o ConnectTimeout=3 -o PreferredAuthentications=publickey"
+    " -o ServerAliveCountMax=2 -o ConnectTimeout=3 -o BatchMode=yes"
 )
 
 
@@ -85,7 +85,8 @@ def play(
         words = _last_words(Path(ran.config.artifact_dir) / "stdout")
     if ran.rc == 0:
         shutil.rmtree(folder, ignore_errors=True)
-    return Played(status=str(ran.status), rc=int(ran.rc or 0), words=words)
+    rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
+    return Played(status=str(ran.status), rc=rc, words=words)
 
 
 def _last_words(path: Path) -> str:

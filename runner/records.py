@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# One documented list (docs/statuses.md). A run that never trained a step is `did_not_run`,
+# One documented list (docs/runs.md). A run that never trained a step is `did_not_run`,
 # whatever ended it, and carries no numbers; `reason` says what ended it.
 STATUSES: Mapping[str, str] = {
     "ok": "every node's launcher ended with exit code 0 and the last iteration was reached",
     "failed": "training started, then a process ended with an error",
     "timed_out": "training started, then the run reached time_limit_s and was ended",
     "node_lost": "training started, then a node was out of contact for lost_contact_s",
-    "interrupted": "stopped by Ctrl-C or by the end of the control process; bench runs it again",
+    "interrupted": "training started, then Ctrl-C, stop.yml or the end of bench ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
     "pending": "not run yet",
 }

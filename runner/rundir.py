@@ -1,4 +1,4 @@
-"""The campaign's folder: the only module that knows its file names. docs/run-directory.md.
+"""The campaign's folder: the only module that knows its file names. docs/runs.md.
 
 runs/<campaign>/campaign.json  lock
   inspect/<host>.json
@@ -136,8 +136,14 @@ class Campaign:
 
     @property
     def settings(self) -> dict[str, Any] | None:
-        """campaign.json."""
-        return read_json(self.path / "campaign.json")
+        """campaign.json; None where there is none that this version can read."""
+        content = read_json(self.path / "campaign.json")
+        return content if content and content.get("schema") == SCHEMA else None
+
+    @property
+    def begun(self) -> bool:
+        """Whether any run of it was ever planned."""
+        return any(self.path.glob("*/repeat*/attempt*"))
 
     def open(self, matrix: Matrix, cluster: Cluster) -> None:
         """Create the campaign, or check that it is this matrix on this inventory.
@@ -156,7 +162,7 @@ class Campaign:
             "trainbench": __version__,
         }
         was = self.settings
-        if was is None or not any(self.path.glob("*/repeat*/attempt*")):
+        if was is None or not self.begun:
             write_json(self.path / "campaign.json", {**facts, "created_at": time.time()})
             return
         cure = (
@@ -222,6 +228,7 @@ class Campaign:
                             " with Ctrl-C there"
                         ) from None
                     time.sleep(0.02)
+            os.utime(handle.fileno())  # its time says which campaign was run last
             yield
 
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
@@ -243,8 +250,9 @@ class Campaign:
 
 
 def campaigns(runs: Path) -> list[Campaign]:
-    """The campaigns under a folder of runs, the one run last first."""
+    """The campaigns under a folder of runs that have a run, the one run last first."""
     found = [Campaign(path.parent) for path in runs.glob("*/campaign.json")]
+    found = [campaign for campaign in found if campaign.begun]
     return sorted(found, key=_last_used, reverse=True)
 
 

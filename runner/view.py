@@ -13,7 +13,7 @@ from rich.text import Text
 
 from runner import systems
 from runner.lines import tail
-from runner.records import Interval
+from runner.records import Interval, Measurement
 
 if TYPE_CHECKING:
     from runner.matrix import Cell
@@ -76,15 +76,19 @@ class View:
         while not over.wait(PLAIN_S):
             self.console.print(words())
 
-    def ended(self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome) -> None:
+    def ended(
+        self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
+    ) -> None:
         """One line on how a run ended."""
         title = f"[{self.count}/{self.total}] {cell.name}"
         title += f" repeat {repeat}" if repeat > 1 else ""
         line = Text(f"{title}: ")
         line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
-        last = latest(cell.system, attempt)
-        if outcome.status != "did_not_run" and last is not None and last.samples_per_s is not None:
-            line.append(f", {last.samples_per_s:.1f} samples/s at iteration {last.iteration}")
+        losses = [item.loss for item in measured.intervals if item.loss is not None]
+        if measured.intervals:
+            line.append(f", {measured.intervals[-1].iteration} iterations")
+        if losses:
+            line.append(f", loss {losses[0]:.3f} to {losses[-1]:.3f}")
         if outcome.reason:
             line.append(f" - {outcome.reason} (logs in {attempt.path})")
         self.console.print(line)

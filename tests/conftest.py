@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from runner.systems.pins import pins
 from tests import stand_in
 
 pytest_plugins = ["tests.cluster.fixtures"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def _use_the_nodes_torch() -> None:
+    """Add the packages that `make setup` put into this checkout's training environment.
+
+    The trainer's tests, and the processes they start, need torch: 0.2 to 3 GB, of which one copy
+    is enough. Both environments come from the same Python.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    pin = next(iter(pins("torch_gpt")))
+    packages = ROOT / ".trainbench/systems/torch_gpt" / pin / "env/lib" / version / "site-packages"
+    if find_spec("torch") is None and packages.is_dir():
+        sys.path.append(str(packages))
+        os.environ["PYTHONPATH"] = str(packages)
+
+
+_use_the_nodes_torch()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _project_on_path() -> None:
     """Commands that tests start must find the checkout's modules and this Python's programs."""
-    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 

@@ -2,7 +2,7 @@
 
 Stands in for torch alone, at the boundary where the supervisor execs the launcher: what plans,
 launches, tails, ends and collects is real. It prints torch_gpt's lines, and misbehaves as the
-variable ACT of the cell's `env` says. Real training is proved by tests/cluster_training.
+variable ACT of the cell's `env` says. Real training is proved by tests/on_nodes/test_training.py.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def install(root: Path, python: str) -> None:
     program.parent.mkdir(parents=True)
     program.write_text(TRAINER.format(python=python))
     program.chmod(0o755)
-    (home / "installed.json").write_text(json.dumps({"schema": 1, "sha256": {"stand-in": "1"}}))
+    (home / "installed.json").write_text(json.dumps({"schema": 1, "identity": {"stand-in": "1"}}))
     data = root / "datasets" / "default"
     data.mkdir(parents=True)
     sizes = {"default_text_document.bin": 2000, "default_text_document.idx": 42}

@@ -19,6 +19,7 @@ from runner.diagnosis.causes import (
     WARNING,
     meaning,
 )
+from runner.lines import printable
 from runner.parsers.text import ANSI, PREFIX
 
 BLOCK = 1 << 20
@@ -141,7 +142,7 @@ def find(path: Path, begin: int) -> Found:
             if weak:
                 status = meaning(weak[1]) or "collective_error"
             if status is not None and len(found.evidence) < MOST:
-                words = text[:400].decode("utf-8", "replace").strip()
+                words = printable(text[:400].decode("utf-8", "replace"))
                 found.evidence.append(
                     Evidence(status, path, place, words, stream, time, weak is not None)
                 )

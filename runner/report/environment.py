@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from runner.lines import printable
 from runner.records import Record
-from runner.tables.text import MISSING, one_line, value_text
+from runner.tables.text import MISSING, value_text
 
 
 def environment_section(records: Iterable[Record]) -> dict[str, Any]:
@@ -79,5 +80,5 @@ def _told_apart(
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(one_line(name) for name in names[:most])
+    shown = ", ".join(printable(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import jinja2
 from markupsafe import Markup
 
+from runner.lines import printable
 from runner.paths import TEMPLATES
 from runner.report.environment import environment_section
 from runner.report.plots import plots
 from runner.report.sections import against_baseline, problems, results, scaling
 from runner.tables.layout import layout
 from runner.tables.row import Row
-from runner.tables.text import one_line
 
 
 def to_html(table: Sequence[Row]) -> str:
@@ -35,7 +35,7 @@ def to_html(table: Sequence[Row]) -> str:
     environment.filters |= {"breakable": breakable, "grouped": grouped}
     chosen = layout(table)
     statuses = [row.status for row in table]
-    campaigns = dict.fromkeys(one_line(row.record.campaign) for row in table)
+    campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
     return environment.get_template("report.html.j2").render(
         title=", ".join(campaigns) or "no cells",
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],

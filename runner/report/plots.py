@@ -11,11 +11,12 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from runner.lines import printable
 from runner.records import Interval, Record
 from runner.report.svg import FAINT, QUIET, SERIES, TEXT, draw, line_style, mark
 from runner.statistics import Summary, after_warmup, quantile, runs_that_count, step_time_ms
 from runner.tables.row import Row
-from runner.tables.text import number_text, one_line
+from runner.tables.text import number_text
 
 _POINTS = 300  # of a curve; more could not be told apart
 _Points = list[tuple[float, float]]
@@ -30,7 +31,7 @@ def plots(table: Sequence[Row]) -> dict[str, Any]:
         "loss": loss_svg(runs),
         "step_time": step_time_svg(runs),
         "legend": [
-            {"label": one_line(run.cell), "mark": mark(index)} for index, run in enumerate(runs)
+            {"label": printable(run.cell), "mark": mark(index)} for index, run in enumerate(runs)
         ],
     }
 
@@ -46,7 +47,7 @@ def throughput_svg(table: Sequence[Row]) -> Markup:
         most = max(bar.p95 for row in table if (bar := _bar(row)))
         titles = {}
         for index, row in enumerate(table):
-            name, at = one_line(row.cell), index + 0.08
+            name, at = printable(row.cell), index + 0.08
             axes.text(0, index - 0.36, name, va="center", fontsize=9.5)
             rate = _bar(row)
             if rate is None:
@@ -160,7 +161,7 @@ def _curves(
                 marker = "o" if len(points) == 1 else None
                 (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **line_style(index))
                 line.set_gid(f"line{index}")
-                titles[f"line{index}"] = one_line(run.cell)
+                titles[f"line{index}"] = printable(run.cell)
         axes.set(xlabel="iteration", ylabel=title, ylim=frame)
         axes.grid(visible=False, axis="x")
         return titles

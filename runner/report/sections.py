@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from runner.lines import printable
 from runner.records import Record
 from runner.report.plots import scaling_svg
 from runner.report.svg import mark
@@ -18,7 +19,6 @@ from runner.tables.text import (
     axis_text,
     difference_text,
     number_text,
-    one_line,
     percent_text,
 )
 
@@ -74,10 +74,10 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
         "columns": [{"key": name, "title": _TITLES[name]} for name in names],
         "rows": [
             {
-                "cell": one_line(row.cell),
+                "cell": printable(row.cell),
                 "setting": axis_text(row, found.axis) or MISSING,
-                "baseline": one_line(found.cell) if found.cell else MISSING,
-                "note": one_line(found.note),
+                "baseline": printable(found.cell) if found.cell else MISSING,
+                "note": printable(found.note),
                 "compared": bool(found.differences),
                 "values": [
                     _pair(row, found.base, name, found.differences.get(name)) for name in names
@@ -115,7 +115,7 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
                 "rows": [
                     {
                         "devices": row.record.world_size,
-                        "cell": one_line(row.cell),
+                        "cell": printable(row.cell),
                         "rate": number_text(row.samples_per_s),
                         "per_device": number_text(row.samples_per_s_per_device),
                         "efficiency": percent_text(row.scaling[one["kind"]].efficiency * 100),
@@ -163,11 +163,11 @@ def problems(table: Sequence[Row]) -> list[dict[str, Any]]:
             repeats = ", ".join(str(run.repeat) for run in runs) if len(row.records) > 1 else ""
             found.append(
                 {
-                    "cell": one_line(row.cell),
+                    "cell": printable(row.cell),
                     "status": status,
-                    "reason": one_line(reason) or "no reason was recorded",
+                    "reason": printable(reason) or "no reason was recorded",
                     "repeats": repeats,
-                    "last_words": "\n".join(filter(None, map(one_line, last_words.splitlines()))),
+                    "last_words": "\n".join(filter(None, map(printable, last_words.splitlines()))),
                     "logs": _links(runs),
                 }
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from runner.lines import printable
 from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names
 from runner.tables.text import (
@@ -14,7 +15,6 @@ from runner.tables.text import (
     decimals,
     difference_text,
     number_text,
-    one_line,
     percent_text,
 )
 
@@ -60,10 +60,10 @@ class Column:
 def columns(table: Sequence[Row]) -> list[Column]:
     """Every column for people, in order; `layout` leaves out and folds."""
     return [
-        Column("cell", "cell", lambda r: one_line(r.cell), "name"),
+        Column("cell", "cell", lambda r: printable(r.cell), "name"),
         Column("status", "status", lambda r: r.status, "name"),
-        Column("campaign", "campaign", lambda r: one_line(r.record.campaign), "setting"),
-        Column("system", "system", lambda r: one_line(r.record.system), "setting"),
+        Column("campaign", "campaign", lambda r: printable(r.record.campaign), "setting"),
+        Column("system", "system", lambda r: printable(r.record.system), "setting"),
         *(_axis(name) for name in axis_names(table) if name not in _SHOWN),
         Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
         Column("parallel", "parallel", _parallel, "setting"),
@@ -143,7 +143,7 @@ def _efficiency(kind: str) -> Column:
 
 
 def _axis(name: str) -> Column:
-    header = one_line(name).replace("_", "\n")
+    header = printable(name).replace("_", "\n")
     return Column(f"axis_{name}", header, lambda row: axis_text(row, name) or MISSING, "setting")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from runner.lines import printable
 from runner.tables.columns import Column, columns
 from runner.tables.notes import notes
 from runner.tables.row import Row
-from runner.tables.text import MISSING, one_line
+from runner.tables.text import MISSING
 
 # Texts by which a column says nothing.
 _NOTHING = {"steps_skipped": {"0"}, "steps_nan": {"0"}, "repeats": {"1/1"}}
@@ -43,7 +44,7 @@ def layout(table: Sequence[Row]) -> Layout:
         columns=tuple(kept),
         common=common,
         problems=tuple(
-            f"{one_line(row.cell)}: {row.status}: {one_line(row.reason)}"
+            f"{printable(row.cell)}: {row.status}: {printable(row.reason)}"
             for row in table
             if row.status != "ok"
         ),

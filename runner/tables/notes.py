@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runner.flops import MODEL_FLOPS
+from runner.lines import printable
 from runner.tables.columns import DOUBTFUL, INCOMPLETE
 from runner.tables.machine import machine_value
 from runner.tables.row import Row
-from runner.tables.text import one_line
 
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
@@ -68,4 +68,4 @@ def _of_baseline(table: Sequence[Row]) -> Iterator[str]:
     for row, comparison in compared:
         if comparison.note:
             mark, verb = (f"{DOUBTFUL} ", "") if comparison.differences else ("", "not compared: ")
-            yield f"{mark}{one_line(row.cell)}: {verb}{one_line(comparison.note)}."
+            yield f"{mark}{printable(row.cell)}: {verb}{printable(comparison.note)}."

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from runner.lines import printable
 from runner.tables.row import Difference, Row
 
 MISSING = "–"
@@ -22,19 +22,13 @@ def value_text(value: Any) -> str:
         return " ".join(f"{k}={value_text(v)}" for k, v in value.items()) or "{}"
     if isinstance(value, list | tuple):
         return ",".join(value_text(item) for item in value) or "[]"
-    return one_line(str(value))
+    return printable(str(value))
 
 
 def axis_text(row: Row, axis: str) -> str | None:
     """The row's value of an axis; None when neither its axes nor its parameters have one."""
     value = row.value(axis)
     return None if value is None and axis not in row.axes else value_text(value)
-
-
-def one_line(text: str) -> str:
-    """`text` on one line, without terminal escapes and other control characters."""
-    plain = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text)
-    return " ".join("".join(c if c.isprintable() else " " for c in plain).split())
 
 
 def decimals(value: float) -> int:

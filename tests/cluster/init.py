@@ -83,6 +83,10 @@ def mount_root(config: Config) -> None:
     mount("tmpfs", f"{root}/run", "tmpfs", MS_NOSUID, "mode=755")
     os.makedirs(f"{root}/run/lock")
     os.makedirs(f"{root}/run/sshd", 0o755)
+    for number, folder in enumerate(config["kept"]):
+        # a checkout below a folder that each node has of its own, such as /tmp
+        os.makedirs(root + folder, exist_ok=True)  # it is there when a node boots again
+        overlay(folder, disk, f"kept{number}", root + folder)
     for folder in config["hidden"]:
         # the cluster's own folder: keys, and upper layers that the lower one refuses to show
         if os.path.isdir(root + folder):

@@ -13,6 +13,7 @@ from .system import run
 
 # Filesystems that hold files; the others (proc, tmpfs, ...) a node has of its own or not at all.
 DISKS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "overlay", "virtiofs", "9p", "nfs4"}
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def prepare(node: Node, hosts: str, resolv_conf: str, cluster_key: str, tmpfs: bool) -> None:
@@ -48,6 +49,7 @@ def prepare(node: Node, hosts: str, resolv_conf: str, cluster_key: str, tmpfs: b
         "root": str(node.folder / "root"),
         "disk": str(node.disk),
         "other_mounts": _other_mounts(),
+        "kept": [str(CHECKOUT)] if f"{CHECKOUT}/".startswith(OWN_FOLDERS) else [],
         "hidden": [node.record.directory],
         "files": files,
         "sshd": node.sshd_argv,

@@ -18,6 +18,8 @@ from tests.cluster.fixtures import RealNodes
 from tests.cluster.inventory import parse_variables
 from tests.cluster.system import wait_for
 
+pytestmark = pytest.mark.cluster
+
 ROOT = Path(__file__).resolve().parents[2]
 SAY = 'echo "$(hostname) $*"; exit 7'
 

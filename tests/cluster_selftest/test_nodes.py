@@ -14,6 +14,8 @@ from tests.cluster import ClusterError, Node
 from tests.cluster.fixtures import RealNodes
 from tests.cluster.system import base_python, wait_for
 
+pytestmark = pytest.mark.cluster
+
 PORT = 5555
 LISTEN = f"""
 import socket

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.system import base_python
+from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench, wait
 
 pytestmark = pytest.mark.cluster
@@ -31,7 +33,6 @@ def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
     variables = {
         "cluster_root": str(stand_in_root),
         "cluster_devices_per_node": 2,
-        "cluster_lost_contact_s": 6,
     }
     return real_nodes(4, variables=variables)
 
@@ -223,3 +224,26 @@ def test_values_reach_the_trainer_as_they_are(tmp_path: Path, group: Group) -> N
     assert f"VALUE {evil!r}" in log
     assert group.nodes[0].exec(["ls", "/run/owned"]).returncode != 0
     assert not Path("/run/owned").exists()
+
+
+def test_stop_playbook_ends_what_runs(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({}))
+    argv = ["ansible-playbook", "playbooks/stop.yml", "-i", str(group.inventory)]
+    stopped = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert stopped.returncode == 0, stopped.stdout
+    assert_next_cell_ran(bench, group)
+    assert bench.outcome("env=STEP_S")["cause"] == "stopped"
+
+
+def test_two_benches_at_once_do_not_mix(tmp_path: Path, group: Group) -> None:
+    bench = started(tmp_path, group, matrix({"STEP_S": "0.06"}))
+    same = bench.run()
+    assert same.returncode == 2
+    assert "another bench runs campaign faults-inventory-0" in same.stderr
+    other = Bench(tmp_path, group.inventory, matrix({"STEP_S": "0.001"}, name="other"))
+    refused = other.run("--only", "env=STEP*")
+    assert refused.returncode == 1
+    outcome = other.outcome("env=STEP_S")
+    assert outcome["cause"] == "node_busy"
+    assert "another run holds this node (faults-inventory-0/" in outcome["reason"]
+    assert_next_cell_ran(bench, group, code=0)

@@ -28,7 +28,6 @@ def group(real_nodes: RealNodes) -> Group:
         "cluster_devices_per_node": 2,
         "cluster_systems": ["torch_gpt"],
         "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
-        "cluster_lost_contact_s": 6,
     }
     return real_nodes(4, variables=variables)
 
@@ -62,13 +61,16 @@ def test_trains_on_two_and_four_nodes_after_setup(tmp_path: Path, group: Group) 
     recap = [line for line in again.splitlines() if "changed=" in line]
     assert len(recap) == 4
     assert all("changed=0" in line for line in recap), again
-    axes = {"nodes": [2, 4], "zero_stage": [0, 1]}
-    include = [{"nodes": 2, "devices_per_node": 2, "zero_stage": 3}]
+    axes = {"nodes": [2, 4]}
+    include = [
+        {"nodes": 4, "zero_stage": 1},
+        {"nodes": 2, "devices_per_node": 2, "zero_stage": 3},
+    ]
     bench = Bench(tmp_path, group.inventory, matrix(axes=axes, include=include))
     done = bench.run("--format", "json", timeout=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert [row["status"] for row in rows] == ["ok"] * 5
+    assert [row["status"] for row in rows] == ["ok"] * 4
     losses = [row["final_loss"] for row in rows]
     # The same seed, data and global batch: how it is spread over nodes must not change the loss.
     assert max(losses) - min(losses) < 1e-2
@@ -94,5 +96,3 @@ def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Gro
     assert returned == 1
     assert bench.outcome("train_iters=6")["status"] == "ok", said
     wait(lambda: not any("train.py" in str(n.processes()) for n in group.nodes), 5, "clean nodes")
-
-

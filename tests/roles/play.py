@@ -27,9 +27,10 @@ class Ran:
         return {host: counts["changed"] for host, counts in self.recap.items()}
 
 
-def play(inventory: Path, *words: str, playbook: str = "setup.yml") -> Ran:
+def play(inventory: Path, *words: str, playbook: str | Path = "setup.yml") -> Ran:
+    """Run one of our playbooks by its name, or another by its absolute path."""
     ran = subprocess.run(
-        ["ansible-playbook", f"playbooks/{playbook}", "-i", str(inventory), *words],
+        ["ansible-playbook", str(Path("playbooks", playbook)), "-i", str(inventory), *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

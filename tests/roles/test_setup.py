@@ -48,6 +48,21 @@ def test_existing_environment_is_linked_not_installed(tmp_path: Path, inventory:
     assert play(inventory, *words, playbook="software.yml").changed() == {"localhost": 0}
 
 
+def test_nothing_is_installed_through_a_link(tmp_path: Path, inventory: Path) -> None:
+    """A link that lacks the pins, and is named no more, goes before pip runs."""
+    python = ROOT / ".trainbench/systems/torch_gpt/torch-2.13/env/bin/python3"
+    env = tmp_path / "root/systems/torch_gpt/torch-2.12/env"
+    env.parent.mkdir(parents=True)
+    env.symlink_to(python.parent.parent)
+    words = ["-e", f"cluster_root={tmp_path / 'root'}"]
+    words += ["-e", '{"torch_gpt_pin_sets": ["torch-2.12"]}']
+    words += ["-e", "python_env_index_url=http://127.0.0.1:9/"]
+    ran = play(inventory, *words, playbook="software.yml")
+    assert ran.rc != 0, ran.out  # no such index
+    assert env.is_dir()
+    assert not env.is_symlink()
+
+
 def test_environment_without_torch_is_refused(tmp_path: Path, inventory: Path) -> None:
     words = ["-e", f"cluster_root={tmp_path / 'root'}"]
     words += ["-e", "torch_gpt_existing_python=/usr/bin/python3"]

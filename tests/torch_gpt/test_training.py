@@ -79,7 +79,8 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(MODULES), "OMP_NUM_THREADS": "1"}
+    paths = [str(MODULES), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +215,21 @@ def test_validation_at_the_end(train: Train) -> None:
     assert float(found[1]) < 5.5
 
 
+def test_without_torchrun_it_is_one_rank(prefix: Path) -> None:
+    words = ("--data-path", str(prefix), *SHAPE, "--train-iters", "2")
+    done = subprocess.run(
+        [sys.executable, str(TRAINER / "train.py"), *words],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    run = Run(done.returncode, done.stdout, done.stderr)
+    assert run.status == 0, run.err
+    assert run.config["world_size"] == "1"
+    assert len(run.steps) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -262,7 +278,26 @@ def test_ranks_started_differently_are_refused(prefix: Path) -> None:
     )
 
 
+def test_a_rank_leaves_without_pythons_finalization(prefix: Path, tmp_path: Path) -> None:
+    """What made FSDP2 ranks abort at exit, see parallel.leave: only a busy machine shows it."""
+    mark = "import atexit\natexit.register(print, 'finalized')\n"
+    (tmp_path / "sitecustomize.py").write_text(mark)
+    command = [sys.executable, str(TRAINER / "train.py"), "--data-path", str(prefix), *SHAPE]
+    paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"}
+    for words, finalized in ((["--train-iters", "1"], False), (["--help"], True)):
+        done = subprocess.run(
+            [*command, *words],
+            capture_output=True,
+            text=True,
+            env={**environment(), **paths},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("finalized\n") == finalized
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_fsdp_ranks_always_leave_in_order(train: Train) -> None:
     """60 runs of two FSDP2 ranks: none may abort at exit, as torch 2.13 with gloo was seen to."""
     statuses = []

@@ -1,6 +1,6 @@
 """The first cause, with evidence; and no cause where a log only sounds like one."""
 
-# ruff: noqa: E501  # a log's line is as long as it is
+# a log's line is as long as it is
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Each trap of real logs is a test of its own; formats in tests/unit/trainer_lines.py."""
 
-# ruff: noqa: E501  # a log's line is as long as it is
+# a log's line is as long as it is
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whatever happens to a log, no parser raises, and none invents a step."""
 
-# ruff: noqa: E501  # a log's line is as long as it is
+# a log's line is as long as it is
 
 from __future__ import annotations
 

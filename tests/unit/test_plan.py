@@ -130,7 +130,7 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
         "grace_s": plan.GRACE_S,
         "log_cap_bytes": plan.LOG_CAP_BYTES,
     }
-    assert set(content["nodes"][0]) == {field for field in NodeRun.__dataclass_fields__}
+    assert set(content["nodes"][0]) == set(NodeRun.__dataclass_fields__)
 
 
 # --- checks before anything is touched ------------------------------------------------------------
@@ -156,8 +156,9 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
 def test_a_cell_that_cannot_run_is_refused_by_name(
     defaults: dict[str, Any], cluster: Cluster, words: list[str]
 ) -> None:
+    matrix = small_matrix(defaults=defaults, warmup_iters=2)
     with pytest.raises(UserError) as caught:
-        checks.check_matrix(small_matrix(defaults=defaults, warmup_iters=2), cluster)
+        checks.check_cells(matrix.cells, cluster, matrix.warmup_iters)
     for word in ("cell torch_gpt: ", *words):
         assert word in str(caught.value)
 
@@ -212,7 +213,7 @@ def test_launch_sh_gives_the_argv_environment_and_files_of_run_json(
     got = json.loads(done.stdout)
     assert got["argv"] == node["argv"]
     assert got["cwd"] == node["cwd"]
-    base = {"HOME": "/home/me", "USER": "me", "LANG": "C.UTF-8"}
+    base = {"HOME": "/home/me", "USER": "me"}  # what was set of what the supervisor keeps, too
     got["env"].pop("LC_CTYPE", None)  # Python itself sets it where the locale is C
     assert got["env"] == {**base, **node["env"]}
     for name, text in node["files"].items():

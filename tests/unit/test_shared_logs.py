@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import csv
 import os
+import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.parse_command import parse
+from tests.unit.test_parsers_property import Steps, steps
 
 SHARED = os.environ.get("TRAINBENCH_SHARED")
 LOGS = Path(SHARED or "/nonexistent") / "logs"
@@ -132,3 +135,34 @@ def test_a_failure_is_named_from_both_nodes() -> None:
 def test_log_and_metrics_of_one_libai_run_are_counted_once() -> None:
     log, metrics = LOGS / "libai/rwkv_log.txt-75c9489.log", LOGS / "libai/rwkv_metrics-75c9489.json"
     assert parse([log, metrics], None)["steps"] == parse([log], None)["steps"] == 1339
+
+
+REAL = (
+    "failures/cuda_oom_after_5_iterations_single_node.log",
+    "ms-meg-ds/MoE_gpt3-0.125B-tokendropping-2f2b49f.log",
+    "nvidia-megatron/meg_gpt2_perf_n16.out",
+    "libai/magicprompt_log.txt-010b465.log",
+    "deepspeed-other/rltd_gpt_check_base-84f10a8.log",
+    "oneflow-gpt2/oneflow_gpt_table_4n8g_2x4x4_from_dlperf_readme.log",
+)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_cuts_prefixes_and_other_writers_invent_no_step_in_real_logs(name: str) -> None:
+    text = (LOGS / name).read_bytes()[-200_000:]
+    other = (LOGS / REAL[0]).read_bytes()[-60_000:].splitlines(keepends=True)
+    whole, chance = steps([text]), random.Random(name)
+    for _ in range(8):
+        cuts = sorted(chance.randrange(len(text)) for _ in range(6))
+        edges = [0, *cuts, len(text)]
+        pieces = [text[begin:end] for begin, end in pairwise(edges)]
+        assert steps(pieces) == whole
+        assert within(steps([text[: cuts[0]]]), whole)
+        assert within(steps([text.replace(b"\n", b"\n[default7]:")]), whole)
+        mixed = [part for piece in pieces for part in (piece, chance.choice(other))]
+        both = {kind: whole[kind] | found for kind, found in steps([b"".join(other)]).items()}
+        assert within(steps([b"".join(mixed)]), both)
+
+
+def within(found: Steps, whole: Steps) -> bool:
+    return all(found[kind] <= whole[kind] for kind in found)

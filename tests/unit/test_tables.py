@@ -262,6 +262,42 @@ def test_a_narrow_table_says_what_it_left_out() -> None:
     assert "Left out" not in to_table(rows(records), width=400)
 
 
+@pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
+def test_what_a_table_is_for_stays_at_any_width(width: int) -> None:
+    header = to_table(rows(OSDI, "optimization=off"), width).split("\n---")[0]
+    words = ("status", "optimization", "batch", "samples/s", "spread", "step time", "final")
+    assert all(word in header for word in words)
+
+
+def test_columns_that_alone_tell_rows_apart_stay() -> None:
+    named = [cell("left", 10.0), cell("right", 20.0)]
+    assert "left" in to_table(rows(named), 40).split("\n---")[1]
+    split = [replace(OSDI[0], cell=f"tp{n}", tensor_parallel=n) for n in (1, 2)]
+    text = to_table(rows(split), 60)
+    assert "tp2 pp1" in text.split("\n---")[1]
+    assert "fit 60 columns: cell" in text
+
+
+def test_an_included_cell_shows_its_defaults_in_the_axes_of_others() -> None:
+    included = cell("b", 10.0, parameters={"zero_stage": 3})
+    found = rows([cell("a", 10.0, axes={"zero_stage": 1}), included])
+    assert list(csv.DictReader(io.StringIO(to_csv(found))))[1]["axis_zero_stage"] == "3"
+
+
+@pytest.mark.parametrize("format", ["markdown", "csv", "json", "html"])
+def test_quantities_have_their_machine_names(format: str) -> None:
+    both = [
+        replace(r, measurement=replace(r.measurement, memory_allocated_mib=100.0)) for r in OSDI
+    ]
+    text = render(both, format, "optimization=off")
+    names = (
+        "samples_per_s tokens_per_s step_time_ms model_tflop_per_s_per_device final_loss"
+        " memory_allocated_mib memory_used_mib samples_per_s_difference"
+        " memory_allocated_mib_difference memory_used_mib_difference"
+    )
+    assert [name for name in names.split() if name not in text] == []
+
+
 def test_markdown_escapes_its_own_signs() -> None:
     text = to_markdown(rows([cell("a|b_c_*d*", 10.0)]))
     assert r"a\|b_c\_\*d\*" in text

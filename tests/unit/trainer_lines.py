@@ -1,6 +1,6 @@
 """Lines as the trainers print them, made from their own format strings (docs/parsers.md)."""
 
-# ruff: noqa: E501  # a log's line is as long as it is
+# a log's line is as long as it is
 
 from __future__ import annotations
 

@@ -228,6 +228,7 @@ def build(
             f"one document a file, at most {max_bytes} bytes, order of seed {seed}"
         )
         manifest = _manifest(name, work, vocab_size, tokenizer.get_vocab()[EOD], source)
+        manifest["recipe"] = {"vocab_size": vocab_size, "max_bytes": max_bytes, "seed": seed}
         _write_json(work / "dataset.json", manifest, indent=2)
         _replace(work, output)
     finally:

@@ -32,6 +32,7 @@ from ansible.plugins.action import ActionBase
 SUPERVISOR = Path(__file__).resolve().parents[1] / "files" / "supervisor.py"
 FETCH_BYTES = 8 * 1024 * 1024
 RETRY_S = 0.5  # between two tries to reach a silent node
+OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
 BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
 
 
@@ -47,7 +48,7 @@ class LostError(Exception):
     """The node could not be reached, or stopped answering for lost_contact_s."""
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
     """`launch:` with `run_dir` and `lock` (control node paths), or `operation: inspect|stop`."""
 
     TRANSFERS_FILES = False
@@ -89,11 +90,12 @@ class ActionModule(ActionBase):
                 said: dict[str, Any] = json.loads(line[len("TRAINBENCH ") :])
                 return said
         words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
-        raise AnsibleError(
-            f"{self.python} on the node did not answer (exit {answer['rc']}): "
-            f"{words[-1] if words else 'no output'}; set ansible_python_interpreter in the"
-            " inventory to a Python 3.8 or newer"
-        )
+        said_last = words[-1] if words else "no output"
+        if answer["rc"] in (126, 127):
+            said_last += (
+                "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
+            )
+        raise AnsibleError(f"{self.python} gave no answer (exit {answer['rc']}): {said_last}")
 
     def supervise(self, call: str) -> dict[str, Any]:
         """Send the supervisor's source with one call at its end (nothing is on disk yet)."""
@@ -140,7 +142,9 @@ class Launch:
             **self.settings,
         }
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
-        self.wait_s = min(max(len(self.hosts) / 50, 1.0), 8.0)
+        # The lease is renewed between polls: three of them fit into it.
+        longest = min(8.0, self.settings["lost_contact_s"] / 3)
+        self.wait_s = min(max(len(self.hosts) / 50, 1.0), longest)
         self.offset = 0
         self.whole = True
         self.contact = time.monotonic()
@@ -150,7 +154,10 @@ class Launch:
         try:
             self.prepare()
             done = self.follow()
-            self.complete(done)
+            try:
+                self.complete(done)
+            except LostError as loss:  # how it ended is known all the same
+                done["log"] = f"incomplete: {loss}"
         except RefusalError as refusal:
             done = {"ended_by": "refused", "cause": refusal.cause, "message": str(refusal)}
             self.halt(refusal.cause, f"{self.host}: {refusal}")
@@ -160,7 +167,8 @@ class Launch:
         except (AnsibleError, OSError, ValueError) as error:
             done = {"ended_by": "error", "cause": "launch_error", "message": one_line(error)}
             self.halt("launch_error", f"{self.host}: {one_line(error)}")
-        save(self.folder / "done.json", done)
+        with contextlib.suppress(OSError):  # a full disk here must not drop the host either
+            save(self.folder / "done.json", done)
         return {"changed": True, "ended_by": done.get("ended_by")}
 
     # -- steps ---------------------------------------------------------------------------------
@@ -189,14 +197,19 @@ class Launch:
             if time.monotonic() - renewed > BARRIER_RENEW_S:
                 self.poll(go=False, wait_s=0.0)
                 renewed = time.monotonic()
-            time.sleep(0.005)
+            time.sleep(min(0.005 * max(1.0, len(self.hosts) / 8), 0.2))
 
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
         go = True
+        # The node ends a run at its time limit; this is for a node that answers and does not.
+        limits = ("time_limit_s", "grace_s", "lost_contact_s")
+        overdue = time.monotonic() + sum(self.settings[name] for name in limits) + OVERDUE_S
         with (self.folder / "launcher.log").open("ab", buffering=0) as log:
             while True:
                 reason = self.halted()
+                if time.monotonic() > overdue:
+                    raise LostError("its supervisor does not end the run")
                 answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
                 go = False
                 data = unpack(answer["data"])
@@ -212,28 +225,32 @@ class Launch:
                     return done
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
-        """One poll, tried again while the node is silent, up to lost_contact_s."""
+        """One poll, written down in timeline.jsonl."""
         argv = [f"{self.job['dir']}/supervisor.py", "poll"]
         argv += ["--offset", str(self.offset), "--wait", str(wait_s)]
         argv += ["--go"] if go else []
         argv += ["--stop", stop] if stop else []
+        answer, sent = self.ask(argv)
+        entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
+        with (self.folder / "timeline.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
+        return answer
+
+    def ask(self, argv: list[str]) -> tuple[dict[str, Any], float]:
+        """The supervisor's answer, and when it was asked; LostError after lost_contact_s."""
         while True:
-            began = time.time()
+            sent = time.time()
             try:
                 answer = self.action.call(*argv)
             except AnsibleConnectionFailure as error:
                 silent = time.monotonic() - self.contact
                 if silent > self.settings["lost_contact_s"]:
-                    raise LostError(
-                        f"out of contact for {silent:.0f} s ({one_line(error)})"
-                    ) from error
+                    words = f"out of contact for {silent:.0f} s ({one_line(error)})"
+                    raise LostError(words) from error
                 time.sleep(RETRY_S)
                 continue
             self.contact = time.monotonic()
-            entry = {"sent": began, "received": time.time(), "node": answer["now"]}
-            with (self.folder / "timeline.jsonl").open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
-            return answer
+            return answer, sent
 
     def complete(self, done: dict[str, Any]) -> None:
         """Bring what the polls did not: all of the log up to the cap, else its head and tail."""
@@ -261,12 +278,7 @@ class Launch:
         """Log bytes from `offset`, at most `length` and at most 8 MiB."""
         argv = [f"{self.job['dir']}/supervisor.py", "fetch"]
         argv += ["--offset", str(offset), "--length", str(min(length, FETCH_BYTES))]
-        try:
-            return unpack(self.action.call(*argv)["data"])
-        except AnsibleConnectionFailure as error:
-            raise LostError(
-                f"the rest of its log could not be fetched ({one_line(error)})"
-            ) from error
+        return unpack(self.ask(argv)[0]["data"])
 
     # -- the run's folder ----------------------------------------------------------------------
 
@@ -290,10 +302,11 @@ class Launch:
             {"schema": 1, "cause": cause, "host": self.host, "message": message, "at": time.time()}
         )
         fresh = self.run_dir / f"halt.{self.node['node_rank']:04d}"
-        fresh.write_text(text, encoding="utf-8")
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(OSError):  # it exists already, or this disk is full
+            fresh.write_text(text, encoding="utf-8")
             os.link(fresh, self.run_dir / "halt")  # exclusive and whole
-        fresh.unlink()
+        with contextlib.suppress(OSError):
+            fresh.unlink()
 
 
 def ended_well(done: dict[str, Any]) -> bool:

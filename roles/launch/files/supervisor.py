@@ -4,7 +4,8 @@ The control node's action plugin sends this file over Ansible's own connection a
 
     python3 - < supervisor.py + a last line      prepare(job): check, write files, leave a daemon
     python3 supervisor.py poll --go ...          start it, wait for news, renew the lease
-    python3 supervisor.py stop                   end the run that this folder holds
+    python3 supervisor.py fetch ...              bring the part of the log that no poll brought
+    python3 - < supervisor.py + a last line      inspect(paths), stop_all(runs, patience)
 
 Every call prints one line, `TRAINBENCH {json}`. The folder of a run holds job.json (0600),
 state.json, lease, go, stop, log, done.json and supervisor.log; who may read it is its owner only.
@@ -36,6 +37,7 @@ FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compressio
 KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
 PR_SET_CHILD_SUBREAPER = 36
 RUNS_LOCK = "lock"
+RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
 TERMINATED = []  # not empty once the daemon was sent TERM
 
@@ -97,7 +99,7 @@ def marked(pid, mark):
         return False
 
 
-def ours(run_id, root):
+def ours(mark, root):
     """Live processes of the run: {pid: start time}, without `root` (the daemon) itself.
 
     A process is ours if it descends from the daemon or carries the run's mark. Zombies are left
@@ -119,7 +121,7 @@ def ours(run_id, root):
             if pid not in found and entry[0] in found:
                 found.add(pid)
                 grown = True
-    mark = ("%s=%s" % (MARK, run_id)).encode()
+    mark = ("%s=%s" % (MARK, mark)).encode()
     return {
         pid: entry[1]
         for pid, entry in table.items()
@@ -154,7 +156,7 @@ def reap():
         dead[pid] = status
 
 
-def end_all(run_id, root, grace_s, dead):
+def end_all(mark, root, grace_s, dead):
     """TERM, wait up to `grace_s`, KILL until none is left. Returns (signalled, left)."""
     signalled = set()
     for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
@@ -162,7 +164,7 @@ def end_all(run_id, root, grace_s, dead):
         sent = {}
         while True:
             dead.update(reap())
-            alive = ours(run_id, root)
+            alive = ours(mark, root)
             if not alive:
                 return len(signalled), 0
             new = {pid: start for pid, start in alive.items() if sent.get(pid) != start}
@@ -172,7 +174,7 @@ def end_all(run_id, root, grace_s, dead):
             if time.monotonic() >= until:
                 break
             time.sleep(0.02)
-    return len(signalled), len(ours(run_id, root))
+    return len(signalled), len(ours(mark, root))
 
 
 # --- prepare ----------------------------------------------------------------------------------
@@ -221,6 +223,13 @@ def make_room(folder):
         return
     if not os.path.exists(os.path.join(folder, "job.json")):
         raise RefusedError("exists", "%s exists and is no run's folder; move it away" % folder)
+    state = read_json(os.path.join(folder, "state.json")) or {}
+    if state.get("hostname", socket.gethostname()) != socket.gethostname():
+        raise RefusedError(
+            "shared_root",
+            "%s is a run of %s: cluster_root must lie on a disk of each node's own"
+            % (folder, state["hostname"]),
+        )
     here = os.getcwd()
     os.chdir(folder)
     over = os.path.exists("done.json") or not daemon_alive()
@@ -233,20 +242,25 @@ def make_room(folder):
 def take_lock(job):
     """The node's lock, held for the life of the daemon.
 
-    A run whose lease has run out ends within seconds, so a taken lock is waited for that long;
-    one that is still renewed belongs to another bench, and is named.
+    A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
+    is still renewed after RENEWED_S belongs to a living bench, and is named.
     """
     path = os.path.join(job["runs"], RUNS_LOCK)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    began = time.monotonic()
     patience = job["lost_contact_s"] + job["grace_s"] + 5.0
-    until = time.monotonic() + patience
+    seen = None
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except OSError:
-            if time.monotonic() >= until:
-                holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
+            waited = time.monotonic() - began
+            holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
+            lease = stamp_of(os.path.join(job["runs"], holder, "lease"))
+            if waited < RENEWED_S:
+                seen = lease
+            elif lease != seen or waited > patience:
                 raise RefusedError(
                     "node_busy",
                     "another run holds this node (%s); wait for it, or end it with"
@@ -269,6 +283,8 @@ def prepare(job, source):
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
         check(job)
         make_room(job["dir"])
+        # Of this run alone: another checkout may run the same campaign below another root.
+        job["mark"] = "%s#%s" % (job["dir"], os.urandom(8).hex())
         os.makedirs(job["dir"], mode=0o700)
         for name, text in job.get("files", {}).items():
             write(os.path.join(job["dir"], name), text)
@@ -336,7 +352,8 @@ def daemon(job, tell):
             os._exit(0)
         libc = ctypes.CDLL(None, use_errno=True)
         done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        write("state.json", json.dumps({"pid": os.getpid(), "start": stat_of(os.getpid())[1]}))
+        me = {"pid": os.getpid(), "start": stat_of(os.getpid())[1], "boot_id": boot_id()}
+        write("state.json", json.dumps({**me, "hostname": socket.gethostname()}))
         os.close(tell)
         done.update(watch(job))
         os.close(lock)
@@ -360,12 +377,17 @@ def finish(done):
     write("done.json", json.dumps(done))
 
 
+def stamp_of(path):
+    """A file's mtime in ns, or None; only ever compared with itself."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
 def lease_age(state, now):
     """Seconds since the lease's mtime was seen to change (its value is never compared)."""
-    try:
-        stamp = os.stat("lease").st_mtime_ns
-    except OSError:
-        stamp = None
+    stamp = stamp_of("lease")
     if stamp != state.get("stamp"):
         state["stamp"] = stamp
         state["since"] = now
@@ -410,7 +432,7 @@ def watch(job):
         else:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1)
     ended = time.monotonic()
-    signalled, left = end_all(job["run_id"], os.getpid(), job["grace_s"], dead)
+    signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
     status = dead.get(launcher)
     if status is not None:
         if os.WIFSIGNALED(status):
@@ -430,7 +452,7 @@ def spawn(job):
     """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env.update(job["env"])
-    env[MARK] = job["run_id"]
+    env[MARK] = job["mark"]
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     pid = os.fork()
     if pid:
@@ -502,6 +524,8 @@ def daemon_alive():
     state = read_json("state.json")
     if not state:
         return True  # it has not written it yet
+    if state["boot_id"] != boot_id():
+        return False  # the node booted since
     entry = stat_of(state["pid"])
     return bool(entry and entry[1] == state["start"] and entry[2] != "Z")
 
@@ -509,7 +533,7 @@ def daemon_alive():
 def lost_supervisor():
     """The daemon was killed: end what it left, by the run's mark, and say so."""
     job = read_json("job.json")
-    signalled, left = end_all(job["run_id"], os.getpid(), job["grace_s"], {})
+    signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], {})
     done = {
         "rc": None,
         "signal": None,
@@ -622,17 +646,12 @@ def main(arguments):
     two = commands.add_parser("fetch")
     two.add_argument("--offset", type=int, required=True)
     two.add_argument("--length", type=int, required=True)
-    three = commands.add_parser("stop-all")
-    three.add_argument("runs")
-    three.add_argument("--patience", type=float, default=30.0)
     chosen = parser.parse_args(arguments)
     folder = os.path.dirname(os.path.abspath(__file__))
     if chosen.command == "poll":
         poll(folder, chosen.offset, chosen.wait, chosen.go, chosen.stop)
-    elif chosen.command == "fetch":
-        fetch(folder, chosen.offset, chosen.length)
     else:
-        stop_all(chosen.runs, chosen.patience)
+        fetch(folder, chosen.offset, chosen.length)
 
 
 if __name__ == "__main__" and sys.argv[1:]:

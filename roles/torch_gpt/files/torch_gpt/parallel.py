@@ -265,6 +265,8 @@ def stop(error: BaseException, ranks: Ranks | None) -> NoReturn:
                 speak = ranks.store.add("first_error", 1) == 1
         if speak:
             print(f"torch_gpt error: {sentence}", file=sys.stderr)
-    if not speak:
-        time.sleep(1)  # or torchrun might end the rank that speaks before it has spoken
+    # Nobody leaves at once.  torchrun ends the other ranks when the first has gone, perhaps before
+    # the one that speaks has spoken; and without torchrun rank 0 holds the store they ask.
+    sys.stderr.flush()
+    time.sleep(1)
     leave(1)

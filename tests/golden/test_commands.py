@@ -1,0 +1,371 @@
+"""Whole commands on this machine: help, dry run, a campaign from launch to table.
+
+The trainer is the stand-in (tests/stand_in.py); Ansible, the supervisor and everything else are
+real, over a local connection.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import yaml
+
+from runner import __version__, play
+from runner.__main__ import main
+from runner.paths import PROJECT
+from tests.golden.places import inventory, stood_in
+from tests.on_nodes.campaign import Bench
+
+CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
+
+
+def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "runner", *arguments]
+    env = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(line, capture_output=True, text=True, cwd=PROJECT, env=env)
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["bench", "collect", "systems", "--version"]),
+        (
+            ["bench"],
+            [
+                *("--matrix", "-i", "--inventory", "--runs", "--dry-run", "--only GLOB"),
+                *("--again", "--format", "{table,json}", "inventory/local", CODES),
+            ],
+        ),
+        (
+            ["collect"],
+            [
+                *("--runs", "--campaign NAME", "--baseline AXIS=VALUE", "--output"),
+                *("{table,markdown,csv,json,html}", "exit codes: 0", "2 bad input"),
+            ],
+        ),
+        (["systems"], ["name", "its parameters"]),
+    ],
+)
+def test_help_teaches(
+    command: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for word in words:
+        assert word in shown
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "line", [[], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x"]]
+)
+def test_a_command_line_that_is_none_is_exit_code_2(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    assert ended.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_systems_are_listed_with_their_pins_and_parameters() -> None:
+    listed = runner("systems")
+    assert listed.returncode == 0
+    assert "torch_gpt" in listed.stdout
+    assert "torch-2.13, torch-2.12, torch-2.11" in listed.stdout
+    shown = runner("systems", "torch_gpt").stdout
+    for word in ("global_batch_size", "devices_per_node", "zero_stage", "device_ids"):
+        assert word in shown
+    wrong = runner("systems", "torch_gtp")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "did you mean 'torch_gpt'?" in wrong.stderr
+
+
+# --- dry run --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def far_away(tmp_path: Path) -> list[str]:
+    """Arguments of a dry run on two nodes that do not exist: nothing may connect to them."""
+    hosts = {"nodes": {"hosts": {name: {"ansible_host": f"{name}.invalid"} for name in ("a", "b")}}}
+    variables = {"cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"}, "cluster_device_memory_mib": 10}
+    place = inventory(tmp_path / "far", hosts, **variables)
+    matrix = tmp_path / "m.yaml"
+    matrix.write_text(
+        'defaults: {system: torch_gpt, nodes: 2, env: {NOTE: "it\'s $HOME"}}\n'
+        "axes: {zero_stage: [0, 1]}"
+    )
+    runs = str(tmp_path / "runs")
+    return ["bench", "--matrix", str(matrix), "-i", str(place), "--runs", runs, "--dry-run"]
+
+
+def test_a_dry_run_as_json_has_this_shape(
+    far_away: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*far_away, "--format", "json"]) == 0
+    plans = json.loads(capsys.readouterr().out)
+    assert [plan["cell"] for plan in plans] == ["zero_stage=0", "zero_stage=1"]
+    for plan in plans:
+        assert plan["system"] == "torch_gpt"
+        assert plan["files"] == {}
+        assert plan["estimate"]["memory_mib"] > 0
+        assert [(node["host"], node["node_rank"]) for node in plan["nodes"]] == [("a", 0), ("b", 1)]
+        for node in plan["nodes"]:
+            assert set(node) == {"host", "node_rank", "cwd", "env", "argv"}
+            assert node["argv"][0].startswith("/opt/tb/systems/torch_gpt/")
+            assert node["argv"][node["argv"].index("--master_addr") + 1] == "a.invalid"
+            assert node["env"]["NOTE"] == "it's $HOME"
+            assert node["env"]["GLOO_SOCKET_IFNAME"] == "eth0"
+            assert node["cwd"].startswith("/opt/tb/")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_for_people_can_be_read_and_pasted(
+    far_away: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*far_away, "--only", "zero_stage=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("cell zero_stage=1  (zero_stage=1-")
+    assert lines[1].startswith("  estimated memory a device ")
+    assert lines[2] == "  warning: a device has 10 MiB; this cell may not fit"
+    assert lines[3] == "  a  node_rank 0"
+    assert lines[4].startswith("    cwd  /opt/tb/")
+    assert "NOTE='it'\"'\"'s $HOME'" in lines[5]
+    assert lines[6].startswith("    run  /opt/tb/systems/torch_gpt/torch-2.13/env/bin/python3 -m ")
+    assert lines[7] == "  b  node_rank 1"
+    assert len(lines) == 11
+
+
+def test_the_quickstart_and_every_matrix_of_the_project_can_be_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bench", "--matrix", str(PROJECT / "matrix.yaml"), "--dry-run"]) == 0
+    assert capsys.readouterr().out.count("cell ") == 4
+    from runner import matrix
+
+    for path in (PROJECT / "matrices").glob("*.yaml"):
+        assert matrix.load(path).cells
+
+
+# --- a campaign -----------------------------------------------------------------------------------
+
+CELLS: dict[str, Any] = {
+    "name": "small",
+    "defaults": {"system": "torch_gpt", "train_iters": 8, "env": {"STEP_S": "0.002"}},
+    "axes": {"zero_stage": [0, 1]},
+    "include": [
+        {"zero_stage": 2, "env": {"ACT": "exit_3"}},
+        {"zero_stage": 3, "env": {"ACT": "no_step"}},
+    ],
+    "warmup_iters": 2,
+    "baseline": "zero_stage=0",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("campaign")
+
+
+@pytest.fixture(scope="module")
+def bench(folder: Path, stand_in_root: Path) -> Bench:
+    return Bench(folder, stood_in(folder / "here", stand_in_root), CELLS)
+
+
+@pytest.fixture(scope="module")
+def first(bench: Bench) -> subprocess.CompletedProcess[str]:
+    """The first bench of the campaign: two good cells, one that fails, one without a step."""
+    return bench.run()
+
+
+def collect(bench: Bench, *more: str) -> subprocess.CompletedProcess[str]:
+    return runner("collect", "--runs", str(bench.runs), *more)
+
+
+def test_a_campaign_ends_with_the_table_and_exit_code_1_for_a_failed_cell(
+    first: subprocess.CompletedProcess[str], bench: Bench
+) -> None:
+    assert first.returncode == 1, first.stderr
+    status = {
+        name: bench.outcome(f"zero_stage={number}")["status"]
+        for number, name in enumerate(("zero", "one", "two", "three"))
+    }
+    assert status == {"zero": "ok", "one": "ok", "two": "failed", "three": "did_not_run"}
+    shown = " ".join(first.stdout.split())
+    assert "ValueError: the stand-in failed at step 3" in shown
+    assert "logged no step" in shown
+    assert "TFLOP/s" in shown
+
+
+def test_progress_is_told_on_standard_error(first: subprocess.CompletedProcess[str]) -> None:
+    lines = first.stderr.splitlines()
+    assert lines[0].startswith("campaign small-here: 4 runs; folder ")
+    assert lines[1].startswith("[1/4] zero_stage=0: ok, ")
+    assert lines[1].endswith("8 iterations, loss 7.273 to 4.444")
+    assert lines[3].startswith("[3/4] zero_stage=2,env=ACT:exit_3: failed")
+    assert "exit code 3: ValueError: the stand-in failed at step 3 (logs in " in lines[3]
+    assert lines[4].startswith("[4/4] zero_stage=3,env=ACT:no_step: did_not_run - ")
+    assert lines[5] == "2 ok, 2 not ok"
+
+
+def test_the_folder_of_a_run_has_all_that_a_reader_needs(
+    first: subprocess.CompletedProcess[str], bench: Bench
+) -> None:
+    attempt = bench.attempt("zero_stage=0")
+    assert {path.name for path in attempt.iterdir()} == {
+        *("run.json", "launch.sh", "outcome.json", "nodes"),
+    }
+    node = attempt / "nodes" / "0000-localhost"
+    assert {path.name for path in node.iterdir()} == {
+        *("prepared", "launcher.log", "timeline.jsonl", "done.json"),
+    }
+    assert (node / "launcher.log").read_bytes().count(b"torch_gpt step=") == 8
+    for line in (node / "timeline.jsonl").read_text().splitlines():
+        assert set(json.loads(line)) == {"sent", "received", "node", "log_bytes"}
+    failed = json.loads((bench.attempt("zero_stage=2") / "halt").read_text())
+    assert (failed["host"], failed["cause"]) == ("localhost", "exit")
+    assert not list((bench.runs / ".ansible").iterdir())  # it would hold the environment
+    assert oct((bench.runs / ".ansible").stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_finished_campaign_is_shown_again_without_any_play(
+    first: subprocess.CompletedProcess[str],
+    bench: Bench,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In this process, with a `play` that must not be called."""
+    monkeypatch.setattr(play, "play", lambda *_, **__: pytest.fail("a play was run"))
+    monkeypatch.setattr("runner.bench.play", play.play)
+    monkeypatch.setattr("runner.inspection.play", play.play)
+    assert main(bench.argv()[3:]) == 1
+    said = capsys.readouterr()
+    assert "4 runs, 4 finished before (2 of them not ok: --again runs them again)" in said.err
+    assert "the stand-in failed at step 3" in " ".join(said.out.split())
+    assert not list(bench.campaign.glob("*/*/attempt2"))
+
+
+def as_json(bench: Bench, *more: str) -> list[dict[str, Any]]:
+    done = collect(bench, "--format", "json", *more)
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+    return rows
+
+
+def test_collect_as_json_has_numbers_for_what_trained_and_none_for_what_did_not(
+    first: subprocess.CompletedProcess[str], bench: Bench
+) -> None:
+    rows = as_json(bench)
+    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "did_not_run"]
+    assert rows[0]["samples_per_s"] == pytest.approx(8000, rel=0.01)  # as the stand-in prints
+    assert rows[3]["samples_per_s"] is None
+    assert rows[0]["memory_used_mib"] == 100.0
+    assert rows[0]["memory_allocated_mib"] is None
+
+
+def test_collect_in_the_other_formats(
+    first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
+) -> None:
+    rows = list(csv.DictReader(io.StringIO(collect(bench, "--format", "csv").stdout)))
+    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "did_not_run"]
+    markdown = collect(bench, "--format", "markdown").stdout
+    assert "| zero_stage=0" in markdown
+    assert "did_not_run" in markdown
+    table = collect(bench).stdout
+    assert "zero_stage=1" in table
+    page = folder / "new" / "report.html"
+    done = collect(bench, "--format", "html", "--output", str(page))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"wrote {page}\n"
+    html = page.read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>")
+    assert "http://" not in html.replace("http://www.w3.org/", "")
+    assert "the stand-in failed at step 3" in html
+    links = re.findall(r'href="([^"]*launcher\.log)"', html)
+    assert len(set(links)) == 4
+    assert all((page.parent / unquote(link)).is_file() for link in links)
+
+
+def test_collect_can_be_repeated_and_changes_nothing(
+    first: subprocess.CompletedProcess[str], bench: Bench
+) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {
+            str(path): (path.stat().st_mtime_ns, path.stat().st_size)
+            for path in bench.campaign.rglob("*")
+        }
+
+    before = state()
+    assert collect(bench).stdout == collect(bench).stdout
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--campaign", "smal-here"], "did you mean 'small-here'?"),
+        (["--baseline", "zero_stge=0"], "did you mean 'zero_stage'?"),
+        (["--baseline", "zero_stage=7"], "no cell has zero_stage=7"),
+        (["--baseline", "zero_stage"], "AXIS=VALUE"),
+        (["--output", "/proc/none/x"], "/proc/none/x cannot be written"),
+    ],
+)
+def test_collect_refuses_what_is_not_there_with_the_nearest_that_is(
+    first: subprocess.CompletedProcess[str], bench: Bench, more: list[str], words: str
+) -> None:
+    done = collect(bench, *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_collect_without_any_campaign_says_how_to_make_one(tmp_path: Path) -> None:
+    done = runner("collect", "--runs", str(tmp_path))
+    assert done.returncode == 2
+    assert "there are no campaigns under" in done.stderr
+
+
+def test_again_runs_the_chosen_cell_once_more_and_counts_the_last_attempt(
+    first: subprocess.CompletedProcess[str], bench: Bench
+) -> None:
+    """Last of this campaign: the tests above count its attempts."""
+    done = bench.run("--again", "--only", "zero_stage=0", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert [path.parts[-3] for path in bench.campaign.glob("*/*/attempt2")] == [
+        bench.attempt("zero_stage=0").parts[-3]
+    ]
+    json.loads(done.stdout)
+    assert as_json(bench)[0]["status"] == "ok"
+
+
+def test_a_matrix_that_changed_is_refused_with_what_differs(
+    first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
+) -> None:
+    other = folder / "other.yaml"
+    other.write_text(yaml.safe_dump({**CELLS, "warmup_iters": 3}))
+    argv = ["bench", "--matrix", str(other), "-i", str(bench.inventory), "--runs", str(bench.runs)]
+    done = runner(*argv)
+    assert done.returncode == 2
+    assert "the matrix differs" in done.stderr
+    assert "warmup_iters was 2" in done.stderr

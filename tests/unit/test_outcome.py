@@ -1,0 +1,196 @@
+"""How a run ended: from its nodes, its first cause, and what it measured."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from runner import outcome
+from runner.outcome import Outcome, decide, last_words
+from runner.paths import PROJECT
+from runner.records import STATUSES, Interval, Measurement
+
+RECORDED = PROJECT / "tests" / "data" / "torchrun"
+WELL = {"ended_by": "exit", "rc": 0}
+NOT_A_RUN = {"pending"}  # of a table's row; no run ends so
+# Every cause word that the launch plugin, the supervisor and bench write into `halt`.
+CAUSES = [
+    *("exit", "time_limit", "stopped", "node_lost", "control_lost", "interrupted", "missing"),
+    *("changed", "port_in_use", "node_busy", "exists", "disk_full", "io_error", "unreachable"),
+    *("launch_error", "supervisor_lost"),
+]
+
+
+def steps(reached: int) -> Measurement:
+    return Measurement(tuple(Interval(n) for n in range(1, reached + 1)))
+
+
+def ended(cause: str = "", reached: int = 5, **more: Any) -> Outcome:
+    """The outcome of a run of two nodes and five iterations."""
+    facts: dict[str, Any] = {
+        "nodes": 2,
+        "done": {"a": WELL, "b": WELL},
+        "halt": {"cause": cause, "host": "a", "message": f"a: {cause}"} if cause else None,
+        "measured": steps(reached),
+        "train_iters": 5,
+        "last_words": "",
+        "play_words": "",
+    }
+    return decide(**{**facts, **more})
+
+
+def test_all_nodes_well_and_the_last_iteration_reached_is_ok() -> None:
+    assert ended() == Outcome("ok", "", "")
+
+
+@pytest.mark.parametrize(
+    ("cause", "trained", "untrained"),
+    [
+        ("exit", "failed", "did_not_run"),
+        ("time_limit", "timed_out", "did_not_run"),
+        ("node_lost", "node_lost", "did_not_run"),
+        ("supervisor_lost", "failed", "did_not_run"),
+        ("missing", "failed", "did_not_run"),
+        ("unreachable", "failed", "did_not_run"),
+        ("interrupted", "interrupted", "did_not_run"),
+        ("control_lost", "interrupted", "did_not_run"),
+        ("stopped", "interrupted", "did_not_run"),
+    ],
+)
+def test_the_status_of_a_cause(cause: str, trained: str, untrained: str) -> None:
+    assert (ended(cause).status, ended(cause, reached=0).status) == (trained, untrained)
+    assert ended(cause).cause == cause
+    assert ended(cause).reason.startswith(f"a: {cause}")
+
+
+def test_every_status_word_can_be_reached_and_no_other() -> None:
+    all_ends = [ended(cause, reached) for cause in ["", *CAUSES] for reached in (0, 3, 5)]
+    assert {end.status for end in all_ends} == set(STATUSES) - NOT_A_RUN
+
+
+@pytest.mark.parametrize("done", [{}, {"a": WELL}, {"a": WELL, "b": WELL}])
+def test_without_a_step_nothing_ran(done: dict[str, Any]) -> None:
+    """Whatever ended it: the row carries no numbers. Whether bench runs it again is its cause's."""
+    for cause in ["", *CAUSES]:
+        end = ended(cause, reached=0, done=done)
+        assert end.status == "did_not_run"
+        assert end.reason
+
+
+def test_exit_code_0_without_a_step_says_so() -> None:
+    end = ended(reached=0)
+    assert (end.cause, end.reason) == (
+        "no_step",
+        "the launcher ended with exit code 0 and logged no step",
+    )
+
+
+def test_exit_code_0_before_the_last_iteration_is_a_failure() -> None:
+    end = ended(reached=4)
+    assert (end.status, end.cause) == ("failed", "stopped_early")
+    assert end.reason == "the launcher ended with exit code 0 at iteration 4 of 5"
+
+
+def test_a_system_that_does_not_say_its_iterations_is_ok_with_any_step() -> None:
+    assert ended(reached=1, train_iters=None).status == "ok"
+
+
+def test_a_node_without_an_answer_is_a_launch_error_with_ansibles_words() -> None:
+    end = ended(done={"a": WELL})
+    assert (end.status, end.cause, end.reason) == (
+        "failed",
+        "launch_error",
+        "1 of 2 nodes gave no answer",
+    )
+    assert ended(done={}, play_words="b: no such plugin").reason == "b: no such plugin"
+
+
+def test_a_failed_launcher_is_reported_with_the_logs_own_words() -> None:
+    end = ended("exit", last_words="ValueError: no")
+    assert (end.reason, end.last_words) == ("a: exit: ValueError: no", "ValueError: no")
+
+
+def test_other_causes_keep_their_own_sentence() -> None:
+    assert ended("time_limit", last_words="step 3").reason == "a: time_limit"
+    assert ended("time_limit", last_words="step 3").last_words == "step 3"
+
+
+def test_bench_runs_again_only_what_a_machine_or_a_person_ended() -> None:
+    again = {cause for cause in ["", *CAUSES] if not outcome.is_finished({"cause": cause})}
+    assert "exit" not in again
+    assert "time_limit" not in again
+    assert {"node_lost", "interrupted", "control_lost", "stopped"} <= again
+    assert not outcome.is_finished(None)
+
+
+def test_every_end_is_one_of_the_documented_words() -> None:
+    for cause, reached, train_iters in itertools.product(["", *CAUSES], (0, 2, 5), (5, None)):
+        assert ended(cause, reached, train_iters=train_iters).status in STATUSES
+
+
+# --- a log's own words ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (
+            "exception_on_rank_1.log",
+            "ValueError: micro_batch_size 4 x data_parallel 2 does not divide 7",
+        ),
+        (
+            "error_line_on_rank_0.log",
+            "torch_gpt error: dataset default_text_document.bin is truncated: 10 bytes",
+        ),
+    ],
+)
+def test_the_error_is_found_before_torchruns_own_report(log: str, words: str) -> None:
+    assert last_words((RECORDED / log).read_bytes()) == words
+
+
+def test_a_killed_rank_is_told_by_its_signal() -> None:
+    said = last_words((RECORDED / "rank_1_killed.log").read_bytes())
+    assert said.startswith("traceback : Signal 9 (SIGKILL) received by PID")
+
+
+def test_torchruns_advice_is_never_the_last_word() -> None:
+    said = last_words((RECORDED / "exit_1_without_a_word.log").read_bytes())
+    assert said.startswith("exitcode : 1 (pid: ")
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (b"", ""),
+        (b"\n\n", ""),
+        (b"one\ntwo\n", "two"),
+        (b"one\nhalf", "half"),
+        (b"MemoryError\nbye\n", "MemoryError"),
+        (b"torch.OutOfMemoryError: CUDA out of memory.\nx\n", "torch.OutOfMemoryError: CUDA out"),
+        (b"\x1b[31mRuntimeError: red\x1b[0m\nx\n", "RuntimeError: red"),
+        (b"[rank1]: KeyError: 'a'\nx\n", "KeyError: 'a'"),
+        (b"[default3]:OSError: disk\r\nx\r\n", "OSError: disk"),
+        (b"10%\r20%\r30%", "30%"),
+        (b"KeyError: first\nDuring handling\nOSError: second\n", "KeyError: first"),
+        (b"the loss has no Error: in it\nend\n", "end"),
+        (b"AttributeErrors are nice\nend\n", "end"),
+        (b"\xff\xfe\n", "��"),
+        (b"x\n[trainbench: 12 bytes of this log left out]\n", "x"),
+        (b"KeyboardInterrupt\n", "KeyboardInterrupt"),
+    ],
+)
+def test_the_line_that_says_most(log: bytes, words: str) -> None:
+    said = last_words(log)
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+
+
+def test_words_are_cut_to_what_a_table_can_show() -> None:
+    assert len(last_words(b"ValueError: " + b"x" * 10_000)) == 300
+
+
+def test_nothing_in_a_log_reaches_the_terminal_as_a_command() -> None:
+    """Colours, cursor moves, a clipboard write (OSC 52) and the 8-bit forms of both."""
+    evil = "RuntimeError: \x1b[31mred\x1b[0m \x1b]52;c;cm0gLXJm\x07 \x9b2J \x1b]0;title\x1b\\ end\n"
+    said = outcome.last_words(evil.encode())
+    assert said == "RuntimeError: red end"

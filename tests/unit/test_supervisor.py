@@ -1,0 +1,585 @@
+"""The real supervisor, called as the launch plugin calls it, with this machine as the node."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.paths import PROJECT
+
+SOURCE = (PROJECT / "roles" / "launch" / "files" / "supervisor.py").read_text(encoding="utf-8")
+PYTHON = [sys.executable, "-I", "-S"]
+SH = "/bin/sh"
+SLEEP = "exec sleep 1000"
+
+
+def said(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("TRAINBENCH ")]
+    assert len(lines) == 1, ran.stdout + ran.stderr
+    answer: dict[str, Any] = json.loads(lines[0].removeprefix("TRAINBENCH "))
+    return answer
+
+
+def call(
+    expression: str, environment: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Send the supervisor's source with one call at its end, as the plugin does."""
+    text = f"{SOURCE}\nSOURCE = {SOURCE!r}\n{expression}\n"
+    ran = subprocess.run(
+        [*PYTHON, "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **(environment or {})},
+        pass_fds=pass_fds,
+    )
+    return said(ran)
+
+
+def wait(condition: Callable[[], object], timeout: float = 10.0) -> None:
+    until = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < until, "what was waited for did not come"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+class Run:
+    """One run on this node."""
+
+    def __init__(self, runs: Path, script: str, **more: Any) -> None:
+        self.id = more.pop("run_id", f"test/{uuid.uuid4().hex}/r1a1")
+        self.dir = runs / self.id
+        self.job: dict[str, Any] = {
+            "run_id": self.id,
+            "runs": str(runs),
+            "dir": str(self.dir),
+            "argv": [SH, "-c", script],
+            "env": {"PATH": "/usr/bin:/bin"},
+            "cwd": "/",
+            "files": {},
+            "requires": {},
+            "ports": [],
+            "time_limit_s": 60.0,
+            "lost_contact_s": 60.0,
+            "grace_s": 1.0,
+            **more,
+        }
+        self.offset = 0
+        self.log = b""
+
+    def prepare(self, **environment: str) -> dict[str, Any]:
+        return call(f"prepare({self.job!r}, SOURCE)", environment)
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        argv = [*PYTHON, str(self.dir / "supervisor.py"), *arguments]
+        return said(subprocess.run(argv, capture_output=True, text=True, timeout=60))
+
+    def poll(self, *, go: bool = False, stop: str = "", wait_s: float = 0.0) -> dict[str, Any]:
+        more = [*(["--go"] if go else []), *(["--stop", stop] if stop else [])]
+        answer = self.ask("poll", "--offset", str(self.offset), "--wait", str(wait_s), *more)
+        data = zlib.decompress(base64.b64decode(answer["data"]))
+        self.log += data
+        self.offset = answer["offset"] + len(data)
+        return answer
+
+    def start(self) -> Run:
+        """Prepare it and let it go."""
+        assert "refused" not in self.prepare()
+        self.poll(go=True)
+        return self
+
+    def done(self, **more: Any) -> dict[str, Any]:
+        """Poll until it has ended."""
+        for _ in range(10):
+            if (answer := self.poll(wait_s=2.0, **more))["done"] is not None:
+                found: dict[str, Any] = answer["done"]
+                return found
+        raise AssertionError(f"{self.id} did not end")
+
+    def finish(self) -> dict[str, Any]:
+        """Run it to its end."""
+        return self.start().done()
+
+    def wait_for_log(self, text: bytes) -> None:
+        wait(lambda: (self.dir / "log").exists() and text in (self.dir / "log").read_bytes())
+
+    def ended(self) -> dict[str, Any]:
+        """How it ended, without a poll that could help."""
+        wait((self.dir / "done.json").exists)
+        found: dict[str, Any] = json.loads((self.dir / "done.json").read_text())
+        return found
+
+    @property
+    def daemon(self) -> int:
+        return int(json.loads((self.dir / "state.json").read_text())["pid"])
+
+    def clean(self) -> None:
+        """Leave nothing of this run behind, whatever the test left running."""
+        if not (self.dir / "state.json").exists() or (self.dir / "done.json").exists():
+            return
+        self.poll(stop="the test is over")
+        self.done()
+
+
+Make = Callable[..., Run]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Run] = []
+
+    def new(script: str = "true", **more: Any) -> Run:
+        made.append(Run(tmp_path / "runs", script, **more))
+        return made[-1]
+
+    yield new
+    for run in made:
+        run.clean()
+
+
+# --- how a run ends -------------------------------------------------------------------------------
+
+
+def test_a_run_is_prepared_waits_for_go_runs_and_is_done(make: Make) -> None:
+    run = make("echo out; echo err >&2; pwd; echo end")
+    ready = run.prepare()
+    assert "refused" not in ready
+    assert ready["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert abs(ready["now"] - time.time()) < 5
+    assert run.poll(wait_s=0.2)["done"] is None
+    assert not (run.dir / "log").exists()
+    run.poll(go=True)
+    done = run.done()
+    assert (done["ended_by"], done["rc"], done["signal"]) == ("exit", 0, None)
+    assert (done["signalled"], done["left"], done["subreaper"]) == (0, 0, True)
+    assert done["started_at"] <= done["ended_at"]
+    assert run.log == b"out\nerr\n/\nend\n"
+    assert not alive(run.daemon)
+
+
+@pytest.mark.parametrize(
+    ("script", "rc", "number"),
+    [
+        ("exit 3", 3, None),
+        ("exit 255", 255, None),
+        ("kill -KILL $$", None, signal.SIGKILL),
+        ("kill -SEGV $$", None, signal.SIGSEGV),
+        ("kill -TERM $$", None, signal.SIGTERM),
+    ],
+)
+def test_exit_codes_and_signals_are_told(
+    make: Make, script: str, rc: int | None, number: int | None
+) -> None:
+    done = make(script).finish()
+    assert (done["ended_by"], done["rc"], done["signal"]) == ("exit", rc, number)
+
+
+def test_a_program_that_cannot_be_started_is_exit_code_127_with_the_reason(
+    make: Make, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF that is none")
+    program.chmod(0o755)
+    run = make(argv=[str(program)])
+    assert run.finish()["rc"] == 127
+    assert run.log.startswith(f"trainbench: cannot start {program}: ".encode())
+
+
+def test_a_child_that_ignores_term_is_killed_after_the_grace(make: Make) -> None:
+    run = make(f"(trap '' TERM; while :; do sleep 0.05; done) & echo $!; {SLEEP}").start()
+    run.wait_for_log(b"\n")
+    began = time.monotonic()
+    done = run.done(stop="enough")
+    assert time.monotonic() - began >= 1.0
+    assert (done["ended_by"], done["message"], done["left"]) == ("stop", "enough", 0)
+    assert done["signal"] == signal.SIGTERM
+    assert not alive(int(run.log))
+
+
+def test_a_launcher_may_end_well_within_the_grace(make: Make) -> None:
+    run = make("trap 'echo saved; exit 7' TERM; echo up; while :; do sleep 0.05; done", grace_s=9)
+    run.start().wait_for_log(b"up")
+    done = run.done(stop="enough")
+    assert (done["ended_by"], done["rc"]) == ("stop", 7)
+    assert run.log.endswith(b"saved\n")
+
+
+def test_a_daemonised_child_with_an_empty_environment_is_ended(make: Make, tmp_path: Path) -> None:
+    """Forked twice, in a session of its own, without our mark: only the subreaper finds it."""
+    pid = tmp_path / "pid"
+    run = make(f"(setsid env -i /bin/sh -c 'echo $$ > {pid}; exec sleep 1000' &) ; sleep 0.3")
+    done = run.finish()
+    assert (done["ended_by"], done["rc"], done["left"]) == ("exit", 0, 0)
+    assert done["signalled"] == 1
+    assert not alive(int(pid.read_text()))
+
+
+def test_processes_that_are_not_ours_are_never_touched(make: Make) -> None:
+    """The same program, a mark that begins with ours, another run: all live on."""
+    run = make(f"sleep 1000 & {SLEEP}")
+    marks = [{}, {"PYTHON_TRAINBENCH_RUN": f"{run.id}2"}, {"OTHER": f"TRAINBENCH_RUN={run.id}"}]
+    foreign = [subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark}) for mark in marks]
+    try:
+        run.start()
+        assert run.done(stop="enough")["signalled"] >= 2
+        assert [process.poll() for process in foreign] == [None, None, None]
+    finally:
+        for process in foreign:
+            process.kill()
+            process.wait()
+
+
+def test_a_marked_process_elsewhere_is_ended_with_the_run(make: Make) -> None:
+    """As one that a launcher starts over ssh to itself: no descendant, but it has the mark."""
+    run = make("true")
+    run.prepare()
+    mark = {"PYTHON_TRAINBENCH_RUN": json.loads((run.dir / "job.json").read_text())["mark"]}
+    other = subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark})
+    run.poll(go=True)
+    assert run.done()["signalled"] == 1
+    assert other.wait(5) == -signal.SIGTERM
+
+
+def test_a_lease_that_nobody_renews_ends_the_run(make: Make) -> None:
+    run = make(f"sleep 1000 & echo $!; {SLEEP}", lost_contact_s=0.6).start()
+    for _ in range(8):  # renewed in time, it goes on
+        time.sleep(0.1)
+        assert run.poll()["done"] is None
+    assert run.ended()["ended_by"] == "lease"
+    assert not alive(int((run.dir / "log").read_text()))
+
+
+def test_a_lease_that_runs_out_before_go_starts_nothing(make: Make) -> None:
+    run = make("echo started", lost_contact_s=0.3)
+    run.prepare()
+    assert run.ended()["ended_by"] == "lease"
+    assert run.poll(go=True)["done"]["ended_by"] == "lease"
+    assert not (run.dir / "log").exists()
+
+
+def test_a_run_is_ended_at_its_time_limit(make: Make) -> None:
+    done = make(SLEEP, time_limit_s=0.3).finish()
+    assert (done["ended_by"], done["rc"], done["signal"]) == ("time_limit", None, signal.SIGTERM)
+    assert 0.3 <= done["wall_s"] < 2
+
+
+def test_a_run_can_be_stopped_before_go(make: Make) -> None:
+    run = make("echo started")
+    run.prepare()
+    assert run.done(stop="other node failed")["message"] == "other node failed"
+    assert not (run.dir / "log").exists()
+
+
+def test_a_supervisor_that_is_sent_term_ends_its_run(make: Make) -> None:
+    run = make(SLEEP).start()
+    os.kill(run.daemon, signal.SIGTERM)
+    done = run.ended()
+    assert (done["ended_by"], done["left"]) == ("stop", 0)
+    assert done["message"] == "the supervisor was sent TERM"
+
+
+def test_after_sigkill_of_the_supervisor_a_poll_cleans_by_the_mark(make: Make) -> None:
+    run = make(f"setsid sleep 1000 & echo $! $$; {SLEEP}").start()
+    run.wait_for_log(b"\n")
+    os.kill(run.daemon, signal.SIGKILL)
+    wait(lambda: not alive(run.daemon))
+    done = run.done()
+    assert (done["ended_by"], done["signalled"], done["left"]) == ("supervisor_lost", 2, 0)
+    assert not any(alive(int(pid)) for pid in run.log.split())
+    assert run.poll()["done"] == done
+
+
+def test_all_runs_of_a_node_can_be_stopped_at_once(make: Make, tmp_path: Path) -> None:
+    run = make(SLEEP).start()
+    answer = call(f"stop_all({str(tmp_path / 'runs')!r}, 5.0)")
+    assert [entry["dir"] for entry in answer["ended"]] == [str(run.dir)]
+    assert answer["ended"][0]["done"]["ended_by"] == "stop"
+    assert call(f"stop_all({str(tmp_path / 'runs')!r}, 5.0)")["ended"] == []
+    assert call(f"stop_all({str(tmp_path / 'none')!r}, 5.0)")["ended"] == []
+
+
+# --- what is refused before anything starts -------------------------------------------------------
+
+
+def test_what_is_missing_is_refused_by_name(make: Make, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("1234")
+    for more, cause, words in (
+        ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed"),
+        ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed"),
+        ({"cwd": "/no/folder"}, "missing", "working directory /no/folder does not exist"),
+        ({"requires": {"/no/train.py": None}}, "missing", "/no/train.py is missing"),
+        ({"requires": {str(plain): 5}}, "changed", "has 4 bytes where 5 were recorded"),
+    ):
+        run = make(**more)
+        answer = run.prepare()
+        assert answer["refused"] == cause
+        assert words in answer["message"]
+        assert not run.dir.exists()
+    assert "refused" not in make(requires={str(plain): 4, "/bin/sh": None}).prepare()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_port_in_use_is_refused_by_number(make: Make, address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        server = socket.create_server((address, 0), family=family)
+    except OSError:
+        pytest.skip(f"this machine has no {address}")
+    with server:
+        port = server.getsockname()[1]
+        answer = make(ports=[port]).prepare()
+        assert (answer["refused"], answer["message"]) == (
+            "port_in_use",
+            f"port {port} is already in use",
+        )
+    assert "refused" not in make(ports=[port]).prepare()
+
+
+def test_a_busy_node_names_who_holds_it_and_is_free_again_afterwards(make: Make) -> None:
+    holder = make(SLEEP).start()
+    late = make("true", lost_contact_s=0.1, grace_s=0.1)
+    answer = late.prepare()
+    assert answer["refused"] == "node_busy"
+    assert holder.id in answer["message"]
+    assert "playbooks/stop.yml" in answer["message"]
+    assert holder.poll()["done"] is None
+    holder.done(stop="enough")
+    assert "refused" not in late.prepare()  # the refused try of the same name is no hindrance
+    late.poll(go=True)
+    assert late.done()["rc"] == 0
+
+
+def test_a_run_of_the_same_name_that_goes_on_is_left_alone(make: Make) -> None:
+    run = make(SLEEP).start()
+    answer = make("true", run_id=run.id).prepare()
+    assert answer["refused"] == "node_busy"
+    assert f"a run of the same name goes on in {run.dir}" in answer["message"]
+    assert run.poll()["done"] is None
+
+
+def test_what_an_ended_run_of_the_same_name_left_is_cleared(make: Make) -> None:
+    first = make("echo one")
+    first.finish()
+    (first.dir / "rubbish").write_text("x")
+    second = make("echo two", run_id=first.id)
+    second.finish()
+    assert second.log == b"two\n"
+    assert not (second.dir / "rubbish").exists()
+
+
+def test_a_folder_that_is_no_runs_is_never_removed(make: Make) -> None:
+    run = make()
+    run.dir.mkdir(parents=True)
+    (run.dir / "mine").write_text("x")
+    answer = run.prepare()
+    assert answer["refused"] == "exists"
+    assert (run.dir / "mine").read_text() == "x"
+
+
+def test_runs_that_cannot_be_written_are_refused(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    answer = make().prepare()
+    assert answer["refused"] == "io_error"
+    assert "cannot prepare" in answer["message"]
+
+
+@pytest.mark.parametrize("root", [1, 0, -1])
+def test_nobody_claims_the_processes_of_init(root: int) -> None:
+    text = (
+        f"{SOURCE}\nimport sys\ntry:\n    ours('x', {root})\nexcept ValueError as error:\n"
+        "    print(error)\n"
+    )
+    ran = subprocess.run([*PYTHON, "-"], input=text, capture_output=True, text=True)
+    assert ran.stdout == f"a root of {root} would claim processes that are not ours\n"
+
+
+# --- what the launcher gets -----------------------------------------------------------------------
+
+EVIL = "a 'b' \"c\" $(touch owned) `id` ${HOME} {{ x }} \\ \t✓\nsecond line"
+
+
+def test_argv_and_environment_arrive_as_they_are_and_nothing_is_inherited(
+    make: Make, tmp_path: Path
+) -> None:
+    show = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]))"
+    run = make(
+        argv=[sys.executable, "-I", "-S", "-c", show, "", EVIL, "*"],
+        env={"PATH": "/mine", "EVIL": EVIL, "LANG": "C.UTF-8"},
+        cwd=str(tmp_path),
+    )
+    assert "refused" not in run.prepare(SECRET_OF_THE_SESSION="x", HOME="/home/me", USER="me")
+    run.poll(go=True)
+    assert run.done()["rc"] == 0
+    argv, env, cwd = json.loads(run.log)
+    assert argv == ["", EVIL, "*"]
+    assert cwd == str(tmp_path)
+    base = ("HOME", "USER", "LOGNAME", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR", "LC_CTYPE")
+    ours = {name: text for name, text in env.items() if name not in base}
+    mark = {"PYTHON_TRAINBENCH_RUN": json.loads((run.dir / "job.json").read_text())["mark"]}
+    assert mark["PYTHON_TRAINBENCH_RUN"].startswith(f"{run.dir}#")  # of this run, on this node
+    assert ours == {"PATH": "/mine", "EVIL": EVIL, "LANG": "C.UTF-8", **mark}
+    assert (env["HOME"], env["USER"]) == ("/home/me", "me")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_the_launcher_has_no_open_files_but_the_standard_three(make: Make) -> None:
+    """Even if the connection that brought the supervisor left one open to it."""
+    show = (
+        "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')"
+    )
+    show += " if n in '012' or os.path.exists(f'/proc/self/fd/{n}')])"
+    run = make(argv=[*PYTHON, "-c", show])
+    hear, tell = os.pipe()
+    assert "refused" not in call(f"prepare({run.job!r}, SOURCE)", pass_fds=(tell,))
+    run.poll(go=True)
+    assert run.done()["rc"] == 0
+    log = str(run.dir / "log")
+    assert ast.literal_eval(run.log.decode()) == ["/dev/null", log, log]
+    os.close(tell)
+    assert os.read(hear, 1) == b""
+    os.close(hear)
+
+
+def test_the_launcher_leads_a_session_of_its_own(make: Make) -> None:
+    """Signals to a terminal's session, or a hang-up, are none of its business."""
+    run = make('read -r line < /proc/$$/stat; set -- $line; echo "$6" "$$"')
+    run.finish()
+    session, pid = run.log.split()
+    assert session == pid
+
+
+def test_files_of_a_run_are_written_into_its_folder(make: Make) -> None:
+    run = make(files={"config.json": EVIL})
+    run.finish()
+    assert (run.dir / "config.json").read_text(encoding="utf-8") == EVIL
+
+
+def test_nobody_else_can_read_what_a_run_left(make: Make, tmp_path: Path) -> None:
+    run = make("echo x", files={"config.json": "{}"})
+    old = os.umask(0)
+    try:
+        run.finish()
+    finally:
+        os.umask(old)
+    assert (tmp_path / "runs").stat().st_mode & 0o777 == 0o700
+    assert run.dir.stat().st_mode & 0o777 == 0o700
+    files = {path.name: path.stat().st_mode & 0o777 for path in run.dir.iterdir()}
+    assert set(files) >= {"job.json", "state.json", "lease", "log", "done.json", "config.json"}
+    assert {name for name, mode in files.items() if mode & 0o077} == set()
+    assert (tmp_path / "runs" / "lock").stat().st_mode & 0o777 == 0o600
+    assert not (run.dir / "reserve").exists()
+
+
+def test_a_secret_in_the_environment_is_in_nobodys_command_line(make: Make) -> None:
+    secret = f"secret-{uuid.uuid4().hex}"
+    run = make(SLEEP, env={"PATH": "/usr/bin:/bin", "TOKEN": secret})
+    process = subprocess.Popen([*PYTHON, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(f"{SOURCE}\nSOURCE = {SOURCE!r}\nprepare({run.job!r}, SOURCE)\n".encode())
+    process.stdin.close()
+    seen = set()
+    while process.poll() is None:
+        seen |= command_lines()
+    assert process.stdout is not None
+    process.stdout.close()
+    run.poll(go=True)
+    for _ in range(3):
+        run.poll(wait_s=0.05)
+        seen |= command_lines()
+    assert any(b"sleep" in line for line in seen)
+    assert not [line for line in seen if secret.encode() in line]
+
+
+def command_lines() -> set[bytes]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.add(path.read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def fetched(run: Run, size: int, step: int) -> bytes:
+    """The whole log through fetch, a piece at a time."""
+    data = b""
+    while len(data) < size:
+        answer = run.ask("fetch", "--offset", str(len(data)), "--length", str(step))
+        data += zlib.decompress(base64.b64decode(answer["data"]))
+    return data
+
+
+def test_more_log_than_a_poll_brings_is_skipped_and_fetched_later(make: Make) -> None:
+    run = make("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done")
+    assert run.finish()["rc"] == 0
+    whole = b"".join(b"line %d\n" % n for n in range(20000))
+    assert len(whole) > 3 * 65536
+    run.offset, run.log = 0, b""
+    answer = run.poll()
+    assert (answer["size"], answer["offset"]) == (len(whole), len(whole) - 65536)
+    assert run.log == whole[-65536:]
+    assert fetched(run, len(whole), 100_000) == whole
+    assert run.poll()["data"] == run.ask("fetch", "--offset", "999999", "--length", "9")["data"]
+
+
+def test_any_byte_survives_the_way_back(make: Make, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 20 + b"\r\n\n\xffTRAINBENCH {}\n"
+    (tmp_path / "data").write_bytes(data)
+    run = make(f"cat {shlex.quote(str(tmp_path / 'data'))}")
+    run.finish()
+    assert run.log == data
+
+
+def test_polls_bring_every_byte_once_while_it_runs(make: Make) -> None:
+    run = make("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done").start()
+    while run.poll(wait_s=0.02)["done"] is None:
+        pass
+    run.poll()
+    assert run.log == b"1\n2\n3\n4\n5\n6\n7\n8\n"
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"x": 1}')
+    (tmp_path / "bad.json").write_text("{")
+    paths = {name: str(tmp_path / f"{name}.json") for name in ("a", "bad", "none")}
+    facts = call(f"inspect({paths!r})")
+    assert facts["files"] == {"a": {"x": 1}, "bad": None, "none": None}
+    assert facts["hostname"] == socket.gethostname()
+    assert facts["cpu_count"] == len(os.sched_getaffinity(0))
+    assert facts["memory_mib"] > 0
+    assert isinstance(facts["devices"], list)
+
+
+def test_the_source_is_python_3_8() -> None:
+    ast.parse(SOURCE, feature_version=(3, 8))

@@ -1,0 +1,209 @@
+"""The systems agree with their roles and the inventory; another one is two files and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runner import systems
+from runner.cluster import ansible_inventory
+from runner.errors import UserError
+from runner.matrix import CELL_KEYS
+from runner.paths import DEFAULT_INVENTORY, PROJECT
+from runner.systems.pins import pins
+
+NAMES = systems.names()
+
+
+def roles_with_pins() -> set[str]:
+    return {path.parts[-3] for path in (PROJECT / "roles").glob("*/vars/pins.yml")}
+
+
+def systems_of(inventory: Path) -> set[str]:
+    """What the inventory asks setup for, on any of its hosts."""
+    hosts = ansible_inventory(inventory)["_meta"]["hostvars"].values()
+    return {name for variables in hosts for name in variables["cluster_systems"]}
+
+
+def test_each_system_has_a_role_and_each_role_with_pins_a_system() -> None:
+    assert set(NAMES) == roles_with_pins()
+
+
+@pytest.mark.parametrize(
+    "inventory", sorted((PROJECT / "inventory").glob("*/")), ids=lambda p: p.name
+)
+def test_inventories_ask_for_systems_that_exist(inventory: Path) -> None:
+    asked = systems_of(inventory)
+    assert asked
+    assert asked <= set(NAMES)
+
+
+def test_the_quickstart_asks_for_the_reference_system() -> None:
+    assert "torch_gpt" in systems_of(DEFAULT_INVENTORY)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_says_all_that_it_must(name: str) -> None:
+    system = systems.load(name)
+    assert system.name == name
+    assert system.pins == tuple(pins(name))
+    assert system.global_batch in ("given", "derived")
+    if system.global_batch == "given":
+        assert system.parameter("micro_batch_size")
+        assert system.parameter("global_batch_size")
+    for text in (system.summary, system.launcher):
+        assert text
+        assert text == text.strip(" .")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_pass_their_own_checks_and_every_parameter_is_explained(name: str) -> None:
+    parameters = systems.load(name).parameters
+    assert len({item.name for item in parameters}) == len(parameters)
+    for item in parameters:
+        assert item.name not in CELL_KEYS
+        assert item.help
+        assert item.wanted()
+        assert item.read(None, "here") == item.default
+        if item.default is not None:
+            assert item.read(item.default, "here") == item.default
+            assert type(item.read(item.default, "here")) is item.kind
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pins_are_literals(name: str) -> None:
+    for content in pins(name).values():
+        assert "{{" not in json.dumps(content)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'torch_gpt'"):
+        systems.load("torch_gtp")
+    with pytest.raises(UserError, match="there is no system 'base'"):
+        systems.load("base")
+
+
+# --- an eighth system -----------------------------------------------------------------------------
+
+TOY = '''
+"""A toy: a program that takes tensor and pipeline sizes."""
+
+from runner.records import Measurement, ModelShape
+from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.pins import pins
+
+
+def parallel(cell):
+    tensor, pipeline = cell.parameters["tensor_parallel"], cell.parameters["pipeline_parallel"]
+    return {
+        "tensor_parallel": tensor,
+        "pipeline_parallel": pipeline,
+        "data_parallel": cell.world_size // (tensor * pipeline),
+    }
+
+
+SYSTEM = System(
+    name="toy",
+    summary="a toy",
+    launcher="none",
+    global_batch="derived",
+    pins=tuple(pins("toy")),
+    parameters=(
+        Parameter("tensor_parallel", int, 1, "devices a layer is split over", minimum=1),
+        Parameter("pipeline_parallel", int, 1, "devices the layers are split over", minimum=1),
+    ),
+    check=lambda cell, cluster: None,
+    command=lambda cell, node: Command(
+        argv=(f"{node.home}/env/bin/toy", str(node.node_rank)),
+        env={"TOY": "1"},
+        cwd=str(node.home),
+        files={"toy.json": "{}"},
+    ),
+    parse=lambda logs: Measurement(),
+    model=lambda parameters: ModelShape(2, 8, 4, 16, 100),
+    estimate=lambda cell, cluster: Estimate(1.0, 2.0, "a guess"),
+    parallel=parallel,
+)
+'''
+COPIED = ("runner", "roles", "inventory", "playbooks", "templates", "ansible.cfg")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with one more system: one role folder, one file."""
+    root = tmp_path_factory.mktemp("project")
+    for name in COPIED:
+        source = PROJECT / name
+        ignored = shutil.ignore_patterns("__pycache__")
+        if source.is_dir():
+            shutil.copytree(source, root / name, ignore=ignored)
+        else:
+            shutil.copy(source, root / name)
+    role = root / "roles" / "toy"
+    (role / "vars").mkdir(parents=True)
+    (role / "vars" / "pins.yml").write_text(yaml.safe_dump({"toy_pins": {"toy-1": {"url": "x"}}}))
+    (root / "runner" / "systems" / "toy.py").write_text(TOY)
+    return root
+
+
+def runner(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "runner", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(project)},
+    )
+
+
+def test_a_system_is_two_files_and_no_other(project: Path) -> None:
+    listed = runner(project, "systems")
+    assert [line.split()[0] for line in listed.stdout.splitlines() if "a toy" in line] == ["toy"]
+    shown = runner(project, "systems", "toy")
+    assert "pins: toy-1" in shown.stdout
+    assert "devices a layer is split over" in shown.stdout
+
+
+def test_the_new_system_is_planned(project: Path, tmp_path: Path) -> None:
+    matrix = tmp_path / "m.yaml"
+    matrix.write_text("defaults: {system: toy, devices_per_node: 2, tensor_parallel: 2}")
+    done = runner(project, *("bench", "--matrix", str(matrix), "--dry-run", "--format", "json"))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)[0]
+    home = f"{project}/.trainbench/systems/toy/toy-1"
+    assert plan["nodes"][0]["argv"] == [f"{home}/env/bin/toy", "0"]
+    assert plan["nodes"][0]["env"]["TOY"] == "1"
+    assert plan["files"] == {"localhost": {"toy.json": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            "devices_per_node: 2, pipeline_parallel: 3",
+            "tensor_parallel 1 x pipeline_parallel 3 does not divide the 2 devices (1 x 2)",
+        ),
+        (
+            "devices_per_node: 2, tensor_parallel: 2, pipeline_parallel: 2",
+            "tensor_parallel 2 x pipeline_parallel 2 does not divide the 2 devices (1 x 2)",
+        ),
+        ("model: x", "'model' is not a key of toy"),
+    ],
+)
+def test_the_checks_for_every_system_hold_for_the_new_one(
+    project: Path, tmp_path: Path, values: str, words: str
+) -> None:
+    matrix = tmp_path / "m.yaml"
+    matrix.write_text(f"defaults: {{system: toy, {values}}}")
+    done = runner(project, "bench", "--matrix", str(matrix))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (project / "runs").exists()
