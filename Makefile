@@ -92,6 +92,10 @@ overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand
 	tools/system-packages
 	python -m benchmarks.overhead
 
+.PHONY: reading
+reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARED, 3 GB of /tmp)
+	python -m benchmarks.parse
+
 .PHONY: clean
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)
 	rm -rf $(VENV) .trainbench build .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible
