@@ -79,8 +79,11 @@ def _sample(path: Path) -> bytes:
 
 
 def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
-    """The kinds, with the first that a sample has steps of in front: it will do in one pass."""
-    for kind in kinds:
+    """The kinds, with the first that a sample has steps of in front: it will do in one pass.
+
+    DeepSpeed's own lines stay behind: Megatron's may stand between the samples.
+    """
+    for kind in (kind for kind in kinds if KINDS[kind].own_rate):
         for sample in samples:
             parser = KINDS[kind].make()
             if any(parser.feed(text) is not None for text in whole_lines([sample])):

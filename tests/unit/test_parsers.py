@@ -393,3 +393,10 @@ def test_nothing_has_no_numbers(read: Any) -> None:
     result = read(b"")
     assert (result["system"], result["status"], result["steps"]) == (None, "no_step", 0)
     assert all(result[key] is None for key in ("step_time_ms", "skipped", "nan", "last_loss"))
+
+
+def test_megatron_lines_in_the_middle_of_a_long_log_are_not_overlooked(read: Any) -> None:
+    step = "[t] [INFO] [logging.py:68:log_dist] [Rank 0] step=10, skipped=0, lr=[1e-07], mom=[(0.9, 0.95)]"
+    noise = ["building the model"] * 20_000
+    result = read([step, *noise, megatron(10, rate=1.5), *noise, step])
+    assert (result["steps"], result["samples_per_s"]) == (1, 1.5)
