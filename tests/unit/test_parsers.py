@@ -1,11 +1,7 @@
-"""Each trap of real logs is a test of its own; formats in tests/unit/trainer_lines.py."""
-
-# a log's line is as long as it is
+"""Megatron's and DeepSpeed's lines: each trap of real logs is a test of its own."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,67 +11,11 @@ from runner.parse_command import parse
 from runner.parsers.measure import measure
 from tests.unit.trainer_lines import (
     PREFIXES,
-    SMI_HEADER,
-    libai,
     megatron,
     overflow,
     pipe,
-    smi,
     v115,
 )
-
-DATA = Path(__file__).resolve().parents[1] / "data"
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Any:
-    def of(
-        lines: Sequence[str] | bytes, system: str | None = None, **options: Any
-    ) -> dict[str, Any]:
-        path = tmp_path / "log"
-        whole = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
-        path.write_bytes(whole)
-        return parse([path], system, **options)
-
-    return of
-
-
-def test_libai_counts_from_0_and_is_inclusive(read: Any) -> None:
-    result = read([libai(step, time=1.0, rate=4.0) for step in (99, 199, 219)])
-    assert (result["first_iteration"], result["last_iteration"]) == (100, 220)
-    assert result["steps"] == 3
-
-
-def test_libai_prints_running_averages_and_the_windows_own_time_is_recovered(read: Any) -> None:
-    # 98 timed iterations of 2 s, then 100 of 1 s: the second average is 1.4949 s.
-    second = (98 * 2.0 + 100 * 1.0) / 198
-    lines = [libai(99, time=2.0, rate=2.0), libai(199, time=second, rate=4 / second)]
-    result = read(lines, warmup_iters=100)
-    assert result["step_time_ms"] == pytest.approx(1000, rel=0.01)
-    assert result["samples_per_s"] == pytest.approx(4, rel=0.01)
-
-
-def test_libai_lines_before_time_is_known_count(read: Any) -> None:
-    result = read([libai(0, time=None), libai(1, time=None), libai(2, time=0.5, rate=8.0)])
-    assert result["steps"] == 3
-    assert result["step_time_ms"] == pytest.approx(500)
-
-
-def test_libai_nan_loss_is_counted(read: Any) -> None:
-    result = read([libai(99, time=1.0), libai(199, time=1.0, loss="nan")])
-    assert result["nan"] == 1
-    assert result["last_loss"] == 9.895
-
-
-def test_libai_metrics_json_is_read_object_by_object(read: Any) -> None:
-    objects = [{"iteration": step, "time": 0.5, "total_loss": 9.0 - step} for step in (2, 3, 4)]
-    text = "".join(json.dumps(item) + "\n" for item in objects) + '{"iteration": 5, "total_lo'
-    result = read(text.encode())
-    assert (result["system"], result["steps"]) == ("libai", 3)
-    assert (result["first_iteration"], result["last_iteration"]) == (3, 5)
-    assert (result["step_time_ms"], result["last_loss"]) == (500, 5)
-    assert result["samples_per_s"] is None
-    assert read(text.encode(), global_batch_size=8)["samples_per_s"] == 16
 
 
 def test_elapsed_time_in_seconds_and_in_milliseconds(read: Any) -> None:
@@ -271,45 +211,6 @@ def test_the_last_rank_may_move_to_another_node(tmp_path: Path) -> None:
     assert (result["first_iteration"], result["last_iteration"], result["runs"]) == (1, 4, 1)
 
 
-def test_nvidia_smi_with_a_header_of_every_process(read: Any) -> None:
-    rows = [
-        text
-        for rank in range(8)
-        for text in (SMI_HEADER, *(smi(1000 + 10 * rank + dev) for dev in range(8)))
-    ]
-    torn = [smi(39999)[:-5], "0 MiB, " + smi(39998), smi(39997) + smi(39996)]
-    assert read([libai(99, time=1.0), *rows, *torn])["memory_mib"] == 1077
-
-
-def test_nvidia_smi_columns_follow_their_header(read: Any) -> None:
-    header = "index, timestamp, utilization.gpu [%], utilization.memory [%], memory.total [MiB], memory.used [MiB], memory.free [MiB]"
-    row = "0, 2020/11/12 13:48:11.412, 99 %, 52 %, 32480 MiB, 994 MiB, 31486 MiB"
-    assert read([megatron(1), header, row])["memory_mib"] == 994
-    assert read([megatron(1), row])["memory_mib"] is None
-
-
-def test_npu_smi_counts_hbm(read: Any) -> None:
-    table = [
-        "| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|",
-        "| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |",
-        "| 0     910B2C              | OK            | 86.8        35                0    / 0             |",
-        "| 0                         | 0000:66:00.0  | 0           0    / 0          59356/ 65536         |",
-        "| 0                         | 0000:19:00.0  | 0           0    / 0          59351/ 65536         |",
-    ]
-    result = read([megatron(1), *table])
-    assert (result["memory_mib"], result["system"]) == (59356, result["system"])
-
-
-def test_the_frameworks_peak_is_the_fullest_rank(read: Any) -> None:
-    line = "[Rank {}] (after 1 iterations) memory (MB) | allocated: 882.5 | max allocated: {} | reserved: 14718.0 | max reserved: 14718.0"
-    old = "after 10 iterations memory (MB) | allocated: 1.0 | max allocated: 13900.5 | reserved: 2.0 | max reserved: 3.0"
-    assert (
-        read([megatron(1), line.format(1, 13808.25), line.format(0, 13000.0)])["memory_mib"]
-        == 13808.25
-    )
-    assert read([v115(1), old])["memory_mib"] == 13900.5
-
-
 def test_evaluation_lines_are_no_steps(read: Any) -> None:
     lines = [
         " validation loss at iteration 1000 | lm loss value: 7.174200E+00 | lm loss PPL: 1.305315E+03 | ",
@@ -321,78 +222,12 @@ def test_evaluation_lines_are_no_steps(read: Any) -> None:
     assert read([megatron(1), *lines])["steps"] == 1
 
 
-def test_oneflow_step_lines_count_from_0(read: Any) -> None:
-    lines = [
-        f"step: {step}, loss: {11 - step / 100:.3f}, throughput: 142.735 1607418413.2"
-        for step in (9, 19, 29)
-    ]
-    result = read(lines)
-    assert (result["system"], result["first_iteration"], result["last_iteration"]) == (
-        "oneflow_gpt",
-        10,
-        30,
-    )
-    assert result["samples_per_s"] == 142.735
-
-
-def test_oneflow_table_in_both_spellings(read: Any) -> None:
-    for first in ("step    ", "batches "):
-        lines = [
-            f"| {first} | micro_batches   | samples         | throughput | latency    | loss       |",
-            "| -------- | --------------- | --------------- | ---------- | ---------- | ---------- |",
-            "| 10       | 320             | 5120            | 35.88042   | 14.26962   | 11.23708   |",
-            "| 20       | 640             | 10240           | 39.02016   | 13.12142   | 10.43741   |",
-        ]
-        result = read(lines)
-        assert (result["steps"], result["last_iteration"]) == (2, 20)
-        assert result["last_loss"] == 10.43741
-    record = (
-        "step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,"
-    )
-    assert read([record])["step_time_ms"] == pytest.approx(14269.62)
-
-
-def test_torch_gpt_by_campaign_and_by_command() -> None:
-    path = DATA / "torch_gpt" / "cpu_2_processes.log"
-    result = parse([path], None)
-    measured = measure("torch_gpt", {0: [path.read_bytes()]})
-    assert result["system"] == "torch_gpt"
-    assert result["steps"] == len(measured.intervals) > 0
-    assert measured.padded_vocab_size
-
-
 def test_overflows_reach_the_intervals_of_a_campaign() -> None:
     text = "\n".join([megatron(1), overflow(), megatron(2), megatron(3), ""]).encode()
     steps = measure("megatron_deepspeed", {0: [text]}).intervals
     assert [step.skipped for step in steps] == [0, 1, 0]
     assert [step.iterations for step in steps] == [1, 1, 1]
     assert steps[0].samples_per_s == pytest.approx(16 * 1000 / 14131.6)
-
-
-@pytest.mark.parametrize(
-    ("words", "system"),
-    [
-        ("torch_npu 2.1.0", "ascend_gpt"),
-        ("[2022-01-01 10:00:00,000] [INFO] [launch.py:1:main] deepspeed", "megatron_deepspeed"),
-        (" iteration 1/ 2 | throughput per GPU (TFLOP/s/GPU): 100.0 |", "megatron_core"),
-        ("nothing special", "megatron_lm"),
-    ],
-)
-def test_systems_that_share_a_format_are_told_apart_by_their_marks(
-    read: Any, words: str, system: str
-) -> None:
-    assert read([words, megatron(1), megatron(2)])["system"] == system
-
-
-def test_a_named_system_is_not_second_guessed(read: Any) -> None:
-    assert read([megatron(1)], "ascend_gpt")["system"] == "ascend_gpt"
-    assert read([megatron(1)], "libai")["steps"] == 0
-
-
-def test_nothing_has_no_numbers(read: Any) -> None:
-    result = read(b"")
-    assert (result["system"], result["status"], result["steps"]) == (None, "no_step", 0)
-    assert all(result[key] is None for key in ("step_time_ms", "skipped", "nan", "last_loss"))
 
 
 def test_megatron_lines_in_the_middle_of_a_long_log_are_not_overlooked(read: Any) -> None:
