@@ -35,10 +35,11 @@ def _records(
     environment = _environment(campaign, settings)
     for asked in settings["cells"]:
         for repeat in range(1, settings["repeats"] + 1):
-            attempts = campaign.attempts(asked["id"], repeat)
-            # One without run.json was never planned: bench died in the instant before.
-            if planned := [attempt for attempt in attempts if attempt.run]:
-                yield _ran(campaign, planned[-1], environment, relative_to)
+            for attempt in reversed(campaign.attempts(asked["id"], repeat)):
+                # One without run.json was never planned: bench died in the instant before.
+                if run := attempt.run:
+                    yield _ran(campaign, attempt, run, environment, relative_to)
+                    break
             else:
                 pending = _asked(campaign, asked, settings["warmup_iters"])
                 yield replace(pending, repeat=repeat)
@@ -75,18 +76,20 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int) -> R
 
 
 def _ran(
-    campaign: Campaign, attempt: Attempt, environment: Mapping[str, Any], relative_to: Path
+    campaign: Campaign,
+    attempt: Attempt,
+    run: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    relative_to: Path,
 ) -> Record:
-    run = attempt.run or {}
     asked = _asked(campaign, run["cell"], run["warmup_iters"])
     ended = attempt.outcome
     logs = attempt.logs()
-    measured = measure(asked.system, logs)
+    trained = ended is None or ended["status"] != "did_not_run"
+    measured = measure(asked.system, logs) if trained else Measurement()
     if ended is None:
         status = "interrupted" if measured.intervals else "did_not_run"
         ended = {"status": status, "reason": "bench ended before the run did"}
-    if ended["status"] == "did_not_run":
-        measured = Measurement()
     return replace(
         asked,
         status=ended["status"],
