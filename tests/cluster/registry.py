@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -50,7 +51,7 @@ def _file(name: str) -> Path:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Hold the registry; its folder goes when nothing is left in it."""
+    """Hold the registry; its folder goes with the last cluster, and what a killed tool left."""
     while True:
         with suppress(FileExistsError):
             HOME.mkdir(mode=0o700)
@@ -66,8 +67,8 @@ def locked() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):
-            HOME.rmdir()
+        if not records() and not _file("before").exists():
+            shutil.rmtree(HOME, ignore_errors=True)
         os.close(folder)
 
 
