@@ -55,17 +55,32 @@ lint: $(VENV)/.dev  ## ruff, mypy strict, ansible-lint (production), shellcheck
 
 .PHONY: unit
 unit: $(VENV)/.dev setup  ## Tests that need no root: unit, golden (whole commands), roles, trainer
-	python -m pytest -q -m 'not cluster and not slow' tests
+	python -m pytest -q -n 2 --dist loadfile -m 'not cluster and not slow and not oneflow' tests
 
 .PHONY: nodes
 nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
 	tools/system-packages
-	python -m pytest -q -m 'cluster and not slow' tests
+	python -m pytest -q -m 'cluster and not slow and not oneflow' tests
 
 .PHONY: slow
 slow: $(VENV)/.dev setup  ## The slow tests: repeated exits, a bare node set up from nothing
 	tools/system-packages
 	python -m pytest -q -m slow tests
+
+.PHONY: faults
+faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes, as a table (root)
+	tools/system-packages
+	python -m tests.faults
+
+.PHONY: soak
+soak: $(VENV)/.dev  ## 200 cells in a row, a fault in every fifth (root, ten minutes)
+	tools/system-packages
+	python -m tests.faults.soak
+
+.PHONY: oneflow
+oneflow: $(VENV)/.dev  ## Install OneFlow 0.8.0 of the package index on a test node, and import it (827 MB)
+	tools/system-packages
+	python -m pytest -q -m oneflow tests
 
 .PHONY: setup
 setup: $(VENV)/.run  ## Set up this machine as the node of inventory/local
@@ -76,6 +91,7 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 	tools/system-packages
 	python -m tests.cluster up --nodes $(NODES) --var cluster_root=$(CURDIR)/.trainbench \
 	  --var cluster_devices_per_node=2 --var 'cluster_systems=[torch_gpt]' \
+	  --var setup_privileged=false \
 	  --var 'cluster_env={GLOO_SOCKET_IFNAME: eth0}'
 
 .PHONY: cluster-down
@@ -83,8 +99,9 @@ cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
 	python -m tests.cluster down --all
 
 .PHONY: docs
-docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, tables of keys and statuses
+docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, public addresses, tables
 	python tools/role-readme
+	python tools/public-addresses
 	python -m tests.unit.test_docs
 
 .PHONY: overhead
@@ -92,9 +109,18 @@ overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand
 	tools/system-packages
 	python -m benchmarks.overhead
 
+.PHONY: setting-up
+setting-up: $(VENV)/.dev setup  ## Measure a setup.yml that has nothing to do, on 1 to 8 nodes (root)
+	tools/system-packages
+	python -m benchmarks.setup
+
 .PHONY: reading
 reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARED, 3 GB of /tmp)
 	python -m benchmarks.parse
+
+.PHONY: collecting
+collecting: $(VENV)/.dev  ## Measure how fast a campaign of 1,000 runs is collected (1 GB of /tmp)
+	python -m benchmarks.collect
 
 .PHONY: clean
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)

@@ -27,13 +27,15 @@ class Ran:
         return {host: counts["changed"] for host, counts in self.recap.items()}
 
 
-def play(inventory: Path, *words: str, playbook: str | Path = "setup.yml") -> Ran:
-    """Run one of our playbooks by its name, or another by its absolute path."""
+def play(
+    inventory: Path, *words: str, playbook: str | Path = "setup.yml", timeout: int = 300
+) -> Ran:
+    """Run one of our playbooks by its name, or another by its absolute path; `timeout` in s."""
     ran = subprocess.run(
         ["ansible-playbook", str(Path("playbooks", playbook)), "-i", str(inventory), *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=timeout,
     )
     return Ran(ran.returncode, ran.stdout + ran.stderr)

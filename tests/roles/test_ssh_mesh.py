@@ -48,8 +48,9 @@ def mesh(group: Group, *words: str) -> Ran:
     return play(group.inventory, *words, playbook="ssh.yml")
 
 
-def verify(group: Group) -> Ran:
-    return play(group.inventory, "--tags", "ssh", playbook="verify.yml")
+def verify(group: Group, *words: str) -> Ran:
+    only = ["-e", '{"verify_only": ["ssh_mesh"]}']
+    return play(group.inventory, *only, *words, playbook="verify.yml")
 
 
 def write(node: Node, path: str, text: str) -> None:
@@ -177,7 +178,5 @@ def test_another_user_than_the_connecting_one(group: Group) -> None:
     assert made.rc == 0, made.out
     ran = group.nodes[0].exec(["runuser", "-u", USER, "--", "ssh", "node2", "id", "-un"])
     assert ran.stdout == f"{USER}\n", ran.stderr
-    verified = play(
-        group.inventory, "--tags", "ssh", "-e", f"ssh_mesh_user={USER}", playbook="verify.yml"
-    )
+    verified = verify(group, "-e", f"ssh_mesh_user={USER}")
     assert verified.rc == 0, verified.out

@@ -8,6 +8,7 @@ trainers here can read:
 
     DIR/NAME_text_document.bin, .idx   tokens, uint16 (see megatron_mmap.py)
     DIR/vocab.json, DIR/merges.txt     the vocabulary, in GPT-2's form
+    DIR/text/AA/wiki_00, wiki_01...    with --with-text: the text, laid out as by WikiExtractor
     DIR/dataset.json                   what this is: counts, vocabulary, checksums, source
 
     python3 build_corpus.py --output-dir DIR --name corpus
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -144,15 +146,29 @@ def _write_tokens(documents: Sequence[str], tokenizer: Tokenizer, prefix: Path) 
                 writer.add_document([*encoding.ids, eod])
 
 
+def _write_text(documents: Sequence[str], folder: Path) -> None:
+    """Write files of about 1 MiB of whole documents, for a trainer that tokenizes by itself."""
+    folder.mkdir(parents=True)
+    begins = itertools.accumulate((len(text) for text in documents), initial=0)
+    files = ((begin >> 20, text) for begin, text in zip(begins, documents))  # noqa: B905
+    for number, (_, texts) in enumerate(itertools.groupby(files, key=lambda pair: pair[0])):
+        text = "\n".join(text for _, text in texts)
+        (folder / f"wiki_{number:02d}").write_text(text, encoding="utf-8")
+
+
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _manifest(name: str, folder: Path, vocab_size: int, eod: int, source: str) -> dict[str, Any]:
     import tokenizers
 
     summary = megatron_mmap.check(folder / f"{name}_text_document")
+    files = {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     return {
         "schema": SCHEMA,
         "name": name,
@@ -163,8 +179,8 @@ def _manifest(name: str, folder: Path, vocab_size: int, eod: int, source: str) -
         "dtype": summary.dtype,
         "vocab_size": vocab_size,
         "eod_token": eod,
-        "bytes": {path.name: path.stat().st_size for path in sorted(folder.iterdir())},
-        "sha256": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
+        "bytes": {file: path.stat().st_size for file, path in files.items()},
+        "sha256": {file: _sha256(path) for file, path in files.items()},
         "source": source,
         "python_version": platform.python_version(),
         "tokenizers_version": tokenizers.__version__,
@@ -196,6 +212,7 @@ def build(
     seed: int,
     stdlib: Path,
     licences: Path,
+    with_text: bool = False,
 ) -> dict[str, Any]:
     """Make the dataset in ``output`` and return its manifest, the content of dataset.json.
 
@@ -223,6 +240,8 @@ def build(
         _write_tokenizer(tokenizer, work)
         say(f"trained {vocab_size} tokens; encoding")
         _write_tokens(documents, tokenizer, work / f"{name}_text_document")
+        if with_text:
+            _write_text(documents, work / "text" / "AA")
         source = (
             f"standard library sources of Python {platform.python_version()} and licence texts, "
             f"one document a file, at most {max_bytes} bytes, order of seed {seed}"
@@ -265,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--licence-dir", type=Path, default=LICENCES, help="folder of licences (%(default)s)"
     )
+    parser.add_argument("--with-text", action="store_true", help="also write the text itself")
     options = parser.parse_args(arguments)
     try:
         build(
@@ -275,6 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.seed,
             options.stdlib_dir,
             options.licence_dir,
+            options.with_text,
         )
     except (CorpusError, megatron_mmap.DatasetError) as error:
         print(f"build_corpus error: {error}", file=sys.stderr)

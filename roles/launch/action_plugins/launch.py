@@ -7,6 +7,7 @@ node; docs/architecture.md has the protocol. The plugins of one run meet in the 
 
     nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
     halt                           first cause, host and time; created exclusively, ends the run
+    progress                       touched when any node's log grew: when it rests, the run stalls
     nodes/<rank>-<host>/done.json  how this node ended
 
 Whatever happens on a node comes back as data, never as failed or unreachable: one bad node must
@@ -18,8 +19,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import platform
 import shlex
 import time
 import zlib
@@ -29,11 +32,15 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-SUPERVISOR = Path(__file__).resolve().parents[1] / "files" / "supervisor.py"
+FILES = Path(__file__).resolve().parents[1] / "files"
+SUPERVISOR = FILES / "supervisor.py"
+SAMPLER = FILES / "sampler.py"
 FETCH_BYTES = 8 * 1024 * 1024
 RETRY_S = 0.5  # between two tries to reach a silent node
+SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days of them
 OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
 BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
+WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
 
 
 class RefusalError(Exception):
@@ -124,6 +131,12 @@ class Launch:
         self.lock = lock
         run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
         self.hosts = [node["host"] for node in run["nodes"]]
+        # Nodes whose processes another node's launcher starts have no argv; they end after these.
+        self.launchers = [
+            run_dir / "nodes" / f"{node['node_rank']:04d}-{node['host']}" / "done.json"
+            for node in run["nodes"]
+            if node["argv"]
+        ]
         self.node = next(node for node in run["nodes"] if node["host"] == host)
         self.settings = run["supervisor"]
         self.host = host
@@ -131,6 +144,7 @@ class Launch:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.job = {
             "run_id": run["run_id"],
+            "mark": mark_of(run_dir),
             "runs": self.node["runs"],
             "dir": self.node["dir"],
             "argv": self.node["argv"],
@@ -139,15 +153,22 @@ class Launch:
             "files": self.node["files"],
             "requires": self.node["requires"],
             "ports": self.node["ports"],
+            "device": self.node["device"],
+            "device_ids": self.node["device_ids"],
+            "sampler": SAMPLER.read_text(encoding="utf-8"),
             **self.settings,
         }
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
         # The lease is renewed between polls: three of them fit into it.
         longest = min(8.0, self.settings["lost_contact_s"] / 3)
         self.wait_s = min(max(len(self.hosts) / 50, 1.0), longest)
+        if not self.job["argv"]:
+            self.wait_s = min(WAITING_POLL_S, longest)
         self.offset = 0
         self.whole = True
         self.contact = time.monotonic()
+        self.progress = self.run_dir / "progress"
+        self.grown = (0, time.monotonic())  # the mtime of progress, and when it was seen to change
 
     def run(self) -> dict[str, Any]:
         """Prepare, wait for the others, start, tail, end; the outcome as data."""
@@ -217,6 +238,7 @@ class Launch:
                     self.whole = False  # more is new than one poll brings; complete() fetches it
                 self.offset = answer["offset"] + len(data)
                 log.write(data)
+                self.look_for_a_stall(grew=bool(data))
                 if answer["done"] is not None:
                     done: dict[str, Any] = answer["done"]
                     done["log_bytes"] = answer["size"]
@@ -224,12 +246,34 @@ class Launch:
                         self.halt(cause_of(done), f"{self.host}: {words_of(done)}")
                     return done
 
+    def look_for_a_stall(self, *, grew: bool) -> None:
+        """End a run of which no node printed anything for stall_limit_s.
+
+        Most nodes print nothing for the whole of a run, so the newest line of all of them counts.
+        """
+        if grew:
+            self.progress.touch()
+        stamp, since = self.grown
+        with contextlib.suppress(OSError):
+            stamp = self.progress.stat().st_mtime_ns
+        if stamp != self.grown[0]:
+            since = time.monotonic()
+        self.grown = (stamp, since)
+        limit_s = float(self.settings["stall_limit_s"])
+        if time.monotonic() - since > limit_s:
+            self.halt("stalled", f"no node printed anything for {limit_s:g} s (stall_limit_s)")
+
+    def over(self) -> bool:
+        """Whether this node only waits for others, and they have ended."""
+        return not self.job["argv"] and all(path.exists() for path in self.launchers)
+
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
         argv = [f"{self.job['dir']}/supervisor.py", "poll"]
         argv += ["--offset", str(self.offset), "--wait", str(wait_s)]
         argv += ["--go"] if go else []
         argv += ["--stop", stop] if stop else []
+        argv += ["--over"] if self.over() else []
         answer, sent = self.ask(argv)
         entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
         with (self.folder / "timeline.jsonl").open("a", encoding="utf-8") as stream:
@@ -253,7 +297,24 @@ class Launch:
             return answer, sent
 
     def complete(self, done: dict[str, Any]) -> None:
-        """Bring what the polls did not: all of the log up to the cap, else its head and tail."""
+        """Bring what the polls did not: samples, stacks, and the log up to its cap."""
+        for name in ("samples.csv", "stacks.txt"):
+            self.bring(name)
+        self.complete_log(done)
+
+    def bring(self, name: str) -> None:
+        """A small file of the node's run folder, if there is one."""
+        offset, data = 0, self.fetch(name, 0, FETCH_BYTES)
+        if not data:
+            return
+        with (self.folder / name).open("wb") as stream:
+            while data and offset < SAMPLES_BYTES:
+                stream.write(data)
+                offset += len(data)
+                data = self.fetch(name, offset, FETCH_BYTES) if len(data) == FETCH_BYTES else b""
+
+    def complete_log(self, done: dict[str, Any]) -> None:
+        """The log, whole up to the cap, else its head and tail."""
         size, cap = int(done.get("log_bytes", 0)), int(self.settings["log_cap_bytes"])
         if self.whole and self.offset >= size:
             return
@@ -269,14 +330,14 @@ class Launch:
                 if number:
                     left_out = first - spans[0][1]
                     log.write(b"\n[trainbench: %d bytes of this log left out]\n" % left_out)
-                while first < last and (data := self.fetch(first, last - first)):
+                while first < last and (data := self.fetch("log", first, last - first)):
                     log.write(data)
                     first += len(data)
         fresh.replace(self.folder / "launcher.log")
 
-    def fetch(self, offset: int, length: int) -> bytes:
-        """Log bytes from `offset`, at most `length` and at most 8 MiB."""
-        argv = [f"{self.job['dir']}/supervisor.py", "fetch"]
+    def fetch(self, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a file from `offset`, at most `length` and at most 8 MiB."""
+        argv = [f"{self.job['dir']}/supervisor.py", "fetch", "--name", name]
         argv += ["--offset", str(offset), "--length", str(min(length, FETCH_BYTES))]
         return unpack(self.ask(argv)[0]["data"])
 
@@ -309,6 +370,17 @@ class Launch:
             fresh.unlink()
 
 
+def mark_of(run_dir: Path) -> str:
+    """What marks the run's processes on every node: no other run.json gives the same.
+
+    One mark for all nodes, since a launcher on one may start processes on the others; and plain
+    letters, since such a launcher may pass it through a shell.
+    """
+    planned = run_dir / "run.json"
+    facts = f"{planned.resolve()} {planned.stat().st_mtime_ns} {platform.node()}"
+    return hashlib.sha256(facts.encode()).hexdigest()[:32]
+
+
 def ended_well(done: dict[str, Any]) -> bool:
     """Whether the launcher ended by itself with exit code 0."""
     return done.get("ended_by") == "exit" and done.get("rc") == 0
@@ -316,7 +388,8 @@ def ended_well(done: dict[str, Any]) -> bool:
 
 def cause_of(done: dict[str, Any]) -> str:
     """The cause word of a node that did not end well."""
-    words = {"exit": "exit", "lease": "node_lost", "time_limit": "time_limit", "stop": "stopped"}
+    words = {"exit": "exit", "lease": "node_lost", "stop": "stopped"}
+    words |= {"time_limit": "time_limit", "log_limit": "log_limit"}
     return words.get(str(done.get("ended_by")), "supervisor_lost")
 
 
@@ -325,12 +398,16 @@ def words_of(done: dict[str, Any]) -> str:
     if done.get("message"):
         return str(done["message"])
     if done.get("ended_by") == "exit":
+        how = f"the launcher ended with exit code {done.get('rc')}"
         if done.get("signal"):
-            return f"the launcher was ended by signal {done['signal']}"
-        return f"the launcher ended with exit code {done.get('rc')}"
+            how = f"the launcher was ended by signal {done['signal']}"
+        if done.get("oom_kills"):
+            how += ", and the kernel killed a process for lack of memory meanwhile"
+        return how
     return {
         "lease": "the node ended the run itself, having lost the control node",
         "time_limit": "the run reached time_limit_s",
+        "log_limit": "the launcher's log outgrew its limit of 4 GiB",
         "supervisor_lost": "the supervisor was killed",
     }.get(str(done.get("ended_by")), f"ended by {done.get('ended_by')}")
 

@@ -9,12 +9,16 @@ The control node's action plugin sends this file over Ansible's own connection a
 
 Every call prints one line, `TRAINBENCH {json}`. The folder of a run holds job.json (0600),
 state.json, lease, go, stop, log, done.json and supervisor.log; who may read it is its owner only.
+A job without argv starts nothing: another node's launcher starts this node's processes (deepspeed
+does, over ssh). Its daemon waits until a poll says `--over`, and ends what carries the run's mark.
 
 What the daemon promises: nothing that the trainer started outlives it. It is the subreaper of its
 children (daemonised ones come back to it) and puts a mark in their environment; it finds them by
 descent and by mark, sends TERM, waits, sends KILL. It never signals a process that is
 none of these. It ends the run when the launcher exits, when `stop` appears, at the time limit,
-and when nobody renewed the lease for `lost_contact_s`, timed on this node's monotonic clock.
+when the log outgrows its limit, and when nobody renewed the lease for `lost_contact_s`, timed on
+this node's monotonic clock. Beside the trainer it runs sampler.py (samples.csv), and before it
+ends a run that stalled it asks every process for its stack.
 """
 
 import argparse
@@ -24,13 +28,16 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 import zlib
 
+FETCHED = ("log", "samples.csv", "stacks.txt")  # what the control node may bring
 MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
 TAIL_BYTES = 64 * 1024  # of new log that one poll brings
 FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
@@ -39,6 +46,11 @@ PR_SET_CHILD_SUBREAPER = 36
 RUNS_LOCK = "lock"
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
+FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
+IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (drivers keep some)
+IDLE_PATIENCE_S = 10.0  # a killed trainer's device memory is freed a moment after its death
+STACK_PATIENCE_S = 5.0  # for every process to write its stack
+STALLED = "stalled"  # the stop reason that asks for stacks first
 TERMINATED = []  # not empty once the daemon was sent TERM
 
 
@@ -193,13 +205,23 @@ def check(job):
                 "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
                 % (path, found, size),
             )
-    program = job["argv"][0]
+    program = job["argv"][0] if job["argv"] else sys.executable
     if not os.access(program, os.X_OK):
         raise RefusedError(
             "missing", "%s cannot be executed; run playbooks/setup.yml again" % program
         )
-    if not os.path.isdir(job["cwd"]):
+    if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
         raise RefusedError("missing", "the working directory %s does not exist" % job["cwd"])
+    disk = os.statvfs(job["runs"])
+    free = disk.f_bavail * disk.f_frsize
+    if free < FREE_BYTES:
+        raise RefusedError(
+            "disk_full",
+            "only %d MiB are free on the disk of %s and a run needs %d; make room there"
+            % (free >> 20, job["runs"], FREE_BYTES >> 20),
+        )
+    if job.get("device") == "cuda":
+        check_gpus(job["device_ids"])
     for port in job.get("ports", []):
         for family in (socket.AF_INET, socket.AF_INET6):
             try:
@@ -215,6 +237,73 @@ def check(job):
                 except OSError as error:
                     if error.errno == errno.EADDRINUSE:
                         raise RefusedError("port_in_use", "port %d is already in use" % port)
+
+
+def check_gpus(wanted):
+    """Refuse GPUs that are not there, or that somebody uses. `wanted`: indices as nvidia-smi's."""
+    until = time.monotonic() + IDLE_PATIENCE_S
+    while True:
+        fault = gpu_fault(wanted, *ask_nvidia_smi())
+        if not fault:
+            return
+        if fault[0] != "device_busy" or time.monotonic() > until:
+            raise RefusedError(*fault)
+        time.sleep(0.5)
+
+
+def ask_nvidia_smi():
+    """(GPU rows, rows of processes that compute), as nvidia-smi prints them; asked at once."""
+    asked = []
+    for query in (
+        "--query-gpu=index,uuid,memory.used,memory.total",
+        "--query-compute-apps=gpu_uuid,pid,process_name",
+    ):
+        argv = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+        try:
+            asked.append(
+                subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            )
+        except OSError as error:
+            raise RefusedError("no_device", "nvidia-smi cannot be run: %s" % error.strerror)
+    said = []
+    for process in asked:
+        try:
+            text = process.communicate(timeout=30)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise RefusedError("no_device", "nvidia-smi gave no answer for 30 s")
+        if process.returncode != 0:
+            words = text.strip().splitlines() or ["it said nothing"]
+            raise RefusedError("no_device", "nvidia-smi failed: %s" % words[-1])
+        said.append([line.split(", ", 3) for line in text.splitlines() if ", " in line])
+    return said
+
+
+def gpu_fault(wanted, gpus, computing):
+    """(cause, sentence) of the first of the wanted GPUs that cannot be used, or None."""
+    there = {int(row[0]): row for row in gpus if row[0].isdigit()}
+    for index in wanted:
+        if index not in there:
+            return "no_device", "GPU %d is not there; nvidia-smi lists %s" % (
+                index,
+                ", ".join(str(one) for one in sorted(there)) or "none",
+            )
+        _, uuid, used, total = there[index]
+        for app in computing:
+            if app[0] == uuid:
+                return "device_busy", "GPU %d is in use by pid %s (%s); end it, or wait for it" % (
+                    index,
+                    app[1],
+                    os.path.basename(app[2].split(" ")[0]),
+                )
+        # A process of another container has no row, but its memory shows.
+        if used.isdigit() and total.isdigit() and int(used) > IDLE_FRACTION * int(total):
+            return "device_busy", "GPU %d has %s of %s MiB in use by somebody not seen here" % (
+                index,
+                used,
+                total,
+            )
+    return None
 
 
 def make_room(folder):
@@ -276,19 +365,21 @@ def prepare(job, source):
     """Check the node, lay out the run's folder, and leave a daemon that waits for `go`.
 
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
-    (name to text, written into dir), requires (path to size in bytes or null), ports,
-    time_limit_s, lost_contact_s, grace_s.
+    (name to text, written into dir), requires (path to size in bytes or null), ports, device,
+    device_ids, sampler (source of sampler.py), time_limit_s, lost_contact_s, grace_s,
+    log_limit_bytes; mark (the same on every node of the run).
     """
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
         check(job)
         make_room(job["dir"])
         # Of this run alone: another checkout may run the same campaign below another root.
-        job["mark"] = "%s#%s" % (job["dir"], os.urandom(8).hex())
+        job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
         os.makedirs(job["dir"], mode=0o700)
         for name, text in job.get("files", {}).items():
             write(os.path.join(job["dir"], name), text)
         write(os.path.join(job["dir"], "supervisor.py"), source)
+        write(os.path.join(job["dir"], "sampler.py"), job.pop("sampler", ""))
         write(os.path.join(job["dir"], "job.json"), json.dumps(job))
         write(os.path.join(job["dir"], "lease"), "")
         write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
@@ -414,8 +505,10 @@ def watch(job):
         if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
             return {"ended_by": "lease"}
         time.sleep(0.01)
+    killed_before = oom_kills()
+    sampler = spawn_sampler(job)
     started_at, begun = time.time(), time.monotonic()
-    launcher = spawn(job)
+    launcher = spawn(job) if job["argv"] else None
     dead = {}
     result = None
     while result is None:
@@ -423,15 +516,25 @@ def watch(job):
         now = time.monotonic()
         if launcher in dead:
             result = {"ended_by": "exit"}
+        elif launcher is None and os.path.exists("over"):
+            result = {"ended_by": "exit", "rc": 0}
         elif stop_reason():
             result = {"ended_by": "stop", "message": stop_reason()}
         elif lease_age(lease, now) > job["lost_contact_s"]:
             result = {"ended_by": "lease"}
         elif now - begun > job["time_limit_s"]:
             result = {"ended_by": "time_limit"}
+        elif size_of("log") > job["log_limit_bytes"]:
+            result = {"ended_by": "log_limit"}
         else:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1)
     ended = time.monotonic()
+    send(sampler, signal.SIGKILL)
+    while any(stat_of(pid) for pid in sampler):
+        dead.update(reap())
+        time.sleep(0.01)
+    if result.get("message") == STALLED:
+        take_stacks(job, dead)
     signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
     status = dead.get(launcher)
     if status is not None:
@@ -439,6 +542,9 @@ def watch(job):
             result["signal"] = os.WTERMSIG(status)
         else:
             result["rc"] = os.WEXITSTATUS(status)
+    killed_after = oom_kills()
+    if killed_before is not None and killed_after is not None:
+        result["oom_kills"] = killed_after - killed_before
     result.update(
         started_at=started_at,
         wall_s=round(ended - begun, 3),
@@ -446,6 +552,85 @@ def watch(job):
         left=left,
     )
     return result
+
+
+def size_of(path):
+    """A file's size in bytes; 0 where there is none yet."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def oom_kills():
+    """How many processes the kernel has ended for lack of memory since it booted, or None."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as stream:
+            for line in stream:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return None
+
+
+def spawn_sampler(job):
+    """Start sampler.py beside the trainer; {pid: start time}, to end it by.
+
+    It carries the run's mark, so that it is ended with the run even where this daemon was killed.
+    """
+    try:
+        with open("sampler.log", "wb") as trouble:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "sampler.py", job.get("device", "cpu"), "samples.csv"],
+                stdin=subprocess.DEVNULL,
+                stdout=trouble,
+                stderr=trouble,
+                env={**os.environ, MARK: job["mark"]},
+                start_new_session=True,
+            )
+    except OSError:
+        return {}  # no samples are no reason not to train
+    entry = stat_of(process.pid)
+    return {process.pid: entry[1]} if entry else {}
+
+
+def take_stacks(job, dead):
+    """Have every process of the run write where it stands, before it is ended.
+
+    py-spy, where the environment or the node has it, into stacks.txt; else Python's own
+    faulthandler, which the trainer's environment turns on (PYTHONFAULTHANDLER): at ABRT it writes
+    all threads' stacks into the log. What is no Python dies of it, and is to be ended anyway.
+    """
+    pids = ours(job["mark"], os.getpid())
+    spy = find_program("py-spy", [os.path.dirname(job["argv"][0]), "/usr/local/bin", "/usr/bin"])
+    if not spy:
+        send(pids, signal.SIGABRT)
+        until = time.monotonic() + STACK_PATIENCE_S
+        while time.monotonic() < until and ours(job["mark"], os.getpid()):
+            dead.update(reap())
+            time.sleep(0.05)
+        return
+    with open("stacks.txt", "ab") as stream:
+        spies = [
+            subprocess.Popen([spy, "dump", "--pid", str(pid)], stdout=stream, stderr=stream)
+            for pid in pids
+        ]
+        until = time.monotonic() + STACK_PATIENCE_S
+        for one in spies:
+            try:
+                one.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                one.kill()
+
+
+def find_program(name, folders):
+    """The program's path in the first of the folders that has it, or None."""
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK):
+            return path
+    return None
 
 
 def spawn(job):
@@ -460,6 +645,8 @@ def spawn(job):
         return pid
     try:
         os.setsid()
+        # A trainer's core is tens of GB, and a run would wait for it.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         os.dup2(log, 1)
         os.dup2(log, 2)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
@@ -477,11 +664,12 @@ def spawn(job):
 # --- what the control node asks ---------------------------------------------------------------
 
 
-def poll(folder, offset, wait_s, go, stop):
+def poll(folder, offset, wait_s, go, stop, over=False):
     """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
 
     Answers {done, size, offset, data, now}: `data` is zlib + base64 of the log from `offset`,
     64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the rest).
+    `over`: the nodes that started something have ended.
     """
     os.chdir(folder)
     os.utime("lease", ns=(time.time_ns(), time.time_ns()))
@@ -489,6 +677,8 @@ def poll(folder, offset, wait_s, go, stop):
         ask_to_stop(stop)
     if go:
         write("go", "")
+    if over:
+        write("over", "")
     until = time.monotonic() + wait_s
     done = read_json("done.json")
     while done is None and time.monotonic() < until:
@@ -542,6 +732,8 @@ def lost_supervisor():
         "left": left,
         "ended_at": time.time(),
     }
+    if (read_json("state.json") or {}).get("boot_id") not in (None, boot_id()):
+        done["message"] = "the node restarted meanwhile"
     try:
         finish(done)
     except OSError:
@@ -554,10 +746,10 @@ def pack(data):
     return base64.b64encode(zlib.compress(data, 1)).decode("ascii")
 
 
-def fetch(folder, offset, length):
-    """Bring log bytes [offset, offset + length)."""
+def fetch(folder, name, offset, length):
+    """Bring bytes [offset, offset + length) of a file of the run's folder."""
     try:
-        with open(os.path.join(folder, "log"), "rb") as stream:
+        with open(os.path.join(folder, name), "rb") as stream:
             stream.seek(offset)
             data = stream.read(min(length, FETCH_BYTES))
     except OSError:
@@ -618,8 +810,6 @@ def key_value(path, separator):
 
 def nvidia_smi():
     """One row a GPU: name, memory in MiB, driver; [] where there is no nvidia-smi."""
-    import subprocess
-
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
     try:
         said = subprocess.run(
@@ -643,15 +833,17 @@ def main(arguments):
     one.add_argument("--wait", type=float, default=1.0)
     one.add_argument("--go", action="store_true")
     one.add_argument("--stop", default="")
+    one.add_argument("--over", action="store_true")
     two = commands.add_parser("fetch")
+    two.add_argument("--name", choices=FETCHED, default="log")
     two.add_argument("--offset", type=int, required=True)
     two.add_argument("--length", type=int, required=True)
     chosen = parser.parse_args(arguments)
     folder = os.path.dirname(os.path.abspath(__file__))
     if chosen.command == "poll":
-        poll(folder, chosen.offset, chosen.wait, chosen.go, chosen.stop)
+        poll(folder, chosen.offset, chosen.wait, chosen.go, chosen.stop, chosen.over)
     else:
-        fetch(folder, chosen.offset, chosen.length)
+        fetch(folder, chosen.name, chosen.offset, chosen.length)
 
 
 if __name__ == "__main__" and sys.argv[1:]:

@@ -102,6 +102,45 @@ def marked(user: pwd.struct_passwd, mark: str) -> list[str]:
     return found
 
 
+def ours(user: pwd.struct_passwd, path: str, mode: int) -> bool:
+    """Whether a file or folder is there, the user's, and of that mode."""
+    try:
+        state = os.stat(path)
+    except FileNotFoundError:
+        return False
+    own = (state.st_uid, state.st_gid) == (user.pw_uid, user.pw_gid)
+    return own and state.st_mode & 0o7777 == mode
+
+
+def text(user: pwd.struct_passwd, path: str) -> str:
+    """A file's text without blanks around it; empty where it is not there or open to others."""
+    if not ours(user, path, 0o600):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+
+
+def block(user: pwd.struct_passwd, path: str, mark: str) -> str:
+    """What stands between our marks in a file of the user's."""
+    lines = text(user, path).splitlines()
+    end = mark.replace("BEGIN", "END", 1)
+    if mark not in lines or end not in lines:
+        return ""
+    return "\n".join(lines[lines.index(mark) + 1 : lines.index(end)])
+
+
+def trust(user: pwd.struct_passwd, spec: dict[str, Any]) -> dict[str, str]:
+    """What makes the node know the others, and be known by them."""
+    folder = place(user, spec)
+    home = os.path.dirname(folder)
+    return {
+        "authorized_keys": block(user, os.path.join(home, "authorized_keys"), spec["mark"]),
+        "config": block(user, os.path.join(home, "config"), spec["mark"]),
+        "known_hosts": text(user, os.path.join(folder, "known_hosts")),
+        "hosts": text(user, os.path.join(folder, "config")),
+    }
+
+
 def own_lines(user: pwd.struct_passwd, key: str) -> list[str]:
     """The lines of authorized_keys that hold the key."""
     try:
@@ -133,6 +172,7 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
         if shutil.which(program) is None:
             raise MeshError(f"{program} is not here; install the package openssh-client")
     user = account(spec)
+    folder = place(user, spec)
     keys = []
     for path in sorted(glob.glob(spec["host_keys"])):
         with open(path, encoding="utf-8") as file:
@@ -144,13 +184,18 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
         "user": user.pw_name,
         "group": user.pw_gid,
         "home": user.pw_dir,
-        "place": place(user, spec),
+        "place": folder,
         "hostname": socket.gethostname(),
         "addresses": spec["addresses"],
         "from": numbers(spec["addresses"]),
         "host_keys": keys,
         "marked": marked(user, spec["mark"]),
-        "key": public_half(user, os.path.join(place(user, spec), "id_ed25519")),
+        "folders": all(
+            ours(user, path, 0o700)
+            for path in (place(user, spec), os.path.dirname(place(user, spec)))
+        ),
+        "trust": trust(user, spec),
+        "key": public_half(user, os.path.join(folder, "id_ed25519")),
     }
 
 
@@ -189,12 +234,12 @@ def make(spec: dict[str, Any]) -> dict[str, Any]:
 def put(spec: dict[str, Any]) -> dict[str, Any]:
     """The cluster's key pair, from standard input."""
     user = account(spec)
-    text = sys.stdin.read()
+    private = sys.stdin.read()
 
     def write(path: str) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(private)
         os.chown(path, user.pw_uid, user.pw_gid)
 
     return {"key": install(user, place(user, spec), write)}

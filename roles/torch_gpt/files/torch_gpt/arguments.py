@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         prog="train.py",
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        description="Pre-train a GPT-2 with data parallelism and ZeRO stages 0 to 3.",
+        description="Pre-train a GPT-2 with data, tensor and pipeline parallelism and ZeRO stages.",
     )
     add = made.add_argument_group("model").add_argument
     add("--model", choices=MODELS, default="gpt2-tiny", help="shape to start from")
@@ -98,8 +98,27 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--global-batch-size",
         type=_positive,
-        help="samples an iteration of all ranks; a multiple of micro batch x ranks, the quotient "
-        "being the passes whose gradients are accumulated (by default one pass)",
+        help="samples an iteration of all ranks; a multiple of micro batch x data parallel ranks, "
+        "the quotient being the passes whose gradients are accumulated (by default one pass a "
+        "pipeline stage)",
+    )
+    add(
+        "--tensor-parallel",
+        type=_positive,
+        default=1,
+        help="ranks, next to each other, that share out each block's heads and perceptron",
+    )
+    add(
+        "--pipeline-parallel",
+        type=_positive,
+        default=1,
+        help="stages that the blocks are split into (1F1B); must divide them",
+    )
+    add(
+        "--engine",
+        choices=("torch", "deepspeed"),
+        default="torch",
+        help="what shares out, accumulates and updates: PyTorch itself or DeepSpeed",
     )
     add(
         "--zero-stage",
@@ -162,25 +181,70 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             f"--hidden-size {options.hidden_size} is not a multiple of --num-attention-heads "
             f"{options.num_attention_heads}; change one of them"
         )
+    check_parallel(options)
     return options
+
+
+def check_parallel(options: argparse.Namespace) -> None:
+    """Refuse what cannot be split, or not together.
+
+    Raises:
+        TrainerError: says which two options do not go together.
+    """
+    tensor, stages, zero = options.tensor_parallel, options.pipeline_parallel, options.zero_stage
+    if options.num_attention_heads % tensor:
+        raise TrainerError(
+            f"--num-attention-heads {options.num_attention_heads} is not a multiple of "
+            f"--tensor-parallel {tensor}; change one of them"
+        )
+    if options.num_layers % stages:
+        raise TrainerError(
+            f"--num-layers {options.num_layers} is not a multiple of --pipeline-parallel {stages}; "
+            "change one of them"
+        )
+    if options.engine == "deepspeed" and tensor * stages > 1:
+        raise TrainerError(
+            "--engine deepspeed is data parallel only; take --engine torch, or set "
+            "--tensor-parallel and --pipeline-parallel to 1"
+        )
+    if tensor > 1 and zero == 1:
+        raise TrainerError("--tensor-parallel goes with --zero-stage 0, 2 and 3, not with 1")
+    if stages > 1 and zero:
+        raise TrainerError("--pipeline-parallel goes with --zero-stage 0 only")
+    if stages > 1 and options.eval_iters:
+        raise TrainerError("--pipeline-parallel has no validation; set --eval-iters 0")
 
 
 def accumulation(options: argparse.Namespace, ranks: int) -> int:
     """Return the passes an iteration; fill in the global batch size if it was not given.
 
     Raises:
-        TrainerError: the global batch is no multiple of micro batch x ranks.
+        TrainerError: the ranks cannot be grouped, or the global batch is no multiple of micro
+            batch x data parallel ranks, or has too few passes for the pipeline's stages.
     """
-    samples = options.micro_batch_size * ranks
+    stages = options.pipeline_parallel
+    model_ranks = options.tensor_parallel * stages
+    if ranks % model_ranks:
+        raise TrainerError(
+            f"{ranks} ranks are not a multiple of --tensor-parallel {options.tensor_parallel} x "
+            f"--pipeline-parallel {stages} = {model_ranks}; change one of them"
+        )
+    samples = options.micro_batch_size * (ranks // model_ranks)
     if options.global_batch_size is None:
-        options.global_batch_size = samples
+        options.global_batch_size = samples * stages
     if options.global_batch_size % samples:
         raise TrainerError(
             f"--global-batch-size {options.global_batch_size} is not a multiple of "
-            f"--micro-batch-size {options.micro_batch_size} x {ranks} ranks = {samples}; change "
-            "one of them"
+            f"--micro-batch-size {options.micro_batch_size} x {ranks // model_ranks} "
+            f"{'data parallel ' if model_ranks > 1 else ''}ranks = {samples}; change one of them"
         )
-    return int(options.global_batch_size // samples)
+    passes = int(options.global_batch_size // samples)
+    if passes < stages:
+        raise TrainerError(
+            f"--global-batch-size {options.global_batch_size} is {passes} passes, fewer than "
+            f"--pipeline-parallel {stages}; make it {samples * stages} or more"
+        )
+    return passes
 
 
 def parse_or_exit(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, int]:

@@ -1,4 +1,4 @@
-"""torch_gpt: pre-train a GPT-2 in plain PyTorch, to measure data parallelism and ZeRO.
+"""torch_gpt: pre-train a GPT-2 in plain PyTorch, to measure ways to spread it over devices.
 
 On one machine, for example:
 
@@ -11,7 +11,8 @@ On several machines, the same line on each with its own rank, and all with one a
         --zero-stage 3 --precision bf16 --micro-batch-size 8 --global-batch-size 512
 
 A plain ``python3 train.py`` is one rank.  The files to read: arguments.py (what can be asked for),
-model.py (GPT-2), data.py (batches), parallel.py (the ZeRO stages) and this one (the loop).
+model.py (GPT-2), data.py (batches), parallel.py (ZeRO stages, tensor parallelism), pipeline.py
+(stages of layers), by_deepspeed.py (the other engine) and this one (the loop).
 
 Output: global rank 0 prints to stdout; a value never holds a space (an underscore stands for it).
 
@@ -30,7 +31,7 @@ may be shorter.  The device is waited for at the ends of windows only.
     loss                  mean over the ranks and the window, in nats a token; iterations whose loss
                           is not finite are left out, and `nan` stands when none is left
     grad_norm, lr         of the window's last iteration; the norm is that of all gradients of all
-                          ranks before clipping
+                          ranks before clipping; `-` where DeepSpeed does not tell it
     skipped               iterations without an update (fp16: a gradient overflowed)
     nan                   iterations whose loss was not a finite number
     memory_allocated_mib  most memory the framework had allocated on the device so far, one value a
@@ -58,9 +59,11 @@ import math  # noqa: E402
 from argparse import Namespace  # noqa: E402
 from typing import Any, NoReturn  # noqa: E402
 
+import by_deepspeed  # noqa: E402
 import data  # noqa: E402
 import megatron_mmap  # noqa: E402
 import parallel  # noqa: E402
+import pipeline  # noqa: E402
 import torch  # noqa: E402
 from model import padded  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -119,34 +122,66 @@ class Trainer:
         self.vocab_size = padded(options.vocab_size)
         self.model, self.parameters = parallel.build(options, self.vocab_size, ranks)
         self.optimizer = parallel.optimizer_for(self.model, options, ranks)
-        self.scale = LossScale(options.precision == "fp16")
+        self.scale = LossScale(options.precision == "fp16" and options.engine == "torch")
         self.precision = torch.autocast(
             ranks.device.type,
             dtype=parallel.DTYPES[options.precision],
-            enabled=options.precision != "fp32",
+            enabled=options.precision != "fp32" and options.engine == "torch",
         )
+        self.schedule, self.engine = None, None
+        if ranks.stages > 1:
+            self.schedule = pipeline.Schedule(self.model, passes, ranks)
+        if options.engine == "deepspeed":
+            self.engine = by_deepspeed.Engine(self.model, self.optimizer, options, passes)
+            self.model = self.engine.module
 
     def loss(self, samples: data.Samples, first: int) -> Tensor:
         """Return the loss of the rank's micro batch from the ranks' samples ``first`` on."""
         size = self.options.micro_batch_size
-        batch = samples.batch(first + self.ranks.rank * size, size, self.ranks.device)
+        batch = samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
         with self.precision:
             loss: Tensor = self.model(*batch)
         return loss
 
-    def step(self, number: int) -> tuple[Tensor, Tensor, bool]:
-        """Run iteration ``number`` (from 0); return its loss here, its norm, and if it skipped."""
-        options = self.options
+    def firsts(self, number: int) -> list[int]:
+        """Return the first sample, of all ranks, of each pass of iteration ``number``."""
+        first = number * self.options.global_batch_size
+        samples = self.ranks.data_size * self.options.micro_batch_size
+        return [first + accumulated * samples for accumulated in range(self.passes)]
+
+    def gradients(self, number: int) -> Tensor:
+        """Accumulate the gradients of iteration ``number``; return its loss here."""
         total = torch.zeros((), device=self.ranks.device)
-        for accumulated in range(self.passes):
-            first = number * options.global_batch_size
-            first += accumulated * self.ranks.size * options.micro_batch_size
-            last = accumulated == self.passes - 1
-            with parallel.gradients_are_complete(self.model, last, options.zero_stage):
+        for first in self.firsts(number):
+            last = first == self.firsts(number)[-1]
+            with parallel.gradients_are_complete(self.model, last, self.options.zero_stage):
                 loss = self.loss(self.samples, first) / self.passes
                 (loss * self.scale.value).backward()  # type: ignore[no-untyped-call]  # torch has not typed it
             total += loss.detach()
-        gradients, norm = parallel.gradient_norm(self.model)
+        return total
+
+    def gradients_of_stage(self, number: int, schedule: pipeline.Schedule) -> Tensor:
+        """As ``gradients``, of this rank's stage of the pipeline, all passes at once."""
+        size, ranks = self.options.micro_batch_size, self.ranks
+        batches = [
+            self.samples.batch(first + ranks.data_rank * size, size, ranks.device)
+            for first in self.firsts(number)
+        ]
+        with self.precision:
+            return schedule.run(batches, self.scale.value)
+
+    def step(self, number: int) -> tuple[Tensor, Tensor | None, bool]:
+        """Run iteration ``number`` (from 0); return its loss here, its norm, and if it skipped."""
+        options = self.options
+        if self.engine is not None:
+            losses = (self.loss(self.samples, first) for first in self.firsts(number))
+            return self.engine.step(losses, learning_rate(number, options))
+        if self.schedule is not None:
+            total = self.gradients_of_stage(number, self.schedule)
+        else:
+            total = self.gradients(number)
+        parallel.average_gradients(self.model, self.ranks)
+        gradients, norm = parallel.gradient_norm(self.model, self.ranks)
         norm = norm / self.scale.value
         factor = torch.ones_like(norm) / self.scale.value
         if options.clip_grad:
@@ -154,7 +189,8 @@ class Trainer:
         skipped = self.scale.overflowed(norm)
         if not skipped:
             if options.clip_grad or self.scale.enabled:
-                torch._foreach_mul_(gradients, factor)  # as torch.nn.utils.clip_grads_with_norm_
+                for some in gradients:  # as torch.nn.utils.clip_grads_with_norm_
+                    torch._foreach_mul_(some, factor)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(number, options)
             self.optimizer.step()
@@ -186,7 +222,7 @@ class Trainer:
                     samples_per_s=f"{options.global_batch_size * len(losses) / elapsed:.2f}",
                     step_time_ms=f"{1000 * elapsed / len(losses):.2f}",
                     loss=f"{finite.mean().item():.5f}",
-                    grad_norm=f"{norm.item():.3f}",
+                    grad_norm="-" if norm is None else f"{norm.item():.3f}",
                     lr=f"{learning_rate(step - 1, options):.3e}",
                     skipped=skips,
                     nan=len(losses) - len(finite),
@@ -199,7 +235,7 @@ class Trainer:
     @torch.no_grad()
     def evaluate(self, samples: data.Samples) -> None:
         """Print the mean loss over ``--eval-iters`` micro batches a rank."""
-        count = self.options.micro_batch_size * self.ranks.size
+        count = self.options.micro_batch_size * self.ranks.data_size
         iterations = range(self.options.eval_iters)
         losses = torch.stack([self.loss(samples, i * count) for i in iterations])
         mean = parallel.average(losses, self.ranks).mean().item()
@@ -211,7 +247,7 @@ def run(options: Namespace, passes: int, ranks: parallel.Ranks) -> None:
     """Load the data, train and evaluate."""
     problem, loaded = None, None
     try:
-        loaded = data.load(options, ranks.size, verify=ranks.node_first)
+        loaded = data.load(options, ranks.data_size, verify=ranks.node_first)
     except (arguments.TrainerError, megatron_mmap.DatasetError) as error:
         problem = str(error)
     parallel.agree(ranks, options, problem)
@@ -225,7 +261,7 @@ def run(options: Namespace, passes: int, ranks: parallel.Ranks) -> None:
         facts = {
             "world_size": ranks.size,
             "nodes": ranks.nodes,
-            "data_parallel_size": ranks.size,
+            "data_parallel_size": ranks.data_size,
             "backend": ranks.backend,
             "device": torch.cuda.get_device_name() if cuda else "cpu",
             "threads": torch.get_num_threads(),
@@ -244,7 +280,7 @@ def main(options: Namespace, passes: int) -> NoReturn:
     """Run this rank from start to end."""
     ranks = None
     try:
-        ranks = parallel.start(options.device)
+        ranks = parallel.start(options)
         run(options, passes, ranks)
         parallel.finish()
     except Exception as error:

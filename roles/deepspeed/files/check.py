@@ -1,0 +1,102 @@
+"""Whether an environment's DeepSpeed fits what it runs with: its ds_report, read.
+
+    <env>/bin/python3 -c <this> < SPEC
+
+SPEC is JSON: version (or ""), ops (those that must be built already), device (what the nodes
+train on). Prints what the report says. Runs by the environment's own Python, 3.7 or newer. Exits
+0, or 1 with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+OP = re.compile(r"([a-z][a-z0-9_]*) ?\.+ (\[(?:YES|NO)\]) \.+ (\[(?:OKAY|NO)\])")
+LINE = re.compile(r"(.*?) \.{2,}(?: (.*))?")
+# deepspeed wheel compiled w. ...... torch 1.10, cuda 11.3
+BUILT = re.compile(r"torch ([0-9.]+)(?:[, ]+(?:cuda|hip) ([0-9.]+))?")
+
+RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)\b")
+
+
+def parse(text: str) -> dict[str, Any]:
+    """A report's lines as a mapping, its operators under `ops`: name to installed, compatible."""
+    found: dict[str, Any] = {"ops": {}}
+    for line in COLOURS.sub("", text).splitlines():
+        op, entry = OP.fullmatch(line.strip()), LINE.fullmatch(line.strip())
+        if op:
+            found["ops"][op.group(1)] = [op.group(2) == "[YES]", op.group(3) == "[OKAY]"]
+        elif entry and entry.group(2):
+            found[entry.group(1)] = entry.group(2).strip()
+    return found
+
+
+def short(version: str) -> str:
+    """The first two numbers of a version."""
+    return ".".join(version.partition("+")[0].split(".")[:2])
+
+
+def faults(spec: dict[str, Any], report: dict[str, Any], torch: str, cuda: str | None) -> list[str]:
+    """What does not fit, in words; `torch` and `cuda` are what the environment's torch says."""
+    info = report.get("deepspeed info", "").partition(",")[0]
+    if not info:
+        return ["ds_report has no line `deepspeed info`"]
+    found = []
+    if spec["version"] and info.partition("+")[0] != spec["version"].partition("+")[0]:
+        found.append(f"deepspeed is {info}, not {spec['version']}")
+    said = report.get("torch version", torch)
+    if said != torch:
+        found.append(f"ds_report runs with torch {said}, and the environment has {torch}")
+    match = BUILT.search(report.get("deepspeed wheel compiled w.", ""))
+    built, toolkit = (match.group(1), match.group(2)) if match else ("", "")
+    # 0.0 is what a wheel says that was built without torch, with nothing compiled in it.
+    if built not in ("", "0.0", short(torch)):
+        found.append(f"deepspeed was built with torch {built}, and runs with {torch}")
+    if cuda and toolkit not in (None, "", "0.0", short(cuda)):
+        found.append(f"deepspeed was built with CUDA {toolkit}, and torch is built for {cuda}")
+    nvcc = report.get("nvcc version", "") if spec["device"] == "cuda" else ""
+    if cuda and nvcc[:1].isdigit() and nvcc.split(".")[0] != cuda.split(".")[0]:
+        found.append(f"nvcc is of CUDA {nvcc}, and torch is built for {cuda}")
+    absent = [op for op in spec["ops"] if not report["ops"].get(op, [False])[0]]
+    return found + [f"the operator {op} is not built" for op in absent]
+
+
+def reason(stderr: str) -> str:
+    """The line of a traceback that says what was raised, or the last line."""
+    lines = stderr.strip().splitlines() or ["it says nothing"]
+    raised = [line for line in lines if RAISED.match(line)]
+    return (raised or lines)[-1]
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    spec = json.load(sys.stdin)
+    program = os.path.join(os.path.dirname(sys.executable), "ds_report")
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # whatever it raises is why it cannot be used
+        first = (str(error).splitlines() or [""])[0]
+        print(f"import of torch fails: {type(error).__name__}: {first}", file=sys.stderr)
+        return 1
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"ds_report fails: {reason(done.stderr)}", file=sys.stderr)
+        return 1
+    report = parse(done.stdout)
+    found = faults(spec, report, str(torch.__version__), torch.version.cuda)
+    if found:
+        print("; ".join(found), file=sys.stderr)
+        return 1
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Bring a prefetched folder's files to the node: those alone that it lacks, by checksum.
+
+`bring:` with `source` (the folder that playbooks/prefetch.yml filled, on the control node),
+`folder` (where it lies on the node) and `data` (whether this node prepares the datasets, and so
+needs their files) and `release` (whose
+packages it takes, such as debian12; empty for none). The node's side is roles/site/files/have.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+PROGRAM = Path(__file__).resolve().parents[1] / "files" / "have.py"
+MANIFEST = "manifest.json"
+
+
+def read_manifest(source: Path) -> dict[str, Any]:
+    """What the folder has. Raises AnsibleActionFail where it is none of prefetch.yml's."""
+    try:
+        found: dict[str, Any] = json.loads((source / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise AnsibleActionFail(
+            f"site_prefetched names {source}, which has no whole {MANIFEST}; fill it first:"
+            f" ansible-playbook playbooks/prefetch.yml -i INVENTORY -e prefetch_dir={source}"
+        ) from None
+    return found
+
+
+def needed(manifest: dict[str, Any], *, data: bool, release: str = "") -> dict[str, list[Any]]:
+    """The files for one node: its own release's packages, and those of datasets if it prepares."""
+    only = set(manifest["datasets"])
+    own = f"apt/{release}/"
+    return {
+        path: item
+        for path, item in manifest["files"].items()
+        if (data or path not in only)
+        and (not path.startswith("apt/") or (release and path.startswith(own)))
+    }
+
+
+def mirrors_in(folder: str, places: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """`site_mirrors` on the node: pip takes a folder of wheels, the others an address."""
+    return {
+        kind: {
+            public: f"{folder}/{path}" if kind == "pip" else f"file://{quote(f'{folder}/{path}')}"
+            for public, path in found.items()
+        }
+        for kind, found in places.items()
+    }
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+    """`bring:`; its arguments stand in tasks/main.yml."""
+
+    TRANSFERS_FILES = True
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        given = variables.get("ansible_python_interpreter") or "/usr/bin/python3"
+        self.python = str(self._templar.template(given))
+        arguments = self._task.args
+        source, folder = Path(arguments["source"]), str(arguments["folder"])
+        manifest = read_manifest(source)
+        release = str(arguments["release"])
+        files = needed(manifest, data=bool(arguments["data"]), release=release)
+        check = bool(self._task.check_mode)
+        spec = {"folder": folder, "files": files, "place": [], "check": check}
+        first = self._call(spec)
+        changed = bool(first["lacking"] or first["extra"])
+        if first["lacking"] and not check:
+            for path in first["lacking"]:
+                if not (source / path).is_file():
+                    raise AnsibleActionFail(
+                        f"{source / path} is gone; run playbooks/prefetch.yml again"
+                    )
+                self._connection.put_file(str(source / path), f"{folder}/{path}.part")
+            self._call({**spec, "place": first["lacking"]})
+        result.update(changed=changed, brought=first["lacking"])
+        result["mirrors"] = mirrors_in(folder, manifest["mirrors"])
+        packages = f"apt/{release}"
+        result["apt"] = f"{folder}/{packages}" if f"{packages}/Release" in files else ""
+        return result
+
+    def _call(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Run have.py on the node; its answer. Raises AnsibleActionFail with its words."""
+        program = PROGRAM.read_text(encoding="utf-8")
+        argv = [self.python, "-I", "-c", program]
+        answer = self._low_level_execute_command(
+            shlex.join(argv), in_data=json.dumps(spec).encode()
+        )
+        for line in answer["stdout_lines"]:
+            if line.startswith("TRAINBENCH "):
+                said: dict[str, Any] = json.loads(line[len("TRAINBENCH ") :])
+                return said
+        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
+        raise AnsibleActionFail(words[-1] if words else f"no answer (exit {answer['rc']})")

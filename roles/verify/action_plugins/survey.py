@@ -1,0 +1,185 @@
+"""Ask a node what it is, from the control node, and compare all of them there.
+
+    survey: {operation: begin, out_dir: DIR}             forget what was found last time
+    survey: {operation: read, out_dir: DIR, spec: ...}   one node: files/env.py, its clock
+    survey: {operation: report, out_dir: DIR, ...}       all nodes: runner.doctor's comparison
+
+DIR is a folder of the control node (runner/rundir.py knows its names, too):
+
+    env/<host>.json   {"env": what env.py printed, "expected": ...} or {"unreachable": why}
+    asked.json        the nodes, who was lost on the way, and what the roles' verify entries said
+
+The comparison is pure code of the runner, and runs in a process of its own, by the Python that
+runs Ansible: roles know nothing of it but its exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+PROGRAM = Path(__file__).resolve().parents[1] / "files" / "env.py"
+PROJECT = Path(__file__).resolve().parents[3]
+CLOCK = "import time; print('TRAINBENCH', time.time())"
+GOOD_DELAY_S = 0.15  # of one exchange: a cold connection takes longer, so it is asked once more
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+    """`survey:` with an `operation` and `out_dir`, as the file's first lines say."""
+
+    TRANSFERS_FILES = False
+    _supports_async = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        given = self._task.args
+        out_dir = Path(str(given["out_dir"]))
+        result["changed"] = False
+        if given["operation"] == "begin":
+            shutil.rmtree(out_dir / "env", ignore_errors=True)
+            (out_dir / "asked.json").unlink(missing_ok=True)
+        elif given["operation"] == "read":
+            result.update(self._read(out_dir, given, variables))
+        else:
+            result.update(self._report(out_dir, given, variables))
+        return result
+
+    # -- one node ------------------------------------------------------------------------------
+
+    def _read(
+        self, out_dir: Path, given: dict[str, Any], variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        host = str(variables["inventory_hostname"])
+        path = out_dir / "env" / f"{host}.json"
+        interpreter = variables.get("ansible_python_interpreter") or "python3"
+        python = [str(self._templar.template(interpreter)), "-I", "-S"]
+        spec = dict(given["spec"])
+        try:
+            spec["time"] = self._clock(python, float(given.get("clock_offset_s") or 0))
+            spec["write"] = bool(spec.get("write")) and not self._task.check_mode
+            said, *_ = self._exchange(
+                [*python, "-", json.dumps(spec)], PROGRAM.read_text(encoding="utf-8")
+            )
+        except (AnsibleConnectionFailure, AnsibleError) as error:
+            save(path, {"unreachable": one_line(error)})
+            raise
+        env = json.loads(said)
+        save(path, {"env": env, "expected": given.get("expected") or {}})
+        roles = [str(role) for role in given.get("roles") or []]
+        return {"roles": roles, "conda": bool(env.get("conda"))}
+
+    def _clock(self, python: list[str], injected_s: float) -> dict[str, float]:
+        """The node's clock against ours: offset and bound of its error, in seconds.
+
+        The offset is the node's time less the middle of the exchange, its error at most half of
+        the exchange (RFC 5905, section 8, with one timestamp on the node). The shortest of up to
+        three exchanges counts, as in that protocol's clock filter.
+        """
+        best: tuple[float, float] | None = None
+        for _ in range(3):
+            said, sent, received = self._exchange([*python, "-c", CLOCK], None)
+            delay = received - sent
+            if best is None or delay < best[0]:
+                best = (delay, float(said) - (sent + received) / 2)
+            if delay < GOOD_DELAY_S:
+                break
+        assert best is not None
+        return {"offset_s": round(best[1] + injected_s, 4), "error_s": round(best[0] / 2, 4)}
+
+    def _exchange(self, argv: list[str], source: str | None) -> tuple[str, float, float]:
+        """What a program on the node answered, when it was asked and when the answer came."""
+        data = source.encode() if source is not None else None
+        sent, began = time.time(), time.monotonic()
+        answer = self._low_level_execute_command(shlex.join(argv), in_data=data)
+        received = sent + time.monotonic() - began
+        for line in answer["stdout_lines"]:
+            if line.startswith("TRAINBENCH "):
+                return line[len("TRAINBENCH ") :], sent, received
+        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
+        last = words[-1] if words else "no output"
+        if answer["rc"] in (126, 127):
+            last += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
+        raise AnsibleError(f"{argv[0]} gave no answer (exit {answer['rc']}): {last}")
+
+    # -- all of them ---------------------------------------------------------------------------
+
+    def _report(
+        self, out_dir: Path, given: dict[str, Any], variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        hosts = [str(host) for host in given["hosts"]]
+        alive = set(variables["ansible_play_hosts"])
+        nodes = {}
+        for host in hosts:
+            kept = variables["hostvars"][host].get("__verify_failures", [])
+            nodes[host] = {
+                "lost": host not in alive,
+                "failures": [
+                    {"role": str(one["role"]), "message": message(one["result"])} for one in kept
+                ],
+            }
+        roles = [str(role) for role in given.get("roles") or []]
+        save(
+            out_dir / "asked.json", {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
+        )
+        if not given.get("compare", True):
+            return {"faults": {}}
+        argv = [str(given["python"]), "-m", "runner", "doctor", "--format", "json"]
+        said = subprocess.run(
+            [*argv, "--from", str(out_dir)],
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not said.stdout:
+            raise AnsibleError(f"the nodes cannot be compared: {said.stderr.strip()}")
+        answer = json.loads(said.stdout)
+        Display().display(answer["text"].rstrip())
+        return {"faults": answer["faults"]}
+
+
+def message(result: Any) -> str:
+    """A failed task's own words, whole: its loop's items, what it printed, or Ansible's message."""
+    if not isinstance(result, dict):
+        return str(result)
+    if result.get("_ansible_no_log"):
+        return "it failed, and its output is not shown (no_log)"
+    said = [
+        message(item)
+        for item in result.get("results") or []
+        if isinstance(item, dict) and (item.get("failed") or item.get("unreachable"))
+    ]
+    if said:
+        return "\n".join(said)
+    words = [str(result.get(key) or "").strip() for key in ("stderr", "stdout")]
+    told = str(result.get("msg") or "").strip()
+    # The module's own message for a failed command says no more than that.
+    if told == "non-zero return code" or not told:
+        told = next((word for word in words if word), told or "it failed, and said nothing")
+    return told
+
+
+def one_line(error: BaseException) -> str:
+    """An error's last line, which is where ssh says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def save(path: Path, facts: dict[str, Any]) -> None:
+    """Write JSON so that a reader sees all of it or none of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.tmp")
+    fresh.write_text(json.dumps(facts), encoding="utf-8")
+    fresh.replace(path)

@@ -1,0 +1,448 @@
+"""Measure devices and the network between them, in torch. One process a device, on every node.
+
+    python3 probe.py '{"hosts": ["node1", "node2"], "node": 0, "processes": 8,
+                       "address": "10.0.0.1", "port": 20000, "device": "cuda", "seconds": 1.0,
+                       "checks": ["devices", "network"]}'
+
+`python -m runner doctor` starts this on all nodes at once, through roles/launch. It starts one
+process for each device and ends with exit code 0 if all of them did. Each measurement is printed
+when it is there, as one line `TRAINBENCH_DOCTOR {json}`:
+
+    {"step": "matrix product bf16"}                               what is measured now (rank 0)
+    {"test": "matmul_fp32", "rank": 3, "node": 0, "try": 1, "samples": [..]}         TFLOP/s
+    {"test": "matmul_bf16", ...} {"test": "memory", ...}                              GB/s
+    {"test": "all_reduce", "scope": "node", "nodes": [0], "samples": [..], "bytes": n}   GB/s
+    {"test": "all_reduce", "scope": "all", "nodes": [0, 1, ...], ...}
+    {"test": "all_reduce", "scope": "pair", "nodes": [0, 1], "try": 1, ...}  others talk, too
+    {"test": "all_reduce", "scope": "pair", "nodes": [0, 1], "try": 2, ...}  nobody else talks
+    {"error": "..."}
+
+Bus bandwidth is that of nccl-tests (doc/PERFORMANCE.md there): bytes / time x 2 (n - 1) / n for n
+processes, which does not depend on n where links are alike. Memory bandwidth is that of a copy,
+read and written bytes together (STREAM). fp32 products are without TF32.
+
+Each figure is a list of samples over about `seconds`. A device or pair that seems slow is measured
+again: devices all together, a pair alone and beside it one that is not slow. Runs with torch 1.10
+and newer; the pure functions need no torch.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+SAMPLES = 8  # a measurement
+SUSPECT = 0.05  # this much below the reference is measured once more
+ALONE = 3  # pairs that are measured alone, at most, and as many to compare with
+TIMEOUT_S = 90.0
+MIB = 1 << 20
+
+
+# --- pure -------------------------------------------------------------------------------------
+
+
+def rounds(nodes: int) -> list[list[tuple[int, int]]]:
+    """Every pair once, in rounds of disjoint pairs (a round-robin tournament, circle method).
+
+    n - 1 rounds for an even n; n for an odd one, where one node rests in each.
+    """
+    players = list(range(nodes + nodes % 2))  # of an odd number, the last one is nobody
+    half = len(players) // 2
+    found = []
+    for _ in range(len(players) - 1):
+        pairs = [(players[place], players[-1 - place]) for place in range(half)]
+        found.append(sorted((min(pair), max(pair)) for pair in pairs if max(pair) < nodes))
+        players = [players[0], players[-1], *players[1:-1]]
+    return [one for one in found if one]
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of the values."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def reference(values: Sequence[float]) -> float:
+    """What a healthy one reaches: the upper quartile.
+
+    Something slow makes others slow and never fast, and one slow node is in half of the pairs of
+    four and in two thirds of those of three: the median would be one of its own.
+    """
+    ordered = sorted(values)
+    return ordered[math.ceil(0.75 * (len(ordered) - 1))]
+
+
+def suspects(values: dict[Any, float], most: int) -> tuple[list[Any], list[Any]]:
+    """The slowest that are below the reference, and as many that are not, the middle ones first."""
+    if len(values) < 2:
+        return [], []
+    usual = reference(list(values.values()))
+    slow = sorted((k for k in values if values[k] < usual * (1 - SUSPECT)), key=lambda k: values[k])
+    rest = sorted((k for k in values if k not in slow), key=lambda k: abs(values[k] - usual))
+    return slow[:most], rest[: min(most, len(slow))]
+
+
+def bus_bandwidth(size: int, seconds: float, processes: int) -> float:
+    """GB/s of an all-reduce of `size` bytes: nccl-tests' busbw, algbw x 2 (n - 1) / n."""
+    return size / seconds * 2 * (processes - 1) / processes / 1e9
+
+
+def say(**facts: Any) -> None:
+    """One line; one write, so that the lines of several processes do not mix."""
+    line = "TRAINBENCH_DOCTOR " + json.dumps(facts) + "\n"
+    os.write(1, line.encode())
+
+
+# --- one process a device ---------------------------------------------------------------------
+
+
+class Process:
+    """This process among all: its device, its group, and a store to agree through."""
+
+    def __init__(self, spec: dict[str, Any], local: int) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self.torch, self.dist = torch, dist
+        self.spec, self.local = spec, local
+        self.node, self.per_node = spec["node"], spec["processes"]
+        self.nodes = len(spec["hosts"])
+        self.rank, self.size = self.node * self.per_node + local, self.nodes * self.per_node
+        self.kind = spec["device"]
+        self.seconds = float(spec["seconds"])
+        self.device = self.own_device()
+        patience = datetime.timedelta(seconds=TIMEOUT_S)
+        self.store = dist.TCPStore(
+            spec["address"], spec["port"], self.size, self.rank == 0, timeout=patience
+        )
+        backend = {"cuda": "nccl", "npu": "hccl"}.get(self.kind, "gloo")
+        dist.init_process_group(
+            backend,
+            store=dist.PrefixStore("group", self.store),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=patience,
+        )
+
+    def own_device(self) -> Any:
+        """The device of this process; an error where there are fewer than the inventory says."""
+        torch = self.torch
+        if self.kind == "cpu":
+            return torch.device("cpu")
+        if self.kind == "npu":
+            importlib.import_module("torch_npu")  # it adds torch.npu
+        there = getattr(torch, self.kind).device_count()
+        if there < self.per_node:
+            raise RuntimeError(
+                f"torch {torch.__version__} sees {there} {self.kind} devices where the inventory's"
+                f" cluster_devices_per_node is {self.per_node}"
+            )
+        getattr(torch, self.kind).set_device(self.local)
+        return torch.device(self.kind, self.local)
+
+    def wait(self) -> None:
+        """Until the device has done what it was given."""
+        if self.kind != "cpu":
+            getattr(self.torch, self.kind).synchronize()
+
+    def meet(self, name: str) -> None:
+        """Until all processes are here."""
+        if self.store.add(f"{name}/here", 1) == self.size:
+            self.store.set(f"{name}/go", "1")
+        self.store.wait([f"{name}/go"])
+
+    def part(self) -> None:
+        """Leave when all are done; rank 0 last, for the store ends with it."""
+        self.meet("end")
+        if self.rank:
+            self.store.add("gone", 1)
+            return
+        until = time.monotonic() + 10
+        while self.store.add("gone", 0) < self.size - 1 and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def agree(self, name: str, value: Any, first: bool) -> Any:
+        """The value of the process that is `first`, for those that ask by the same name."""
+        if first:
+            self.store.set(name, json.dumps(value))
+            return value
+        return json.loads(self.store.get(name).decode())
+
+    def begin(self, words: str) -> None:
+        """Say what comes now, and start it together."""
+        if self.rank == 0:
+            say(step=words)
+        self.meet(f"begin {words}")
+
+    def samples(self, work: Callable[[], Any]) -> list[float]:
+        """Seconds that one piece of work took, SAMPLES times over about `seconds`."""
+        work()
+        self.wait()
+        began = time.perf_counter()
+        work()
+        self.wait()
+        once = max(time.perf_counter() - began, 1e-6)
+        times = max(1, round(self.seconds / SAMPLES / once))
+        found: list[float] = []
+        until = time.perf_counter() + 3 * self.seconds
+        while len(found) < SAMPLES and (time.perf_counter() < until or not found):
+            began = time.perf_counter()
+            for _ in range(times):
+                work()
+            self.wait()
+            found.append((time.perf_counter() - began) / times)
+        return found
+
+    # -- devices -------------------------------------------------------------------------------
+
+    def devices(self) -> None:
+        """Matrix products and copies, on all devices at once, as in training."""
+        measures: dict[str, tuple[str, Callable[[], list[float]]]] = {
+            "matmul_fp32": ("matrix product fp32", lambda: self.matmul(self.torch.float32)),
+            "matmul_bf16": ("matrix product bf16", lambda: self.matmul(self.torch.bfloat16)),
+            "memory": ("memory bandwidth", self.memory),
+        }
+        for test, (words, measure) in measures.items():
+            for number in (1, 2):
+                if number == 2 and not self.again(test):
+                    break
+                self.begin(words + (" again" if number == 2 else ""))
+                try:
+                    found = measure()
+                except RuntimeError as error:  # such as a type that the device does not have
+                    lines = str(error).strip().splitlines()
+                    say(test=test, rank=self.rank, node=self.node, error=lines[0] if lines else "")
+                    found = []
+                if found:
+                    shown = {"rank": self.rank, "node": self.node, "local": self.local}
+                    say(test=test, **shown, **{"try": number}, samples=found)
+                middle = median(found) if found else 0.0
+                self.store.set(f"{test}/{number}/{self.rank}", json.dumps(middle))
+
+    def again(self, test: str) -> bool:
+        """Whether any device seems slow: rank 0 looks, and tells the others."""
+        name = f"{test}/again"
+        if self.rank == 0:
+            keys = [f"{test}/1/{rank}" for rank in range(self.size)]
+            self.store.wait(keys)
+            values = {key: json.loads(self.store.get(key).decode()) for key in keys}
+            self.store.set(name, json.dumps(bool(suspects(values, 1)[0])))
+        return bool(json.loads(self.store.get(name).decode()))
+
+    def matmul(self, dtype: Any) -> list[float]:
+        """TFLOP/s of a square product."""
+        n = 8192
+        if self.kind == "cpu":
+            n = 1024 if dtype == self.torch.float32 else 512
+        left, right = (self.torch.randn(n, n, device=self.device).to(dtype) for _ in range(2))
+        out = self.torch.empty(n, n, device=self.device, dtype=dtype)
+        taken = self.samples(lambda: self.torch.mm(left, right, out=out))
+        return [round(2 * n**3 / seconds / 1e12, 4) for seconds in taken]
+
+    def memory(self) -> list[float]:
+        """GB/s of a copy that no cache holds: bytes read and written."""
+        size = (128 if self.kind == "cpu" else 2048) * MIB
+        source = self.torch.zeros(size // 4, device=self.device)
+        target = self.torch.ones_like(source)
+        taken = self.samples(lambda: target.copy_(source))
+        return [round(2 * size / seconds / 1e9, 3) for seconds in taken]
+
+    # -- network -------------------------------------------------------------------------------
+
+    def network(self) -> None:
+        """All-reduces within each node, between all nodes, and of every pair of nodes."""
+        ranks = {
+            node: list(range(node * self.per_node, (node + 1) * self.per_node))
+            for node in range(self.nodes)
+        }
+        if self.per_node > 1:
+            self.begin("all-reduce within each node")
+            groups = {node: self.group(ranks[node]) for node in range(self.nodes)}
+            size = self.fitting(groups[self.node], "within")
+            self.all_reduce(groups[self.node], [self.node], "node", size, "within")
+            for group in groups.values():
+                self.leave(group)
+        if self.nodes == 1:
+            return
+        self.begin("all-reduce between all nodes")
+        everyone = list(range(self.nodes))
+        size = self.fitting(None, "all")
+        self.all_reduce(None, everyone, "all", size, "all")
+        if self.nodes == 2:  # all nodes are one pair
+            return
+        tournament = rounds(self.nodes)
+        for number, pairs in enumerate(tournament, start=1):
+            words = f"all-reduce of pairs, round {number} of {len(tournament)}"
+            self.pairs(words, pairs, ranks, size, 1)
+        for a, b in self.chosen([pair for pairs in tournament for pair in pairs]):
+            words = f"all-reduce of {self.spec['hosts'][a]} and {self.spec['hosts'][b]} alone"
+            self.pairs(words, [(a, b)], ranks, size, 2)
+
+    def pairs(
+        self,
+        words: str,
+        pairs: list[tuple[int, int]],
+        ranks: dict[int, list[int]],
+        size: int,
+        number: int,
+    ) -> None:
+        """All-reduces of pairs of nodes at once, each between all devices of its two nodes."""
+        # All groups first: making one takes every process, also those that would measure by then.
+        groups = {pair: self.group(ranks[pair[0]] + ranks[pair[1]]) for pair in pairs}
+        self.begin(words)
+        for pair, group in groups.items():
+            if self.node in pair:
+                label = f"pair/{pair[0]}/{pair[1]}/{number}"
+                self.all_reduce(group, list(pair), "pair", size, label, number)
+        self.meet(f"end {words}")
+        for group in groups.values():
+            self.leave(group)
+
+    def chosen(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The pairs that seem slow, and healthy ones to compare with: rank 0 looks."""
+        if self.rank == 0:
+            keys = {pair: f"pair/{pair[0]}/{pair[1]}/1/median" for pair in pairs}
+            self.store.wait(list(keys.values()))
+            values = {p: json.loads(self.store.get(key).decode()) for p, key in keys.items()}
+            slow, rest = suspects(values, ALONE)
+            self.store.set("alone", json.dumps([*slow, *rest]))
+        return [(a, b) for a, b in json.loads(self.store.get("alone").decode())]
+
+    def group(self, members: list[int]) -> Any:
+        """A process group; every process calls this for every group, in the same order."""
+        if len(members) == self.size:
+            return None
+        patience = datetime.timedelta(seconds=TIMEOUT_S)
+        return self.dist.new_group(members, timeout=patience)
+
+    def leave(self, group: Any) -> None:
+        """Give back a group's connections and memory."""
+        if group is not None and group != self.dist.GroupMember.NON_GROUP_MEMBER:
+            self.dist.destroy_process_group(group)
+
+    def fitting(self, group: Any, name: str) -> int:
+        """Bytes whose all-reduce takes about an eighth of `seconds`.
+
+        Rank 0 decides, also for groups that it is not in: all nodes use one size.
+        """
+        largest = (64 if self.kind == "cpu" else 512) * MIB
+        size = MIB
+        while True:
+            data = self.torch.ones(size // 4, device=self.device)
+            self.dist.all_reduce(data, group=group)
+            self.wait()
+            began = time.perf_counter()
+            self.dist.all_reduce(data, group=group)
+            self.wait()
+            taken = time.perf_counter() - began
+            enough = taken > self.seconds / SAMPLES / 2 or 2 * size > largest
+            if self.agree(f"size/{name}/{size}", enough, self.rank == 0):
+                return size
+            size *= 2
+
+    def all_reduce(
+        self,
+        group: Any,
+        nodes: list[int],
+        scope: str,
+        size: int,
+        name: str,
+        number: int = 1,
+    ) -> None:
+        """Samples of the bus bandwidth of a group; its first process prints them."""
+        processes = self.dist.get_world_size(group)
+        first = self.dist.get_rank(group) == 0
+        data = self.torch.ones(size // 4, device=self.device)
+
+        def work() -> None:
+            self.dist.all_reduce(data, group=group)
+
+        work()
+        self.wait()
+        began = time.perf_counter()
+        work()
+        self.wait()
+        once = max(time.perf_counter() - began, 1e-6)
+        label = name if scope != "node" else f"{name}/{self.node}"
+        times = max(1, round(self.seconds / SAMPLES / once))
+        times = self.agree(f"times/{label}", times, first)
+        found = []
+        for _ in range(SAMPLES):
+            began = time.perf_counter()
+            for _ in range(times):
+                work()
+            self.wait()
+            taken = (time.perf_counter() - began) / times
+            found.append(round(bus_bandwidth(size, taken, processes), 4))
+            data.fill_(1)
+        if first:
+            shown = {"scope": scope, "nodes": nodes, "bytes": size, "processes": processes}
+            say(test="all_reduce", **shown, **{"try": number}, samples=found)
+            self.store.set(f"{label}/median", json.dumps(median(found)))
+
+
+def work(spec: dict[str, Any], local: int) -> int:
+    """One process: join, measure, leave. The exit code."""
+    try:
+        process = Process(spec, local)
+        checks = spec["checks"]
+        if "devices" in checks:
+            process.devices()
+        if "network" in checks:
+            process.network()
+        process.part()
+    except Exception as error:  # it is the runner that tells it
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        words = lines[0][:500] if lines else ""
+        say(error=f"{type(error).__name__}: {words}", node=spec["node"], local=local)
+        return 1
+    return 0
+
+
+def main() -> int:
+    """Start a process for each device, and end all when one fails."""
+    spec = json.loads(sys.argv[1])
+    if len(sys.argv) > 2:
+        code = work(spec, int(sys.argv[2]))
+        sys.stdout.flush()
+        os._exit(code)  # gloo's threads may abort a process that ends in Python's own way
+    cores = len(os.sched_getaffinity(0))
+    env = dict(os.environ)
+    env.setdefault("OMP_NUM_THREADS", str(max(1, cores // spec["processes"])))
+    children = [
+        subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), sys.argv[1], str(local)], env=env
+        )
+        for local in range(spec["processes"])
+    ]
+
+    def end(*_: Any) -> None:
+        for child in children:
+            child.kill()
+
+    signal.signal(signal.SIGTERM, end)
+    left = list(children)
+    code = 0
+    while left and not code:
+        time.sleep(0.02)
+        for child in [one for one in left if one.poll() is not None]:
+            left.remove(child)
+            code = code or child.returncode
+    for child in left:
+        child.kill()
+        child.wait()
+    return 0 if code == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""roles/nvidia_driver/files/driver.py on trees that look like a node's /sys and /proc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roles.cuda.filter_plugins.cuda import by_apt, by_runfile
+from roles.nvidia_driver.files.driver import look
+
+OPEN = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n"
+    "GCC version:  gcc version 12.3.0\n"
+)
+CLOSED = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
+)
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+
+
+def device(root: Path, place: str, vendor: str, kind: str) -> None:
+    folder = root / "sys/bus/pci/devices" / place
+    write(folder / "vendor", vendor)
+    write(folder / "class", kind)
+
+
+def test_gpus_and_switches_are_counted_by_vendor_and_class(tmp_path: Path) -> None:
+    device(tmp_path, "0000:01:00.0", "0x10de", "0x030200")
+    device(tmp_path, "0000:02:00.0", "0x10de", "0x030000")
+    device(tmp_path, "0000:02:00.1", "0x10de", "0x040300")  # a GPU's sound
+    device(tmp_path, "0000:03:00.0", "0x10de", "0x068000")
+    device(tmp_path, "0000:04:00.0", "0x1a03", "0x030000")  # the board's own graphics
+    found = look(str(tmp_path))
+    assert (found["gpus"], found["switches"]) == (2, 1)
+    assert found["loaded"] == ""
+    assert not found["nouveau"]
+
+
+@pytest.mark.parametrize(("text", "version"), [(OPEN, "580.82.07"), (CLOSED, "535.104.05")])
+def test_loaded_version_is_read_from_either_place(tmp_path: Path, text: str, version: str) -> None:
+    write(tmp_path / "proc/driver/nvidia/version", text)
+    assert look(str(tmp_path))["loaded"] == version
+    write(tmp_path / "sys/module/nvidia/version", "550.54.15")
+    assert look(str(tmp_path))["loaded"] == "550.54.15"
+
+
+def test_each_toolkit_answers_for_itself_and_stays_in_its_folder() -> None:
+    one = by_apt(["11.3"])[0]
+    assert one["argv"][0] == "/usr/local/cuda-11.3/bin/nvcc"
+    assert one["make"][-1] == "cuda-nvcc-11-3"
+    runfiles = {"10.2": {"url": "https://example.org/c.run", "sha256": "ab"}}
+    two = by_runfile(["10.2"], runfiles, {"10.2": "https://mirror.example.org/c.run"})[0]
+    assert two["download"]["url"] == "https://mirror.example.org/c.run"
+    assert "--installpath=/usr/local/cuda-10.2" in two["make"]
+    assert "/etc/ld.so.conf.d/cuda-10-2.conf" in two["leftovers"]

@@ -1,0 +1,35 @@
+"""roles/verify's action plugin: a failed task's own words. The rest of it runs in tests/roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles.verify.action_plugins.survey import message
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"msg": "package git: not installed"}, "package git: not installed"),
+        ({"msg": "non-zero return code", "stderr": "a\nb\n", "stdout": "c"}, "a\nb"),
+        ({"msg": "non-zero return code", "stderr": "", "stdout": "c"}, "c"),
+        ({"msg": "", "rc": 1}, "it failed, and said nothing"),
+        (
+            {
+                "msg": "One or more items failed",
+                "results": [
+                    {"failed": False, "msg": "fine"},
+                    {"failed": True, "msg": "non-zero return code", "stderr": "first"},
+                    {"failed": True, "msg": "second"},
+                ],
+            },
+            "first\nsecond",
+        ),
+        ({"msg": "secret", "_ansible_no_log": True}, "it failed, and its output is not shown"),
+        ("odd", "odd"),
+    ],
+)
+def test_a_failed_tasks_own_words(result: Any, words: str) -> None:
+    assert message(result).startswith(words)

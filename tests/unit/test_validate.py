@@ -1,0 +1,306 @@
+"""roles/validate: what its plugin says of inventories and of nodes' answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils import basic
+
+from runner import cluster
+from runner.paths import PROJECT
+
+PLUGIN = PROJECT / "roles/validate/action_plugins/validate_node.py"
+SETTINGS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())
+INVENTORIES = sorted(path for path in (PROJECT / "inventory").iterdir() if path.is_dir())
+OLD_PYTHONS = [found for n in (2, 3, 3.5, 3.6, 3.7) if (found := shutil.which(f"python{n}"))]
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("validate_node", PLUGIN)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+validate: Any = load()
+ROLES = {"cuda": {"cuda_versions", "cuda_nccl_version"}, "validate": {"site_mirrors"}}
+
+
+def arguments(**more: Any) -> dict[str, Any]:
+    return {
+        "address": "10.0.0.1",
+        "local": False,
+        "cluster_root": "/opt/tb",
+        "root": "/opt/tb",
+        "trainers": ["torch_gpt"],
+        "privileged": True,
+        "systems": SETTINGS["__validate_systems"],
+        "python": SETTINGS["__validate_python"],
+        **more,
+    }
+
+
+def inventory_faults(*variables: str, **more: Any) -> list[str]:
+    found: list[str] = validate.inventory_faults(
+        "n1", arguments(**more), variables, ROLES, ["torch_gpt", "libai"]
+    )
+    return found
+
+
+def test_a_good_inventory_has_no_faults() -> None:
+    assert inventory_faults("cuda_versions", "site_mirrors", "my_own", "ansible_user") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cuda_verions", "no variable cuda_verions (did you mean cuda_versions?); roles/cuda/REA"),
+        ("cuda_x", "no variable cuda_x; roles/cuda/README.md"),
+        ("site_mirors", "no variable site_mirors (did you mean site_mirrors?); docs/inventory.md"),
+        ("setup_priviledged", "no variable setup_priviledged"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) -> None:
+    (said,) = inventory_faults(name)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"address": "EDIT-ME"}, "the address of n1 is still EDIT-ME; write it into ansible_host"),
+        ({"cluster_root": "tb"}, "cluster_root is tb; on a remote node it must be absolute"),
+        ({"trainers": ["lbai"]}, "cluster_systems names lbai (did you mean libai?)"),
+    ],
+)
+def test_what_cannot_work_is_refused(more: dict[str, Any], words: str) -> None:
+    (said,) = inventory_faults(**more)
+    assert words in said
+    assert "\n" not in said
+
+
+def test_a_relative_root_is_fine_on_this_machine() -> None:
+    assert inventory_faults(cluster_root=".tb", local=True) == []
+
+
+def test_the_mark_to_edit_is_the_runners() -> None:
+    assert validate.TO_EDIT == cluster.TO_EDIT
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+JAMMY = {
+    "id": "ubuntu",
+    "version": "22.04",
+    "release": "jammy",
+    "pretty": "Ubuntu 22.04.4 LTS",
+    "machine": "x86_64",
+    "user": "train",
+    "python": "3.10.12",
+    "root": "yes",
+    "writable": "yes",
+}
+XENIAL = {**JAMMY, "version": "16.04", "pretty": "Ubuntu 16.04.7 LTS", "python": "3.5.2"}
+
+
+def node_faults(said: dict[str, str], **more: Any) -> list[str]:
+    settings = {"python": "/usr/bin/python3", "named": False, "password": False}
+    settings.update({key: more.pop(key) for key in list(more) if key in settings})
+    found: list[str] = validate.node_faults("n1", said, arguments(**more), **settings)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(name, v) for name, found in SETTINGS["__validate_systems"].items() for v in found],
+)
+def test_supported_systems(name: str, version: str) -> None:
+    assert node_faults({**JAMMY, "id": name, "version": version}) == []
+
+
+def test_an_old_system_is_refused_with_the_reason() -> None:
+    (said,) = node_faults(XENIAL)
+    assert said == (
+        "n1 is Ubuntu 16.04.7 LTS, and Ansible's modules cannot run with its Python 3.5.2 at"
+        " /usr/bin/python3; install a supported system (Ubuntu 20.04, 22.04, 24.04; Debian 11, 12,"
+        " 13), or name a newer one in ansible_python_interpreter (3.8 or newer)"
+    )
+
+
+def test_an_old_system_with_a_newer_python_named_is_taken() -> None:
+    newer = {**XENIAL, "python": "3.8.18"}
+    assert node_faults(newer, named=True, python="/opt/py/bin/python3", privileged=False) == []
+    assert node_faults({**newer, "apt": "yes"}, named=True) == []
+    (said,) = node_faults(newer, named=True)
+    assert "where packages cannot be managed" in said
+    assert "setup_privileged: false" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"python": ""}, "n1 has no Python at /usr/bin/python3; install python3"),
+        ({"python": "3.7.16"}, "Python 3.7.16 at /usr/bin/python3; name a newer one"),
+        ({"id": "fedora", "version": "40", "pretty": "Fedora 40"}, "n1 is Fedora 40, where pack"),
+        ({"version": "25.10", "pretty": "Ubuntu 25.10"}, "n1 is Ubuntu 25.10, where packages"),
+        ({"id": "", "version": "", "pretty": ""}, "n1 is a system without /etc/os-release"),
+    ],
+)
+def test_other_systems_are_refused(change: dict[str, str], words: str) -> None:
+    (said,) = node_faults({**JAMMY, **change})
+    assert words in said
+    assert "\n" not in said
+
+
+def test_a_foreign_system_is_used_as_it_is_without_root() -> None:
+    foreign = {**JAMMY, "id": "rocky", "version": "9.4"}
+    del foreign["root"]
+    assert node_faults(foreign, privileged=False) == []
+
+
+def without(*names: str) -> dict[str, str]:
+    return {key: value for key, value in JAMMY.items() if key not in names}
+
+
+def test_sudo_that_asks_is_refused_unless_a_password_is_given() -> None:
+    (said,) = node_faults(without("root"))
+    assert "setup needs root on n1, and train may not sudo without a password" in said
+    for cure in ("NOPASSWD", "--ask-become-pass", "setup_privileged: false"):
+        assert cure in said
+    assert node_faults(without("root"), password=True) == []
+    assert node_faults(without("root"), privileged=False) == []
+
+
+@pytest.mark.parametrize("privileged", [True, False])
+def test_a_root_folder_that_cannot_be_written_is_refused(privileged: bool) -> None:
+    (said,) = node_faults(without("writable"), privileged=privileged)
+    assert said.startswith("train may not write to /opt/tb on n1; make the folder")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Failed to connect to the host via ssh: ssh: connect to host 10.0.0.1 port 22: No route to"
+        " host",
+        'Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached'
+        " over ssh: ssh: connect to host 10.0.0.1 port 22: No route to host\r\n",
+    ],
+)
+def test_silence_is_one_sentence_with_a_cure(words: str) -> None:
+    said = validate.unreachable("n1", "10.0.0.1", words)
+    assert said.startswith(
+        "n1 (10.0.0.1) cannot be reached: ssh: connect to host 10.0.0.1 port 22: No route to host;"
+    )
+    assert "\n" not in said
+    assert "--limit '!n1'" in said
+
+
+def test_names_that_the_playbooks_derive_are_known() -> None:
+    assert {"node_root", "systems_root"} <= validate.derived(PROJECT / "playbooks")
+
+
+def test_facts_have_ansibles_names() -> None:
+    assert validate.facts(JAMMY)["ansible_distribution"] == "Ubuntu"
+    assert validate.facts(JAMMY)["ansible_distribution_version"] == "22.04"
+    assert validate.facts(JAMMY)["ansible_distribution_release"] == "jammy"
+    assert validate.facts(JAMMY)["ansible_os_family"] == "Debian"
+
+
+def ask(python: str, root: Path | str) -> dict[str, str]:
+    ran = subprocess.run(
+        ["sh", "-c", validate.ASK, "ask", python, str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(re.findall(r"^TRAINBENCH (\w+)=(.*)$", ran.stdout, flags=re.MULTILINE))
+
+
+def test_this_machine_answers_in_plain_sh(tmp_path: Path) -> None:
+    said = ask(sys.executable, tmp_path / "a" / "b")
+    assert said["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert said["writable"] == "yes"
+    assert {"id", "version", "machine", "kernel", "user", "uid"} <= set(said)
+    assert ask("/nonexistent/python3", tmp_path)["python"] == ""
+
+
+@pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: Path(path).name)
+def test_old_pythons_say_their_version(python: str, tmp_path: Path) -> None:
+    """As many as this machine has: the answer must come from a Python that modules cannot use."""
+    version = subprocess.run([python, "-V"], capture_output=True, text=True)
+    said = (version.stdout + version.stderr).split()  # Python 2 says it on stderr
+    assert ask(python, tmp_path)["python"] == (said[1] if version.returncode == 0 else "")
+
+
+def test_the_lowest_python_is_ansibles_own() -> None:
+    """Of the ansible-core that runs here; 2.18 and 2.19 have the same."""
+    assert validate.numbers(SETTINGS["__validate_python"]) == basic._PY_MIN
+
+
+# --- our own inventories --------------------------------------------------------------------------
+
+
+def test_the_keys_of_a_cluster_are_the_runners() -> None:
+    specs = yaml.safe_load((PROJECT / "roles/validate/meta/argument_specs.yml").read_text())
+    named = set(specs["argument_specs"]["main"]["options"])
+    assert {name for name in named if name.startswith("cluster_")} == set(cluster.KEYS)
+    assert specs["argument_specs"]["main"]["options"]["cluster_device"]["choices"] == list(
+        cluster.DEVICES
+    )
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
+def test_every_inventory_is_read_and_has_no_fault_but_addresses_to_edit(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostfile").write_text("node1 slots=8\nnode2 slots=8\n")
+    monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
+    found = cluster.load(inventory)
+    roles = validate.options(PROJECT / "roles")
+    listed = cluster.ansible_inventory(inventory)["_meta"]["hostvars"]
+    faults = [
+        fault
+        for host, variables in listed.items()
+        for fault in validate.inventory_faults(
+            host,
+            arguments(
+                address=variables.get("ansible_host", host),
+                local=variables.get("ansible_connection") == "local",
+                cluster_root=variables["cluster_root"],
+                trainers=[],  # tests/unit/test_systems.py looks at these
+            ),
+            variables,
+            roles,
+            [],
+        )
+    ]
+    assert len(faults) == {"vs": 1, "ascend": 1}.get(inventory.name, 0), faults
+    assert all("EDIT-ME" in fault for fault in faults)
+    assert found.device == {"local": "cpu", "ascend": "npu"}.get(inventory.name, "cuda")
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
+def test_group_vars_are_filed_by_role(inventory: Path) -> None:
+    for path in (inventory / "group_vars" / "all").iterdir():
+        for name in yaml.safe_load(path.read_text()):
+            assert name.startswith(f"{path.stem}_"), f"{path}: {name}"
+
+
+def test_the_documents_clusters() -> None:
+    def addresses(name: str) -> list[str]:
+        return [node.address for node in cluster.load(PROJECT / "inventory" / name).nodes]
+
+    assert addresses("vs") == ["10.10.0.8", "EDIT-ME"]
+    assert addresses("osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]
+    assert addresses("thumt") == ["10.10.10.102", "10.10.10.105"]
