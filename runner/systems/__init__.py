@@ -9,7 +9,7 @@ from runner.errors import UserError
 from runner.suggest import nearest
 from runner.systems.base import System
 
-_NOT_SYSTEMS = {"base", "estimates", "pins"}
+_NOT_SYSTEMS = {"base", "estimates", "gpt", "launchers", "pins"}
 
 
 def names() -> list[str]:

@@ -71,9 +71,13 @@ class Parameter:
 class Command:
     """What one node starts: by exec, without a shell.
 
-    `argv[0]` is an absolute path on the node. `env` is added to a small base environment (HOME,
-    USER, LANG); nothing else is inherited. `files` are written into the run's folder on the node
-    first (name to text). `requires` must exist before anything starts (path to bytes, or None).
+    `argv[0]` is an absolute path on the node. An empty `argv` is a node whose processes another
+    node's launcher starts (deepspeed, over ssh): it prepares its files, and waits for the end.
+    `env` is added to a small base environment (HOME, USER, LANG); nothing else is inherited.
+    `files` are written into the run's folder on the node first (name to text). `requires` must
+    exist before anything starts (path to bytes, or None). `ports` must be free on this node, beside
+    the run's own. `picks_devices`: argv names the cell's `device_ids` itself, so that no
+    CUDA_VISIBLE_DEVICES is set, which such a launcher would count them within.
     """
 
     argv: tuple[str, ...]
@@ -81,6 +85,8 @@ class Command:
     cwd: str
     files: Mapping[str, str] = field(default_factory=dict)
     requires: Mapping[str, int | None] = field(default_factory=dict)
+    ports: tuple[int, ...] = ()
+    picks_devices: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,10 +102,11 @@ class Estimate:
 class System:
     """A trainer that can be benchmarked.
 
-    `global_batch` is "given" (a parameter) or "derived" (micro batch x data parallel, or so).
-    `check` raises UserError for a cell that cannot run; `command` gives what a node starts;
-    `parse` reads the logs of all nodes (node rank to byte blocks); `model` gives the shape for
-    the FLOP formula; `estimate` what a cell needs.
+    `global_batch` is "given" (a parameter) or "derived": micro_batch_size x data parallel x
+    gradient_accumulation. `resolve` fills in parameters that others decide, such as a named model's
+    sizes, before anything else sees them. `check` raises UserError for a cell that cannot run;
+    `command` gives what a node starts; `parse` reads the logs of all nodes (node rank to byte
+    blocks); `model` gives the shape for the FLOP formula; `estimate` what a cell needs.
     """
 
     name: str
@@ -114,6 +121,16 @@ class System:
     model: Callable[[Mapping[str, Any]], ModelShape]
     estimate: Callable[[Cell, Cluster], Estimate]
     parallel: Callable[[Cell], Mapping[str, int]]
+    devices: tuple[str, ...] = ("cpu", "cuda", "npu")  # what it can train on
+    resolve: Callable[[dict[str, Any]], dict[str, Any]] = lambda parameters: parameters
+
+    def batch_size(self, cell: Cell) -> int | None:
+        """Samples an iteration, all devices together; None where the system has no such number."""
+        if self.global_batch == "given":
+            return int(cell.parameters["global_batch_size"])
+        passes = int(cell.parameters.get("gradient_accumulation") or 1)
+        micro = cell.parameters.get("micro_batch_size")
+        return None if micro is None else micro * self.parallel(cell)["data_parallel"] * passes
 
     def parameter(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""

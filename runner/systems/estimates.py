@@ -5,7 +5,8 @@ from __future__ import annotations
 from runner.records import ModelShape
 
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
-SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0}
+# npu: from 59.7 samples/s of GPT-2 345M on 8 NPUs (document 004, table 2).
+SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
 START_S = 15.0  # imports, rendezvous, first iteration
 
 

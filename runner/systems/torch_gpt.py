@@ -1,4 +1,4 @@
-"""torch_gpt: our own small GPT-2 trainer in plain PyTorch, launched by torchrun.
+"""torch_gpt: our own small GPT-2 trainer in plain PyTorch, or with DeepSpeed as its engine.
 
 Runs on any machine: CPU (gloo) or CUDA (NCCL). The trainer is roles/torch_gpt/files/torch_gpt.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
 from runner.records import Measurement, ModelShape
-from runner.systems import estimates
+from runner.systems import estimates, gpt, launchers
 from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.launchers import DEEPSPEED
 from runner.systems.pins import pins
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ MODELS: Mapping[str, tuple[int, int, int, int]] = {
     "gpt-2.7b": (32, 2560, 32, 2048),
     "gpt-3.7b": (32, 3072, 32, 2048),
 }
+TORCHRUN = "torchrun"
 PARAMETERS = (
     Parameter("model", str, "gpt2-tiny", "model size by name", choices=tuple(MODELS)),
     Parameter("num_layers", int, None, "transformer layers; default: the model's", minimum=1),
@@ -40,13 +43,19 @@ PARAMETERS = (
     Parameter(
         "vocab_size", int, None, "tokens of the vocabulary; default: the dataset's", minimum=2
     ),
-    Parameter("micro_batch_size", int, 4, "samples a device and pass", minimum=1),
+    Parameter("micro_batch_size", int, 4, "samples a data parallel rank and pass", minimum=1),
     Parameter("global_batch_size", int, 16, "samples an iteration, all devices", minimum=1),
+    gpt.TENSOR_PARALLEL,
+    gpt.PIPELINE_PARALLEL,
+    Parameter("engine", str, "torch", "what shares out and updates", choices=("torch", DEEPSPEED)),
+    Parameter(
+        "launcher", str, TORCHRUN, "what starts the processes", choices=(TORCHRUN, DEEPSPEED)
+    ),
     Parameter(
         "zero_stage",
         int,
         0,
-        "ZeRO stage: 0 DDP, 1 ZeroRedundancyOptimizer, 2 and 3 FSDP2",
+        "ZeRO stage: DeepSpeed's, or torch's: 0 DDP, 1 ZeroRedundancyOptimizer, 2 and 3 FSDP2",
         choices=(0, 1, 2, 3),
     ),
     Parameter("precision", str, "fp32", "arithmetic", choices=("fp32", "bf16", "fp16")),
@@ -76,11 +85,6 @@ def shape(parameters: Mapping[str, Any]) -> ModelShape:
     )
 
 
-def parallel(cell: Cell) -> dict[str, int]:
-    """Data parallel only: every device holds the whole model (or its ZeRO shard)."""
-    return {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": cell.world_size}
-
-
 def check(cell: Cell, cluster: Cluster) -> None:
     """Refuse what the trainer would refuse, before anything is touched."""
     model = shape(cell.parameters)
@@ -89,21 +93,70 @@ def check(cell: Cell, cluster: Cluster) -> None:
             f"num_attention_heads {model.num_attention_heads} does not divide hidden_size"
             f" {model.hidden_size}; change one"
         )
+    _check_parallel(cell, model)
     if cell.parameters["precision"] == "fp16" and cluster.device == "cpu":
         raise UserError("precision fp16 needs a GPU; use bf16 or fp32 on a CPU")
     if not re.fullmatch(r"\d+(\.\d+)?(,\d+(\.\d+)?){2}", cell.parameters["split"]):
         raise UserError(
             f"split is {cell.parameters['split']!r}; write three shares such as 900,50,50"
         )
+    _check_deepspeed(cell, cluster)
+
+
+def _check_parallel(cell: Cell, model: ModelShape) -> None:
+    """Refuse what the trainer does not split, or not together."""
+    values = cell.parameters
+    tensor, pipeline = values["tensor_parallel"], values["pipeline_parallel"]
+    stage = values["zero_stage"]
+    gpt.check_shape(model, pipeline=pipeline)
+    if values["engine"] == DEEPSPEED and tensor * pipeline > 1:
+        raise UserError(
+            "engine deepspeed is data parallel only here; take engine: torch, or set"
+            " tensor_parallel and pipeline_parallel to 1"
+        )
+    if tensor > 1 and stage == 1:
+        raise UserError("tensor_parallel goes with zero_stage 0, 2 and 3; change zero_stage")
+    if pipeline > 1 and stage:
+        raise UserError("pipeline_parallel goes with zero_stage 0 alone; change one")
+    if pipeline > 1 and values["eval_iters"]:
+        raise UserError("pipeline_parallel has no validation; set eval_iters: 0")
+    micro = values["micro_batch_size"] * gpt.parallel(cell)["data_parallel"]
+    if values["global_batch_size"] // micro < pipeline:
+        raise UserError(
+            f"global_batch_size {values['global_batch_size']} makes fewer passes than"
+            f" pipeline_parallel {pipeline}; make it {micro * pipeline} or more"
+        )
+
+
+def _check_deepspeed(cell: Cell, cluster: Cluster) -> None:
+    """Refuse DeepSpeed without a pin set that has it, and what its launcher cannot do."""
+    values = cell.parameters
+    wants = [name for name in ("engine", "launcher") if values[name] == DEEPSPEED]
+    having = [name for name, pin in pins("torch_gpt").items() if "deepspeed" in pin]
+    if wants and cell.pin not in having:
+        raise UserError(
+            f"{wants[0]} deepspeed is not in pin {cell.pin}; set pin: {having[0]}, and have it set"
+            " up (torch_gpt_pin_sets)"
+        )
+    if values["launcher"] == DEEPSPEED:
+        launchers.check_deepspeed(cell, cluster, keeps_signs=True)
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """One torchrun a node, with its static rank."""
+    """One torchrun a node, with its static rank, or the deepspeed launcher on the first."""
     source = node.home / "src"
-    values = dict(cell.parameters)
-    model = shape(values)
-    argv = [
-        f"{node.home}/env/bin/python3",
+    argv = [f"{source}/train.py", *_options(cell, node)]
+    data = f"{node.dataset}/{cell.dataset}_text_document"
+    requires = dict.fromkeys((f"{source}/train.py", f"{data}.bin", f"{data}.idx"))
+    # One thread a process keeps 1 and 2 processes comparable; `env` in a matrix overrides it.
+    env = {"OMP_NUM_THREADS": "1"} if node.device == "cpu" else {}
+    if DEEPSPEED in (cell.parameters["engine"], cell.parameters["launcher"]):
+        env |= {"DS_ACCELERATOR": node.device}
+    if cell.parameters["launcher"] == DEEPSPEED:
+        argv.insert(0, "--no_local_rank")  # the trainer takes it from the environment
+        return launchers.deepspeed(node, argv, env, {}, requires, quotes=True)
+    torchrun = [
+        gpt.python(node),
         "-m",
         "torch.distributed.run",
         *("--nnodes", str(node.nnodes)),
@@ -111,7 +164,14 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *("--node_rank", str(node.node_rank)),
         *("--master_addr", node.master_address),
         *("--master_port", str(node.master_port)),
-        f"{source}/train.py",
+    ]
+    return Command(argv=(*torchrun, *argv), env=env, cwd=str(source), requires=requires)
+
+
+def _options(cell: Cell, node: NodeContext) -> list[str]:
+    values = dict(cell.parameters)
+    model = shape(values)
+    argv = [
         *("--device", node.device),
         *("--data-path", f"{node.dataset}/{cell.dataset}_text_document"),
         *("--num-layers", str(model.num_layers)),
@@ -119,7 +179,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *("--num-attention-heads", str(model.num_attention_heads)),
         *("--seq-length", str(model.seq_length)),
     ]
-    shown = {"model", "num_layers", "hidden_size", "num_attention_heads", "seq_length"}
+    shown = {"model", "num_layers", "hidden_size", "num_attention_heads", "seq_length", "launcher"}
     for item in PARAMETERS:
         if item.name in shown:
             continue
@@ -129,17 +189,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
             argv += [flag] if value else []
         elif value is not None:
             argv += [flag, str(value)]
-    return Command(
-        argv=tuple(argv),
-        # One thread a process keeps 1 and 2 processes comparable; `env` in a matrix overrides it.
-        env={"OMP_NUM_THREADS": "1"} if node.device == "cpu" else {},
-        cwd=str(source),
-        requires={
-            f"{source}/train.py": None,
-            f"{node.dataset}/{cell.dataset}_text_document.bin": None,
-            f"{node.dataset}/{cell.dataset}_text_document.idx": None,
-        },
-    )
+    return argv
 
 
 def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
@@ -152,14 +202,18 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     from runner.flops import flops_per_iteration
 
     model = shape(cell.parameters)
+    sizes = gpt.parallel(cell)
+    layers = max(model.num_layers // sizes["pipeline_parallel"], 1)
     memory = estimates.memory_mib(
-        model,
+        replace(model, num_layers=layers),
         micro_batch_size=cell.parameters["micro_batch_size"],
         zero_stage=cell.parameters["zero_stage"],
-        data_parallel=cell.world_size,
+        data_parallel=sizes["data_parallel"],
         half=cell.parameters["precision"] != "fp32",
         activation_checkpointing=cell.parameters["activation_checkpointing"],
     )
+    # The embeddings and the output, which a tensor group does not split, are counted as split.
+    memory /= sizes["tensor_parallel"]
     flops = flops_per_iteration(model, cell.parameters["global_batch_size"])
     time = estimates.time_s(flops, cell.parameters["train_iters"], cell.world_size, cluster.device)
     return Estimate(memory_mib=memory, time_s=time, basis="shape and typical rates")
@@ -167,8 +221,8 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
 
 SYSTEM = System(
     name="torch_gpt",
-    summary="GPT-2 pre-training in plain PyTorch: DDP, ZeRO 1 to 3, CPU or CUDA",
-    launcher="torchrun (static ranks)",
+    summary="GPT-2 in PyTorch or DeepSpeed: data, tensor, pipeline parallel, ZeRO; CPU or CUDA",
+    launcher="torchrun (static ranks), or deepspeed with a hostfile",
     global_batch="given",
     pins=tuple(pins("torch_gpt")),
     parameters=PARAMETERS,
@@ -177,5 +231,6 @@ SYSTEM = System(
     parse=parse,
     model=shape,
     estimate=estimate,
-    parallel=parallel,
+    parallel=gpt.parallel,
+    devices=("cpu", "cuda"),
 )

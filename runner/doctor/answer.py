@@ -1,0 +1,176 @@
+"""What doctor answers: one object for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from runner.doctor import table
+from runner.doctor.compare import Comparison, compare, short
+from runner.doctor.items import SPOILS
+from runner.doctor.measured import Judgement
+from runner.errors import UserError
+from runner.rundir import SCHEMA, Checkup
+
+HEALTHY, SPOILED, UNANSWERED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that was found of an inventory's nodes.
+
+    `unreachable`: node to why it could not be asked. `failures`: node to what its roles' verify
+    entries said (`role`, `message`). `judgement` is None where nothing was to be measured.
+    """
+
+    inventory: str
+    at: float
+    nodes: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    envs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    comparison: Comparison = field(default_factory=Comparison)
+    judgement: Judgement | None = None
+    compared: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something spoils a comparison, else 2 where something could not be asked."""
+        if any(self.faults(lost=False).values()):
+            return SPOILED
+        unanswered = self.judgement is not None and self.judgement.unanswered
+        return UNANSWERED if self.unreachable or unanswered else HEALTHY
+
+    def faults(self, *, lost: bool = True) -> dict[str, list[str]]:
+        """Node to what of it would spoil a comparison, one line each."""
+        found: dict[str, list[str]] = {}
+        if lost:
+            for host, why in self.unreachable.items():
+                found.setdefault(host, []).append(f"{host} cannot be asked: {why}")
+        for host, entries in self.failures.items():
+            for entry in entries:
+                found.setdefault(host, []).append(f"{host}: {entry['role']}: {entry['message']}")
+        for finding in self.comparison.findings if self.compared else ():
+            if finding.severity == SPOILS:
+                for host in finding.nodes:
+                    found.setdefault(host, []).append(f"{host}: {finding.words}")
+        if self.judgement is not None:
+            for verdict in self.judgement.slow:
+                for host in verdict.nodes:
+                    found.setdefault(host, []).append(verdict.words)
+        return found
+
+    def as_json(self, width: int) -> dict[str, Any]:
+        """The object that docs/doctor.md describes."""
+        return {
+            "schema": SCHEMA,
+            "inventory": self.inventory,
+            "at": self.at,
+            "exit_code": self.exit_code,
+            "nodes": list(self.nodes),
+            "unreachable": dict(self.unreachable),
+            "checks": [
+                {"node": host, **entry}
+                for host, entries in self.failures.items()
+                for entry in entries
+            ],
+            "findings": [
+                {
+                    "item": finding.item,
+                    "severity": finding.severity,
+                    "nodes": list(finding.nodes),
+                    "value": finding.value,
+                    "others": finding.others,
+                    "why": finding.why,
+                }
+                for finding in self.comparison.findings
+                if self.compared
+            ],
+            "faults": self.faults(),
+            "environment": dict(self.envs),
+            "measured": None if self.judgement is None else self.judgement.as_json(),
+            "text": table.plain(self.parts(width), width),
+        }
+
+    def parts(self, width: int) -> list[Table | Text | str]:
+        """What a person reads, top to bottom."""
+        parts: list[Table | Text | str] = []
+        if self.compared:
+            for host, why in self.unreachable.items():
+                parts.append(Text(f"{host} cannot be asked: {why}", table.STYLES[SPOILS]))
+            if self.comparison.differences:
+                parts.append(table.grid(self.comparison.differences, list(self.envs), width))
+            parts += table.said(self.failures)
+            parts.append(self._summary())
+        if self.judgement is not None:
+            parts += self.judgement.parts(width)
+        return parts
+
+    def _summary(self) -> Text:
+        """One line on what was compared."""
+        differences = self.comparison.differences
+        spoiling = sum(row.severity == SPOILS for row in differences)
+        words = _count(len(self.nodes), "node")
+        if self.unreachable:
+            words = f"{len(self.envs)} of {words}"
+        words += " compared"
+        if self.roles:
+            words += f", {_count(len(self.roles), 'role')} asked"
+        told = []
+        if spoiling:
+            verb = "spoils" if spoiling == 1 else "spoil"
+            told.append(f"{_count(spoiling, 'difference')} that {verb} comparisons")
+        if len(differences) > spoiling:
+            told.append(f"{len(differences) - spoiling} to note")
+        if self.failures:
+            entries = sum(len(entries) for entries in self.failures.values())
+            told.append(_count(entries, "failed check"))
+        if self.unreachable:
+            told.append(f"{short(list(self.unreachable))} not asked")
+        if told:
+            return Text(f"{words}: {', '.join(told)}")
+        alike = "nothing is missing" if len(self.nodes) == 1 else "no difference"
+        return Text(f"{words}: {alike}", "green")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
+    """What verify.yml left in the folder. Raises UserError where it left nothing."""
+    asked = checkup.asked
+    if asked is None:
+        raise UserError(
+            f"{checkup.path} holds no asked.json; `ansible-playbook playbooks/verify.yml` writes it"
+        )
+    nodes = list(hosts) or list(asked["nodes"])
+    envs, expected, unreachable = {}, {}, {}
+    for host in nodes:
+        said = checkup.node(host)
+        entry = asked["nodes"].get(host, {"lost": True})
+        if "env" in said and not entry["lost"]:
+            envs[host] = said["env"]
+            expected[host] = said.get("expected") or {}
+        else:
+            unreachable[host] = str(said.get("unreachable") or "it did not answer to the end")
+    failures = {
+        host: entry["failures"]
+        for host, entry in asked["nodes"].items()
+        if host in nodes and entry.get("failures")
+    }
+    return Answer(
+        inventory=checkup.path.name,
+        at=float(asked["at"]),
+        nodes=tuple(nodes),
+        roles=tuple(asked.get("roles") or ()),
+        envs=envs,
+        unreachable=unreachable,
+        failures=failures,
+        comparison=compare(envs, expected),
+    )

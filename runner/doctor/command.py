@@ -1,0 +1,87 @@
+"""`python -m runner doctor`: are the nodes of an inventory alike, and as fast as each other?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+
+DESCRIPTION = """\
+Ask every node of an inventory what it is, compare all of them, and measure their devices and
+network. The odd node, the slow device and the slow pair are named.
+
+  python -m runner doctor                                  this machine
+  python -m runner doctor -i inventory/mine                all of it, under a minute
+  python -m runner doctor -i inventory/mine --only env     as playbooks/verify.yml, seconds
+  python -m runner doctor -i inventory/mine --format json
+
+env       what each role's verify entry says, and each node's versions, settings, links, clock
+devices   matrix product TFLOP/s (fp32, bf16) and memory bandwidth GB/s of every device
+network   all-reduce bus bandwidth GB/s within each node, between all, and of every pair of nodes
+
+devices and network run in torch, in a system's environment that setup put on the nodes; a run of
+bench on the same nodes must have ended. docs/doctor.md: items, thresholds, JSON.
+
+exit codes: 0 healthy; 1 something that spoils comparisons; 2 something could not be asked (bad
+inventory, a node out of reach, no torch); 130 Ctrl-C
+"""
+ONLY = ("env", "devices", "network")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "doctor",
+        help="are the nodes alike, and as fast as each other?",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY,
+        help="inventory folder (default: inventory/local, this machine)",
+    )
+    command.add_argument(
+        "--only", choices=ONLY, action="append", default=[], help="a part; repeat for more"
+    )
+    command.add_argument("--format", choices=("table", "json"), default="table")
+    command.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="its folder is RUNS/.doctor (default: runs)"
+    )
+    command.add_argument(
+        "--from",
+        dest="found",
+        type=Path,
+        metavar="FOLDER",
+        help="ask nobody: compare again what verify.yml or doctor left there",
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Ask, compare, measure; print one table or one JSON object."""
+    from runner.doctor import answer
+    from runner.rundir import Checkup
+
+    # Where nobody watches, nothing needs to be left out to fit.
+    width = shutil.get_terminal_size((160, 24)).columns
+    if chosen.found is not None:
+        found = answer.gather(Checkup(chosen.found))
+    else:
+        from runner.doctor import asking
+
+        found = asking.ask(chosen.inventory, chosen.runs, tuple(chosen.only) or ONLY)
+    if chosen.format == "json":
+        print(json.dumps(found.as_json(width), indent=1))
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False, width=width)
+        for part in found.parts(width):
+            console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+    return found.exit_code

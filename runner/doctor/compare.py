@@ -1,0 +1,341 @@
+"""All nodes' items against the inventory and against each other: the findings. Pure.
+
+The odd node is the one that differs from the majority. Without a majority (two nodes, or a tie)
+nobody can say who is odd, so all are named. An item that no node has is no item.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.doctor.items import NOTE, SPOILS, Item, Rule, items
+
+ABSENT = "–"
+PARTS_SHOWN = 3
+# Seconds. The logs of a run are laid side by side by their times: a second is about a step.
+TIME_SPOILS_S, TIME_NOTE_S = 1.0, 0.1
+# MiB. A run keeps 256 MiB of log a node and its scratch files; below 2 GiB the next one may fail.
+DISK_SPOILS_MIB, DISK_NOTE_MIB = 2 * 1024, 20 * 1024
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Nodes with a value that is not the one it should be (`others`), and what that means."""
+
+    item: str
+    severity: str
+    nodes: tuple[str, ...]
+    value: str
+    others: str
+    why: str
+
+    @property
+    def words(self) -> str:
+        """One line without the nodes' names."""
+        if not self.others:
+            return f"{self.item}: {self.value}"
+        return f"{self.item} is {self.value}, {self.others}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An item that is not the same everywhere: a row of the table.
+
+    `values` has every node's text; `odd` are those that stand out; `usual` is what the majority
+    has, or what the inventory asks for, None in a tie.
+    """
+
+    item: str
+    severity: str
+    values: Mapping[str, str]
+    odd: tuple[str, ...]
+    usual: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found: rows for the table, findings for everything else."""
+
+    differences: tuple[Difference, ...] = ()
+    findings: tuple[Finding, ...] = field(default=())
+
+
+def compare(
+    envs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Mapping[str, Any]] | None = None
+) -> Comparison:
+    """Compare the nodes (name to env.json) with what the inventory says of each, and together."""
+    differences: list[Difference] = []
+    findings: list[Finding] = []
+    table = {host: {item.name: item for item in items(env)} for host, env in envs.items()}
+    names = list(dict.fromkeys(name for row in table.values() for name in row))
+    for name in names:
+        there = {host: row.get(name) for host, row in table.items()}
+        for found in (
+            _inventory(name, there, expected or {}),
+            _never(name, there),
+            _alike(name, there),
+        ):
+            if found is not None:
+                differences.append(found[0])
+                findings += found[1]
+                break
+    for threshold in (_time(envs), _disk(envs)):
+        if threshold is not None:
+            differences.append(threshold[0])
+            findings += threshold[1]
+    order = [SPOILS, NOTE]
+    differences.sort(key=lambda row: order.index(row.severity))
+    findings.sort(key=lambda finding: order.index(finding.severity))
+    return Comparison(tuple(differences), tuple(findings))
+
+
+Found = tuple[Difference, list[Finding]] | None
+
+
+def _alike(name: str, there: Mapping[str, Item | None]) -> Found:
+    """The item among the nodes."""
+    rule = next(item.rule for item in there.values() if item is not None)
+    keys = _keys(there, rule)
+    texts = _texts(there)
+    groups: dict[Any, list[str]] = {}
+    for host, key in keys.items():
+        groups.setdefault(key, []).append(host)
+    mixed = [host for host, item in there.items() if item is not None and item.mixed]
+    if len(groups) == 1 and not mixed:
+        return None
+    usual = majority(groups)
+    if usual is None:
+        odd = [host for hosts in groups.values() for host in hosts]
+    else:
+        odd = [host for key, hosts in groups.items() if key != usual for host in hosts]
+    findings = []
+    for key, hosts in groups.items():
+        if key == usual:
+            continue
+        rest = f"the others' {texts[groups[usual][0]]}" if usual is not None else ""
+        if usual is None:
+            others = {texts[other[0]]: other for wanted, other in groups.items() if wanted != key}
+            rest = "; ".join(f"{short(hosts)} {text}" for text, hosts in others.items())
+        findings.append(Finding(name, rule.severity, tuple(hosts), texts[hosts[0]], rest, rule.why))
+    for host in mixed:
+        if host not in odd:
+            odd.append(host)
+            findings.append(
+                Finding(
+                    name, rule.severity, (host,), texts[host], "not one on its devices", rule.why
+                )
+            )
+    shown = None if usual is None else texts[groups[usual][0]]
+    return Difference(name, rule.severity, texts, tuple(odd), shown), findings
+
+
+def majority(groups: Mapping[Any, Sequence[str]]) -> Any | None:
+    """The key that more nodes share than any other does, None in a tie."""
+    sizes = sorted((len(hosts) for hosts in groups.values()), reverse=True)
+    if len(sizes) > 1 and sizes[0] == sizes[1]:
+        return None
+    return max(groups, key=lambda key: len(groups[key]))
+
+
+def _keys(there: Mapping[str, Item | None], rule: Rule) -> dict[str, Any]:
+    """What is equal for equal nodes. A number near the nodes' median is the median."""
+    numbers = [item.number for item in there.values() if item and item.number is not None]
+    middle = statistics.median(numbers) if numbers else 0.0
+    keys: dict[str, Any] = {}
+    for host, item in there.items():
+        if item is None or item.value is None:
+            keys[host] = ABSENT
+        elif item.parts is not None:
+            keys[host] = tuple(sorted(item.parts.items()))
+        elif rule.near and item.number is not None:
+            close = abs(item.number - middle) <= rule.near * middle
+            keys[host] = "near the median" if close else item.value
+        else:
+            keys[host] = item.value
+    return keys
+
+
+def _texts(there: Mapping[str, Item | None]) -> dict[str, str]:
+    """What each node's cell says; of an item with parts, those that differ."""
+    parts = {host: item.parts for host, item in there.items() if item and item.parts is not None}
+    if not parts:
+        return {host: item.value or ABSENT if item else ABSENT for host, item in there.items()}
+    names = sorted({name for one in parts.values() for name in one})
+    differ = [name for name in names if len({one.get(name) for one in parts.values()}) > 1]
+    texts = {}
+    for host in there:
+        if host not in parts:
+            texts[host] = ABSENT
+            continue
+        shown = [f"{name} {_brief(parts[host].get(name))}" for name in differ[:PARTS_SHOWN]]
+        more = len(differ) - PARTS_SHOWN
+        texts[host] = ", ".join(shown) + (f" and {more} more" if more > 0 else "") or "there"
+    return texts
+
+
+def _brief(value: str | None) -> str:
+    """A part's value; of a checksum or commit its first 12 digits."""
+    if value is None:
+        return ABSENT
+    return value[:12] if re.fullmatch(r"[0-9a-f]{40,}", value) else value
+
+
+def _inventory(
+    name: str,
+    there: Mapping[str, Item | None],
+    expected: Mapping[str, Mapping[str, Any]],
+) -> Found:
+    """The count of devices against the inventory's: fewer cannot run its cells."""
+    kinds = {"GPU count": "cuda", "NPU count": "npu"}
+    if name not in kinds:
+        return None
+    rule = next(item.rule for item in there.values() if item is not None)
+    texts = _texts(there)
+    short_of: dict[str, int] = {}
+    for host, item in there.items():
+        wanted = expected.get(host, {})
+        if wanted.get("device") == kinds[name] and wanted.get("devices") is not None:
+            count = int(item.value) if item is not None and item.value else 0
+            if count < int(wanted["devices"]):
+                short_of[host] = int(wanted["devices"])
+    if not short_of:
+        return None
+    findings = [
+        Finding(
+            name,
+            rule.severity,
+            (host,),
+            "0" if texts[host] == ABSENT else texts[host],
+            f"the inventory's cluster_devices_per_node {count}",
+            rule.why,
+        )
+        for host, count in short_of.items()
+    ]
+    usual = f"{next(iter(short_of.values()))} (inventory)"
+    return Difference(name, rule.severity, texts, tuple(short_of), usual), findings
+
+
+def _never(name: str, there: Mapping[str, Item | None]) -> Found:
+    """A value that is wrong wherever it stands, on one node or on all."""
+    rule = next(item.rule for item in there.values() if item is not None)
+    if not rule.never:
+        return None
+    texts = _texts(there)
+    groups: dict[str, list[str]] = {}
+    for host, item in there.items():
+        if item is not None and item.value and re.search(rule.never, item.value):
+            groups.setdefault(item.value, []).append(host)
+    if not groups:
+        return None
+    findings = [
+        Finding(name, rule.severity, tuple(hosts), value, "", rule.why)
+        for value, hosts in groups.items()
+    ]
+    odd = tuple(host for hosts in groups.values() for host in hosts)
+    rest = {text for host, text in texts.items() if host not in odd}
+    usual = rest.pop() if len(rest) == 1 else None
+    return Difference(name, rule.severity, texts, odd, usual), findings
+
+
+def _time(envs: Mapping[str, Mapping[str, Any]]) -> Found:
+    """Clocks against the control node's or, of three and more nodes, against their median."""
+    clocks = {
+        host: (float(env["time"]["offset_s"]), float(env["time"].get("error_s") or 0.0))
+        for host, env in envs.items()
+        if (env.get("time") or {}).get("offset_s") is not None
+    }
+    if not clocks:
+        return None
+    offsets = [offset for offset, _ in clocks.values()]
+    middle = statistics.median(offsets) if len(offsets) > 2 else 0.0
+    against = "the nodes' median" if len(offsets) > 2 else "the control node's clock"
+    texts = dict.fromkeys(envs, ABSENT)
+    findings = []
+    worst = NOTE
+    for host, (offset, error) in clocks.items():
+        texts[host] = f"{offset - middle:+.2f} s ±{error:.2f}"
+        apart = abs(offset - middle) - error  # what it is off at the least
+        if apart > TIME_NOTE_S:
+            severity = SPOILS if apart > TIME_SPOILS_S else NOTE
+            worst = SPOILS if severity == SPOILS else worst
+            why = "logs of several nodes are laid side by side by their times"
+            findings.append(
+                Finding("time offset", severity, (host,), texts[host], f"against {against}", why)
+            )
+    if not findings:
+        return None
+    odd = tuple(host for finding in findings for host in finding.nodes)
+    return Difference("time offset", worst, texts, odd, "±0.1 s"), findings
+
+
+def _disk(envs: Mapping[str, Mapping[str, Any]]) -> Found:
+    """Free space at cluster_root."""
+    texts = dict.fromkeys(envs, ABSENT)
+    findings = []
+    worst = NOTE
+    for host, env in envs.items():
+        free = (env.get("disk") or {}).get("free_mib")
+        if free is None:
+            continue
+        texts[host] = f"{free / 1024:.1f} GiB"
+        if free < DISK_NOTE_MIB:
+            severity = SPOILS if free < DISK_SPOILS_MIB else NOTE
+            worst = SPOILS if severity == SPOILS else worst
+            least = DISK_SPOILS_MIB if severity == SPOILS else DISK_NOTE_MIB
+            findings.append(
+                Finding(
+                    "free disk",
+                    severity,
+                    (host,),
+                    texts[host],
+                    f"less than {least // 1024} GiB at {env['disk'].get('path')}",
+                    "a run whose disk fills up fails",
+                )
+            )
+    if not findings:
+        return None
+    odd = tuple(host for finding in findings for host in finding.nodes)
+    return Difference("free disk", worst, texts, odd, f"≥ {DISK_NOTE_MIB // 1024} GiB"), findings
+
+
+def short(hosts: Sequence[str], most: int = 6) -> str:
+    """Node names in few words: runs of numbers as a range, and no more than `most` words.
+
+    >>> short(["node1", "node2", "node3", "node7"])
+    'node1-3, node7'
+    """
+    words: list[str] = []
+    run: list[str] = []
+
+    def end() -> None:
+        if len(run) > 2:
+            last = re.search(r"\d+$", run[-1])
+            words.append(f"{run[0]}-{last[0] if last else ''}")
+        else:
+            words.extend(run)
+        run.clear()
+
+    for host in hosts:
+        if run and not _follows(run[-1], host):
+            end()
+        run.append(host)
+    end()
+    if len(words) > most:
+        words = [*words[:most], f"{len(words) - most} more"]
+    return ", ".join(words)
+
+
+def _follows(before: str, host: str) -> bool:
+    """Whether two names differ in a number at their end alone, and the second's is the next."""
+    one, two = (re.fullmatch(r"(.*?)(\d+)", name) for name in (before, host))
+    return bool(
+        one
+        and two
+        and one[1] == two[1]
+        and len(one[2]) <= len(two[2])
+        and int(two[2]) == int(one[2]) + 1
+    )

@@ -1,0 +1,246 @@
+"""One node's env.json as a flat list of items to compare. Pure.
+
+An item is a thing that should be the same on every node. Its severity says what a difference
+means: `spoils` a comparison between runs (other numbers, or no run at all), or is a `note`.
+docs/doctor.md has the list with its reasons, written from RULES.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SPOILS, NOTE = "spoils", "note"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An item's name, what a difference in it means, and why.
+
+    `near` is the share by which two nodes' values may differ and still be the same. A value that
+    matches `never` (a regular expression) is wrong on every node that has it.
+    """
+
+    name: str
+    severity: str
+    why: str
+    near: float = 0.0
+    never: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A rule's item on one node: `name` may say more than the rule's; `value` None is absent.
+
+    An item of many `parts` (a lock's packages) is shown by those that differ. `mixed`: the
+    devices of the node itself differ. `number` is compared within the rule's `near`.
+    """
+
+    name: str
+    rule: Rule
+    value: str | None
+    number: float | None = None
+    mixed: bool = False
+    parts: Mapping[str, str] | None = None
+
+
+def _rules(*rules: Rule) -> dict[str, Rule]:
+    return {rule.name: rule for rule in rules}
+
+
+RULES = _rules(
+    Rule("GPU driver", SPOILS, "kernels, clocks and NCCL's paths change with it"),
+    Rule("GPU problem", SPOILS, "a tool that fails hides what the node is", never="."),
+    Rule("GPU count", SPOILS, "fewer than the inventory says cannot run its cells"),
+    Rule("GPU name", SPOILS, "other devices, other speed"),
+    Rule("GPU memory MiB", SPOILS, "a cell fits on one node and not on another"),
+    Rule("GPU clock limit MHz", SPOILS, "the highest clocks bound every kernel's speed"),
+    Rule("GPU application clock MHz", SPOILS, "a clock set by hand holds back all other nodes"),
+    Rule("GPU power limit W", SPOILS, "a lower limit lowers the clock under load"),
+    Rule("GPU ECC", SPOILS, "it takes memory and bandwidth on most devices"),
+    Rule("GPU memory errors", NOTE, "uncorrected ones: the device is failing", never="[1-9]"),
+    Rule("GPU MIG", SPOILS, "a part of a device is another device"),
+    Rule("GPU PCIe width", SPOILS, "a link that lost lanes halves copies to and from the host"),
+    Rule("GPU PCIe generation", SPOILS, "it bounds copies to and from the host"),
+    Rule("GPU compute mode", NOTE, "exclusive modes refuse a second process"),
+    Rule("GPU persistence", NOTE, "without it the first call of each process takes seconds"),
+    Rule("GPU firmware", NOTE, "the VBIOS seldom matters"),
+    Rule("fabric manager runs", SPOILS, "without it NVSwitch devices cannot talk", never="no"),
+    Rule("NPU problem", SPOILS, "a tool that fails hides what the node is", never="."),
+    Rule("NPU count", SPOILS, "fewer than the inventory says cannot run its cells"),
+    Rule("NPU name", SPOILS, "other devices, other speed"),
+    Rule("NPU driver", SPOILS, "kernels and collectives change with it"),
+    Rule("NPU firmware", SPOILS, "it belongs to the driver's version"),
+    Rule("NPU toolkit", SPOILS, "CANN's kernels change with it"),
+    Rule("CUDA toolkits", SPOILS, "extensions are built with them"),
+    Rule("packages", SPOILS, "NCCL, cuDNN, driver and RDMA packages change speed"),
+    Rule("libraries", SPOILS, "the one that the loader finds is the one that runs"),
+    Rule("system", SPOILS, "another commit, patch, package or build of a trainer"),
+    Rule("conda", NOTE, "the environments made with it are compared on their own"),
+    Rule("dataset", SPOILS, "other tokens, other losses"),
+    Rule("MTU", SPOILS, "small packets cost bandwidth, and mixed ones may be lost"),
+    Rule("link speed Mbit/s", SPOILS, "the slowest link sets the pace of every all-reduce"),
+    Rule("cluster interface", NOTE, "only its name differs"),
+    Rule("InfiniBand state", SPOILS, "a port that is down sends traffic another way"),
+    Rule("InfiniBand rate", SPOILS, "the slowest link sets the pace of every all-reduce"),
+    Rule("InfiniBand firmware", NOTE, "it seldom matters"),
+    Rule("CPU model", SPOILS, "it feeds the devices, and on CPU clusters it is the device"),
+    Rule("CPU cores", SPOILS, "the same"),
+    Rule("CPU threads", SPOILS, "simultaneous threads on one node and not on another"),
+    Rule("usable CPUs", SPOILS, "the training user may use fewer than there are"),
+    Rule("NUMA nodes", SPOILS, "a BIOS setting that moves memory away from devices"),
+    Rule("CPU governor", SPOILS, "powersave slows whatever the CPU feeds"),
+    Rule("memory MiB", SPOILS, "a missing module takes bandwidth with it", near=0.05),
+    Rule("swap MiB", NOTE, "a run that swaps is slow and does not say why"),
+    Rule("huge pages", NOTE, "they are taken from what a run may use"),
+    Rule("transparent huge pages", NOTE, "a few percent for CPU-bound work"),
+    Rule("operating system", NOTE, "what matters of it is compared on its own"),
+    Rule("kernel", NOTE, "the same"),
+    Rule("architecture", SPOILS, "other machine code"),
+    Rule("setting", NOTE, "kernel settings that move memory or bound sockets' buffers"),
+    Rule("limit", NOTE, "what a process of the training user may have"),
+    Rule("time synchronised", NOTE, "clocks that nothing sets drift apart", never="no"),
+)
+
+
+def items(env: Mapping[str, Any]) -> list[Item]:
+    """The items of one node, in the order in which a table shows them."""
+    return list(_items(env))
+
+
+def _items(env: Mapping[str, Any]) -> Iterator[Item]:
+    yield from _gpu(env.get("gpu") or {}, env.get("fabric_manager"))
+    yield from _npu(env.get("npu") or {})
+    folders = env.get("cuda_toolkits") or {}
+    yield _item("CUDA toolkits", ", ".join(sorted(folders.values())) or None)
+    yield _parts("packages", env.get("packages"))
+    yield _parts("libraries", env.get("libraries"))
+    for name, pin in sorted((env.get("systems") or {}).items()):
+        yield _parts("system", flat(pin.get("identity")), name)
+        lock = pin.get("lock") or {"sha256": pin.get("lock_sha256") or ""}
+        yield _parts("system", lock if any(lock.values()) else None, f"{name} lock")
+    yield _item("conda", _word(env.get("conda")))
+    for name, content in sorted((env.get("datasets") or {}).items()):
+        yield _parts("dataset", content.get("sha256"), name)
+    yield from _network(env.get("network") or {})
+    yield from _host(env)
+    yield _item("time synchronised", _word((env.get("time") or {}).get("synchronised")))
+
+
+def _item(rule: str, value: Any, more: str = "", number: float | None = None) -> Item:
+    text = None if value is None or value == "" else str(value)
+    return Item(f"{rule} {more}".strip(), RULES[rule], text, number)
+
+
+def _parts(rule: str, parts: Mapping[str, Any] | None, more: str = "") -> Item:
+    texts = {name: str(value) for name, value in (parts or {}).items()}
+    value = f"{len(texts)} parts" if texts else None
+    return Item(f"{rule} {more}".strip(), RULES[rule], value, parts=texts or None)
+
+
+def _word(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"
+
+
+def _gpu(gpu: Mapping[str, Any], fabric: bool | None) -> Iterator[Item]:
+    devices = gpu.get("devices") or []
+    yield _item("GPU driver", gpu.get("driver"))
+    yield _item("GPU problem", gpu.get("problem"))
+    yield _item("GPU count", len(devices) or None)
+
+    def each(rule: str, *fields: str) -> Item:
+        values = ["/".join(str(one[key]) for key in fields if one.get(key)) for one in devices]
+        return Item(rule, RULES[rule], alike(values), mixed=len(set(values)) > 1)
+
+    yield each("GPU name", "name")
+    yield each("GPU memory MiB", "memory.total")
+    yield each("GPU clock limit MHz", "clocks.max.sm", "clocks.max.memory")
+    application = ("clocks.applications.graphics", "clocks.applications.memory")
+    yield each("GPU application clock MHz", *application)
+    yield each("GPU power limit W", "power.limit")
+    yield each("GPU ECC", "ecc.mode.current")
+    yield each("GPU memory errors", "ecc.errors.uncorrected.volatile.total")
+    yield each("GPU MIG", "mig.mode.current")
+    yield each("GPU PCIe width", "pcie.link.width.current", "pcie.link.width.max")
+    yield each("GPU PCIe generation", "pcie.link.gen.max")
+    yield each("GPU compute mode", "compute_mode")
+    yield each("GPU persistence", "persistence_mode")
+    yield each("GPU firmware", "vbios_version")
+    yield _item("fabric manager runs", _word(fabric))
+
+
+def _npu(npu: Mapping[str, Any]) -> Iterator[Item]:
+    devices = npu.get("devices") or []
+    yield _item("NPU driver", npu.get("driver"))
+    yield _item("NPU firmware", npu.get("firmware"))
+    yield _item("NPU toolkit", npu.get("toolkit"))
+    yield _item("NPU problem", npu.get("problem"))
+    yield _item("NPU count", len(devices) or None)
+    names = [str(one.get("name")) for one in devices]
+    yield Item("NPU name", RULES["NPU name"], alike(names), mixed=len(set(names)) > 1)
+
+
+def alike(values: Sequence[str]) -> str | None:
+    """One value for a node's devices: the one that all have, or which device has another.
+
+    `700.00`, or `700.00 (5: 650.00)` where device 5 differs from most.
+    """
+    if not any(values):
+        return None
+    counts = Counter(values)
+    usual = max(counts, key=lambda value: (counts[value], value))
+    others = [f"{number}: {value or '–'}" for number, value in enumerate(values) if value != usual]
+    return f"{usual or '–'} ({', '.join(others)})" if others else usual
+
+
+def flat(value: Any, path: str = "") -> dict[str, str]:
+    """A nested object's leaves by their path: `versions.torch`."""
+    if isinstance(value, Mapping):
+        found: dict[str, str] = {}
+        for key, inner in value.items():
+            found |= flat(inner, f"{path}.{key}" if path else str(key))
+        return found
+    if isinstance(value, list):
+        return flat({str(number): inner for number, inner in enumerate(value)}, path)
+    return {path or "identity": str(value)}
+
+
+def _network(network: Mapping[str, Any]) -> Iterator[Item]:
+    interfaces = network.get("interfaces") or {}
+    carriers = sorted(name for name, one in interfaces.items() if one["carries"] == "cluster")
+    # The one that carries the cluster's address is the same item whatever it is called.
+    yield _item("cluster interface", ", ".join(carriers) or None)
+    for name, one in sorted(interfaces.items()):
+        more = "" if [name] == carriers else name
+        yield _item("MTU", one.get("mtu"), more)
+        yield _item("link speed Mbit/s", one.get("speed_mbit_s"), more)
+    for port, one in sorted((network.get("infiniband") or {}).items()):
+        yield _item("InfiniBand state", one.get("state"), port)
+        yield _item("InfiniBand rate", one.get("rate"), port)
+        yield _item("InfiniBand firmware", one.get("firmware"), port)
+
+
+def _host(env: Mapping[str, Any]) -> Iterator[Item]:
+    cpu, memory, system = (env.get(key) or {} for key in ("cpu", "memory", "system"))
+    yield _item("CPU model", cpu.get("model"))
+    yield _item("CPU cores", cpu.get("cores"))
+    yield _item("CPU threads", cpu.get("threads"))
+    yield _item("usable CPUs", cpu.get("usable"))
+    yield _item("NUMA nodes", cpu.get("numa_nodes"))
+    yield _item("CPU governor", cpu.get("governor"))
+    total = memory.get("total_mib")
+    yield _item("memory MiB", total, number=total)
+    yield _item("swap MiB", memory.get("swap_mib"))
+    pages = memory.get("hugepages")
+    size = memory.get("hugepage_kib")
+    yield _item("huge pages", None if pages is None else f"{pages} x {size} KiB")
+    yield _item("transparent huge pages", system.get("transparent_hugepages"))
+    yield _item("architecture", system.get("architecture"))
+    yield _item("operating system", system.get("os"))
+    yield _item("kernel", system.get("kernel"))
+    for name, value in sorted((system.get("settings") or {}).items()):
+        yield _item("setting", value, name)
+    for name, value in sorted((system.get("limits") or {}).items()):
+        yield _item("limit", "unlimited" if value is None else value, name.replace("_", " "))

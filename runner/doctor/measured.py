@@ -1,0 +1,378 @@
+"""What the probe measured: which device, node or pair is slow, and what is only noise. Pure.
+
+A figure is the median of its samples; of two tries the better one, since other work on a machine
+only ever slows it. It is slow if it is below the reference (the upper quartile of its like) by
+more than its tolerance: FLOORS, or three times its noise where that is more. Noise is the samples'
+MAD as a standard deviation (x 1.4826), of the figure itself or of its like, and how far two tries
+are apart. roles/verify/files/probe.py has the units and formulas.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from runner.lines import printable
+
+MARK = "TRAINBENCH_DOCTOR "
+# Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
+# paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
+FLOORS: Mapping[str, float] = {"devices": 0.05, "cpu": 0.20, "network": 0.10}
+NOISES = 3.0
+TESTS: Mapping[str, tuple[str, str]] = {
+    "matmul_fp32": ("matrix product fp32", "TFLOP/s"),
+    "matmul_bf16": ("matrix product bf16", "TFLOP/s"),
+    "memory": ("memory bandwidth", "GB/s"),
+    "node": ("all-reduce within a node", "GB/s bus"),
+    "all": ("all-reduce between all nodes", "GB/s bus"),
+    "pair": ("all-reduce of pairs of nodes", "GB/s bus"),
+}
+DEVICE_TESTS = ("matmul_fp32", "matmul_bf16", "memory")
+NETWORK_TESTS = ("node", "all", "pair")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured thing: its nodes, its device on the node (None: all of them), its samples.
+
+    `tries` has one list of samples for each try; of a pair, the second is while no other talks.
+    """
+
+    nodes: tuple[str, ...]
+    device: int | None
+    tries: tuple[tuple[float, ...], ...]
+
+    @property
+    def value(self) -> float:
+        """The better try's median."""
+        return max(statistics.median(samples) for samples in self.tries)
+
+    @property
+    def noise(self) -> float:
+        """Relative: the widest try's MAD as a standard deviation, and the tries' distance."""
+        middles = [statistics.median(samples) for samples in self.tries]
+        spread = max(_mad(samples) for samples in self.tries) * 1.4826
+        return (spread + max(middles) - min(middles)) / max(middles)
+
+    @property
+    def label(self) -> str:
+        """`node3 device 4`, or `node1 with node2`."""
+        where = " with ".join(self.nodes)
+        return where if self.device is None else f"{where} device {self.device}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One test over all its figures."""
+
+    test: str
+    figures: tuple[Figure, ...]
+    reference: float | None = None
+    slow: tuple[Figure, ...] = ()
+    contended: tuple[Figure, ...] = ()
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return TESTS[self.test][0]
+
+    def value(self, one: Figure) -> float:
+        """What is shown of a figure: of a pair, as it was beside all others."""
+        return statistics.median(one.tries[0]) if self.test == "pair" else one.value
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is slow, in one line, and the nodes that it is on."""
+
+    test: str
+    nodes: tuple[str, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All tests; `torch` is where it came from, `reason` why nothing was measured at all."""
+
+    rows: tuple[Row, ...] = ()
+    slow: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+    torch: str = ""
+    reason: str = ""
+    took_s: float = 0.0
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether something that was asked for has no result."""
+        return bool(self.reason) or any(row.reason for row in self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """As docs/doctor.md describes it."""
+        return {
+            "torch": self.torch,
+            "reason": self.reason,
+            "took_s": round(self.took_s, 1),
+            "tests": [
+                {
+                    "test": row.test,
+                    "name": row.name,
+                    "unit": TESTS[row.test][1],
+                    "reference": row.reference,
+                    "reason": row.reason,
+                    "figures": [
+                        {
+                            "nodes": list(one.nodes),
+                            "device": one.device,
+                            "value": row.value(one),
+                            "noise": round(one.noise, 4),
+                            "tries": [list(samples) for samples in one.tries],
+                            "slow": one in row.slow,
+                        }
+                        for one in row.figures
+                    ],
+                }
+                for row in self.rows
+            ],
+            "slow": [
+                {"test": one.test, "nodes": list(one.nodes), "words": one.words}
+                for one in self.slow
+            ],
+            "notes": list(self.notes),
+        }
+
+    def parts(self, width: int) -> list[Table | Text | str]:
+        """One row a test, the slow ones by name, and one line."""
+        if self.reason:
+            return [Text(f"devices and network: no result: {self.reason}", "yellow")]
+        table = Table(show_edge=False, pad_edge=False)
+        for title in ("measured", "unit", "of", "reference", "lowest", "where", "noise", ""):
+            table.add_column(title, justify="left" if title in ("measured", "where") else "right")
+        for row in self.rows:
+            table.add_row(*_cells(row))
+        parts: list[Table | Text | str] = [table]
+        parts += [Text(f"slow: {one.words}", "bold red") for one in self.slow]
+        parts += [Text(f"note: {words}") for words in self.notes]
+        if not self.slow:
+            words = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
+            parts.append(Text(f"measured in {self.took_s:.0f} s with {self.torch}: {words}"))
+        return parts
+
+
+def _cells(row: Row) -> list[Text]:
+    name, unit = TESTS[row.test]
+    if not row.figures:
+        return [Text(word) for word in (name, unit, "0", "", "", row.reason, "", "no result")]
+    lowest = min(row.figures, key=row.value)
+    words = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
+    noise = statistics.median(one.noise for one in row.figures)
+    assert row.reference is not None
+    value = row.value(lowest)
+    less = f" ({value / row.reference - 1:+.1%})" if len(row.figures) > 1 else ""
+    where = lowest.label if row.test != "all" else f"{len(lowest.nodes)} nodes"
+    return [
+        Text(name),
+        Text(unit),
+        Text(str(len(row.figures))),
+        Text(_round(row.reference)),
+        Text(f"{_round(value)}{less}"),
+        Text(where if len(row.figures) > 1 or row.test == "all" else lowest.label),
+        Text(f"{noise:.1%}"),
+        Text("no result" if row.reason else words, "bold red" if row.slow else ""),
+    ]
+
+
+def _round(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _mad(samples: Sequence[float]) -> float:
+    middle = statistics.median(samples)
+    return statistics.median(abs(sample - middle) for sample in samples)
+
+
+# --- from the logs ----------------------------------------------------------------------------
+
+
+def lines(log: bytes) -> list[dict[str, Any]]:
+    """The probe's lines in a node's log."""
+    found = []
+    for line in log.decode("utf-8", "replace").splitlines():
+        _, mark, text = line.partition(MARK)
+        if mark:
+            try:
+                said = json.loads(text)
+            except ValueError:
+                continue  # the end of it is not there yet
+            if isinstance(said, dict):
+                found.append(said)
+    return found
+
+
+def step(said: Sequence[Mapping[str, Any]]) -> str:
+    """What was being measured last, or nothing."""
+    return next((str(one["step"]) for one in reversed(said) if "step" in one), "")
+
+
+def judge(
+    said: Iterable[Mapping[str, Any]],
+    hosts: Sequence[str],
+    *,
+    device: str,
+    devices_per_node: int,
+    checks: Sequence[str],
+    torch: str = "",
+    took_s: float = 0.0,
+    failed: str = "",
+) -> Judgement:
+    """Judge the lines of all nodes; `hosts` are the nodes by rank.
+
+    `failed` is why the probe did not end well: a test without figures then has it as its reason.
+    """
+    tests: list[str] = []
+    if "devices" in checks:
+        tests += DEVICE_TESTS
+    if "network" in checks:
+        tests += ["node"] * (devices_per_node > 1) + ["all"] * (len(hosts) > 1)
+        tests += ["pair"] * (len(hosts) > 2)
+    collected, errors = _collect(said, hosts)
+    rows, verdicts, notes = [], [], []
+    for test in tests:
+        figures = collected.get(test, ())
+        reason = errors.get(test, "") or ("" if figures else failed or "the probe did not say")
+        row = _row(test, figures, device, reason)
+        rows.append(row)
+        verdicts += _named(row, hosts, devices_per_node)
+        notes += [
+            f"{one.label}: {row.name} is slow while other pairs talk, and alone it is not: they"
+            " share a switch or a link"
+            for one in row.contended
+        ]
+    if "network" in checks and len(hosts) == 2:
+        notes.append("two nodes are one pair: there is no other to compare it with")
+    if failed and rows and all(row.figures for row in rows):
+        notes.append(f"the probe did not end well: {failed}")
+    return Judgement(tuple(rows), tuple(verdicts), tuple(notes), torch, "", took_s)
+
+
+def _collect(
+    said: Iterable[Mapping[str, Any]], hosts: Sequence[str]
+) -> tuple[dict[str, tuple[Figure, ...]], dict[str, str]]:
+    """Test to its figures, and to what went wrong in it."""
+    samples: dict[str, dict[tuple[tuple[str, ...], int | None], dict[int, tuple[float, ...]]]] = {}
+    errors: dict[str, str] = {}
+    for one in said:
+        test = str(one.get("scope") or one.get("test") or "")
+        if test not in TESTS:
+            continue
+        if "error" in one:
+            errors[test] = f"{hosts[int(one['node'])]}: {printable(str(one['error']))}"
+            continue
+        ranks = one["nodes"] if "scope" in one else [one["node"]]
+        key = (tuple(hosts[int(rank)] for rank in ranks), one.get("local"))
+        taken = tuple(float(value) for value in one["samples"])
+        if taken and max(taken) > 0:
+            samples.setdefault(test, {}).setdefault(key, {})[int(one["try"])] = taken
+    return {
+        test: tuple(
+            Figure(nodes, local, tuple(tries[number] for number in sorted(tries)))
+            for (nodes, local), tries in found.items()
+        )
+        for test, found in samples.items()
+    }, errors
+
+
+def reference(values: Sequence[float]) -> float:
+    """What a healthy one reaches: the upper quartile, as in probe.py (a test compares them)."""
+    ordered = sorted(values)
+    return ordered[-(-3 * (len(ordered) - 1) // 4)]
+
+
+def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> Row:
+    if not figures:
+        return Row(test, (), reason=reason)
+    floor = FLOORS["cpu" if device == "cpu" else "network" if test in NETWORK_TESTS else "devices"]
+    usual = reference([one.value for one in figures])
+    common = statistics.median(one.noise for one in figures)
+    slow: list[Figure] = []
+    contended: list[Figure] = []
+    if test == "pair":
+        slow, contended = _slow_pairs(figures, floor, common)
+        usual = reference([statistics.median(one.tries[0]) for one in figures])
+    elif len(figures) > 1:
+        slow = [one for one in figures if _is_slow(one.value, usual, one.noise, common, floor)]
+    return Row(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
+
+
+def _is_slow(value: float, usual: float, noise: float, common: float, floor: float) -> bool:
+    return value < usual * (1 - max(floor, NOISES * max(noise, common)))
+
+
+def _slow_pairs(
+    figures: Sequence[Figure], floor: float, common: float
+) -> tuple[list[Figure], list[Figure]]:
+    """Pairs slow in their round and alone; and those that are slow only while others talk.
+
+    What was measured alone is compared with what else was measured alone.
+    """
+    first = {one: statistics.median(one.tries[0]) for one in figures}
+    alone = {one: statistics.median(one.tries[1]) for one in figures if len(one.tries) > 1}
+    noises = {
+        one: max(_mad(samples) * 1.4826 / statistics.median(samples) for samples in one.tries)
+        for one in figures
+    }
+    common = statistics.median(noises.values())
+    usual = reference(list(first.values()))
+    suspected = [
+        one for one, value in first.items() if _is_slow(value, usual, noises[one], common, floor)
+    ]
+    best = max(alone.values(), default=0.0)
+    slow: list[Figure] = []
+    contended: list[Figure] = []
+    for one in suspected:
+        if one in alone:
+            still = _is_slow(alone[one], best, noises[one], common, floor)
+            (slow if still else contended).append(one)
+    for one in suspected:
+        if one not in alone:  # more were slow than are measured again: as those that were
+            (contended if contended and not slow else slow).append(one)
+    return slow, contended
+
+
+def _named(row: Row, hosts: Sequence[str], devices_per_node: int) -> list[Verdict]:
+    """The slow ones in words: a node instead of its devices or pairs where all of them are slow."""
+    if not row.slow or row.reference is None:
+        return []
+    verdicts = []
+    left = list(row.slow)
+    for host in hosts:
+        mine = [one for one in row.slow if host in one.nodes]
+        everything = [one for one in row.figures if host in one.nodes]
+        if len(mine) < 2 or len(mine) < len(everything):
+            continue
+        if row.test == "pair" and len(mine) == len(row.figures):
+            continue
+        words = f"{len(mine)} of its {len(everything)} "
+        words += "pairs" if row.test == "pair" else "devices"
+        lowest = min(mine, key=row.value)
+        verdicts.append(Verdict(row.test, (host,), f"{host}: {_below(row, lowest)}, {words}"))
+        left = [one for one in left if one not in mine]
+    for one in left:
+        verdicts.append(Verdict(row.test, one.nodes, f"{one.label}: {_below(row, one)}"))
+    return verdicts
+
+
+def _below(row: Row, one: Figure) -> str:
+    assert row.reference is not None
+    name, unit = TESTS[row.test]
+    value = row.value(one)
+    return (
+        f"{name} {_round(value)} {unit}, {1 - value / row.reference:.0%} below"
+        f" {_round(row.reference)}"
+    )

@@ -1,0 +1,190 @@
+"""The probe as a run on all nodes: which torch, what each node starts. Pure but for `launch`.
+
+It goes the way of any run of bench: run.json, roles/launch, the supervisor's lease and time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from runner import __version__, rundir
+from runner.cluster import Cluster, Node
+from runner.doctor import measured
+from runner.lines import tail
+from runner.outcome import last_words
+from runner.paths import BASE_PATH, PROJECT, system_home
+from runner.plan import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun, port_of
+from runner.play import play
+from runner.rundir import Attempt, Checkup
+
+PROGRAM = PROJECT / "roles" / "verify" / "files" / "probe.py"
+SECONDS = 1.0  # of one measurement
+START_S = 120.0  # torch's import from a cold disk on every process, and the rendezvous
+PORT_TRIES = 3
+
+
+def torch_of(envs: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """The pin (`torch_gpt/torch-2.13`) with torch on every node, or why there is none.
+
+    torch_gpt's come first, its newest torch before its others; of other systems any will do.
+    """
+    if not envs:
+        return "", "no node could be asked"
+    have = {
+        host: {
+            name: pin["torch"] for name, pin in (env.get("systems") or {}).items() if pin["torch"]
+        }
+        for host, env in envs.items()
+    }
+    lacking = [host for host, pins in have.items() if not pins]
+    if lacking:
+        return "", (
+            f"torch is in no environment of {', '.join(lacking[:4])};"
+            " `ansible-playbook playbooks/software.yml` puts one there"
+        )
+    shared = set.intersection(*(set(pins) for pins in have.values()))
+    if not shared:
+        return "", "no system with torch is on every node; run playbooks/software.yml"
+    first = next(iter(have.values()))
+
+    def rank(name: str) -> tuple[bool, list[int], str]:
+        numbers = [int(word) for word in first[name].split("+")[0].split(".") if word.isdigit()]
+        return name.startswith("torch_gpt/"), numbers, name
+
+    return max(shared, key=rank), ""
+
+
+def plan(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    pin: str,
+    checks: Sequence[str],
+    *,
+    number: int,
+    port_try: int = 0,
+) -> dict[str, Any]:
+    """What run.json holds: one process of the probe's a node, which starts one for each device."""
+    run_id = f"doctor-{cluster.name}/{number}"
+    port = port_of(run_id, port_try)
+    # A cluster whose nodes have other numbers of devices is measured with the fewest.
+    processes = min(node.devices for node in nodes)
+    system, pin_name = pin.split("/", 1)
+    source = PROGRAM.read_text(encoding="utf-8")
+    runs = []
+    for rank, node in enumerate(nodes):
+        home = system_home(node.root, system, pin_name)
+        folder = node.root / "runs" / run_id
+        spec = {
+            "hosts": [node.host for node in nodes],
+            "node": rank,
+            "processes": processes,
+            "address": nodes[0].address,
+            "port": port,
+            "device": cluster.device,
+            "seconds": SECONDS,
+            "checks": list(checks),
+        }
+        env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1", **cluster.env}
+        runs.append(
+            NodeRun(
+                host=node.host,
+                node_rank=rank,
+                argv=(f"{home}/env/bin/python3", f"{folder}/probe.py", json.dumps(spec)),
+                env=env,
+                cwd=str(home),
+                files={"probe.py": source},
+                requires={},
+                ports=(port,) if rank == 0 else (),
+                device=cluster.device,
+                device_ids=tuple(range(processes)),
+                runs=str(node.root / "runs"),
+                dir=str(folder),
+            )
+        )
+    return {
+        "schema": rundir.SCHEMA,
+        "trainbench": __version__,
+        "run_id": run_id,
+        "supervisor": {
+            "time_limit_s": START_S + 10 * SECONDS * (12 + 2 * len(nodes)),
+            "lost_contact_s": cluster.lost_contact_s,
+            "grace_s": GRACE_S,
+            "log_cap_bytes": LOG_CAP_BYTES,
+            "log_limit_bytes": LOG_LIMIT_BYTES,
+            "stall_limit_s": START_S,
+        },
+        "nodes": [asdict(run) for run in runs],
+    }
+
+
+def launch(
+    checkup: Checkup,
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    pin: str,
+    checks: Sequence[str],
+    runs: Path,
+    *,
+    started: Callable[[Attempt], None],
+    cancelled: Callable[[], bool],
+) -> measured.Judgement:
+    """Run the probe on the nodes, another port where one is in use, and judge what it said.
+
+    `started` hears of each attempt before it begins; `cancelled` does not wait for its end.
+    """
+    began = time.monotonic()
+    for port_try in range(PORT_TRIES):
+        attempt = checkup.new_probe()
+        run = plan(cluster, nodes, pin, checks, number=attempt.number, port_try=port_try)
+        rundir.write_json(attempt.path / "run.json", run)
+        started(attempt)
+        played = play(
+            "bench.yml",
+            cluster.path,
+            hosts=[node.host for node in nodes],
+            variables={
+                "launch_run_dir": str(attempt.path.resolve()),
+                "launch_lock": str(checkup.lock.resolve()),
+            },
+            private=runs / ".ansible",
+            cancelled=cancelled,
+        )
+        halt = attempt.halt
+        if halt is None or halt["cause"] != "port_in_use":
+            break
+    said = [
+        line for path in attempt.logs().values() for line in measured.lines(tail(path, 1 << 24))
+    ]
+    return measured.judge(
+        said,
+        [node.host for node in nodes],
+        device=cluster.device,
+        devices_per_node=min(node.devices for node in nodes),
+        checks=checks,
+        torch=pin,
+        took_s=time.monotonic() - began,
+        failed=failed(attempt, said, [node.host for node in nodes], played.words),
+    )
+
+
+def failed(
+    attempt: Attempt, said: Sequence[Mapping[str, Any]], hosts: Sequence[str], words: str
+) -> str:
+    """Why the probe did not end well, or nothing: its own error first, else the launch's."""
+    for one in said:
+        if "error" in one and "test" not in one:
+            return f"{hosts[int(one['node'])]}: {one['error']}"
+    halt = attempt.halt
+    if halt is not None:
+        host = str(halt.get("host"))
+        logs = {node["host"]: node["node_rank"] for node in (attempt.run or {}).get("nodes", [])}
+        told = last_words(tail(attempt.log(logs[host], host))) if host in logs else ""
+        return f"{halt['message']}{': ' + told if halt['cause'] == 'exit' and told else ''}"
+    if len(attempt.done()) < len(hosts):
+        return words or "a node gave no answer"
+    return ""

@@ -1,0 +1,97 @@
+"""The table in which the odd node stands out, for a terminal and for a log. Pure.
+
+One row an item that is not the same everywhere. Few nodes have a column each; many are grouped by
+what they have, so that 64 nodes fit: `61 nodes: 535.1 | node7, node9: 530.2`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from runner.doctor.compare import Difference, short
+from runner.doctor.items import SPOILS
+from runner.lines import printable
+
+STYLES = {SPOILS: "bold red"}
+ODD = "yellow"
+NARROWEST = 14  # letters a node's column needs to be read
+
+
+def grid(differences: Sequence[Difference], hosts: Sequence[str], width: int) -> Table:
+    """The rows as a table: a column a node where they fit, else two of groups."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("item")
+    table.add_column("means")
+    if len(hosts) * NARROWEST + 40 <= width:
+        for host in hosts:
+            table.add_column(host, overflow="fold")
+        for row in differences:
+            table.add_row(*_head(row), *(_cell(row, host) for host in hosts))
+        return table
+    table.add_column("most", overflow="fold")
+    table.add_column("others", overflow="fold")
+    for row in differences:
+        table.add_row(*_head(row), _most(row, hosts), _others(row, hosts))
+    return table
+
+
+def _head(row: Difference) -> tuple[Text, Text]:
+    return Text(row.item), Text(row.severity, STYLES.get(row.severity, ""))
+
+
+def _cell(row: Difference, host: str) -> Text:
+    """A node's value; the odd one is marked with a star, for where there is no colour."""
+    if host not in row.odd:
+        return Text(row.values[host])
+    return Text(f"{row.values[host]} *", STYLES.get(row.severity, ODD))
+
+
+def _most(row: Difference, hosts: Sequence[str]) -> Text:
+    rest = [host for host in hosts if host not in row.odd]
+    if not rest:
+        return Text(row.usual or "no majority")
+    return Text(f"{_count(rest)}: {row.usual or row.values[rest[0]]}")
+
+
+def _others(row: Difference, hosts: Sequence[str]) -> Text:
+    groups: dict[str, list[str]] = {}
+    for host in hosts:
+        if host in row.odd:
+            groups.setdefault(row.values[host], []).append(host)
+    lines = [f"{short(group)}: {value}" for value, group in groups.items()]
+    return Text("\n".join(lines), STYLES.get(row.severity, ODD))
+
+
+def _count(hosts: Sequence[str]) -> str:
+    return short(hosts) if len(hosts) <= 2 else f"{len(hosts)} nodes"
+
+
+def said(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Text]:
+    """What the roles' verify entries said, whole: equal words of several nodes once."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for host, entries in failures.items():
+        for entry in entries:
+            groups.setdefault((entry["role"], entry["message"]), []).append(host)
+    lines = []
+    for (role, message), hosts in groups.items():
+        words = [printable(line) for line in message.splitlines() if line.strip()]
+        head = Text(f"{short(hosts)}: {role}: ", STYLES[SPOILS])
+        lines.append(head.append("\n    ".join(words), "default"))
+    return lines
+
+
+def plain(parts: Iterable[Table | Text | str], width: int) -> str:
+    """The parts as plain text of that width."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, no_color=True, highlight=False, soft_wrap=False)
+    for part in parts:
+        if isinstance(part, Table):
+            console.print(part)
+        else:
+            console.print(part, markup=False, soft_wrap=True)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

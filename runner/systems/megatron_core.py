@@ -1,0 +1,187 @@
+"""megatron_core: NVIDIA's Megatron-LM with megatron-core, pretrain_gpt.py, a release of today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from runner.errors import UserError
+from runner.parsers.measure import measure
+from runner.records import Measurement, ModelShape
+from runner.systems import gpt, launchers
+from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.pins import pins
+
+if TYPE_CHECKING:
+    from runner.cluster import Cluster
+    from runner.matrix import Cell
+    from runner.plan import NodeContext
+
+PARAMETERS = (
+    gpt.TENSOR_PARALLEL,
+    gpt.PIPELINE_PARALLEL,
+    Parameter("sequence_parallel", bool, False, "split layer norms over tensor_parallel, too"),
+    Parameter("num_layers", int, 24, "transformer layers", minimum=1),
+    Parameter("hidden_size", int, 1024, "width", minimum=1),
+    Parameter("num_attention_heads", int, 16, "heads", minimum=1),
+    Parameter("seq_length", int, 1024, "tokens a sample, and positions", minimum=2),
+    Parameter("micro_batch_size", int, 8, "samples a device and pass", minimum=1),
+    Parameter("global_batch_size", int, 64, "samples an iteration, all devices", minimum=1),
+    Parameter("train_iters", int, 50, "iterations of a run", minimum=1),
+    Parameter("lr", float, 0.00015, "peak learning rate", minimum=0),
+    Parameter("min_lr", float, 1.0e-5, "least learning rate", minimum=0),
+    Parameter("lr_decay_style", str, "cosine", "decay", choices=("constant", "linear", "cosine")),
+    Parameter("lr_decay_iters", int, 320000, "iterations of decay", minimum=1),
+    Parameter("lr_warmup_fraction", float, 0.01, "share of the decay that warms up", minimum=0),
+    Parameter("weight_decay", float, 0.01, "weight decay", minimum=0),
+    Parameter("clip_grad", float, 1.0, "largest global gradient norm", minimum=0),
+    Parameter("precision", str, "bf16", "arithmetic", choices=("bf16", "fp16", "fp32")),
+    Parameter("activation_checkpointing", bool, False, "recompute whole layers in backward"),
+    Parameter("selective_recompute", bool, False, "recompute attention alone in backward"),
+    Parameter("distributed_optimizer", bool, False, "optimizer states split over data parallel"),
+    Parameter("overlap_grad_reduce", bool, False, "reduce gradients while backward goes on"),
+    Parameter("overlap_param_gather", bool, False, "gather weights while forward goes on"),
+    Parameter(
+        "transformer_impl",
+        str,
+        "local",
+        "local: torch alone; transformer_engine: with NVIDIA's library, if it is installed",
+        choices=("local", "transformer_engine"),
+    ),
+    Parameter("mock_data", bool, False, "made-up tokens instead of the dataset's"),
+    Parameter("split", str, "900,50,50", "train, validation, test shares of the documents"),
+    Parameter("log_interval", int, 1, "iterations a logged line covers", minimum=1),
+    Parameter("eval_interval", int, 1000, "iterations between evaluations", minimum=1),
+    Parameter("eval_iters", int, 0, "iterations of an evaluation", minimum=0),
+    Parameter("tensorboard", bool, False, "write TensorBoard files into the run's folder"),
+    Parameter("seed", int, 1234, "seed of weights and sample order", minimum=0),
+)
+OPTIONS = (
+    ("--tensor-model-parallel-size", "tensor_parallel"),
+    ("--pipeline-model-parallel-size", "pipeline_parallel"),
+    ("--sequence-parallel", "sequence_parallel"),
+    ("--num-layers", "num_layers"),
+    ("--hidden-size", "hidden_size"),
+    ("--num-attention-heads", "num_attention_heads"),
+    ("--seq-length", "seq_length"),
+    ("--max-position-embeddings", "seq_length"),
+    ("--micro-batch-size", "micro_batch_size"),
+    ("--global-batch-size", "global_batch_size"),
+    ("--train-iters", "train_iters"),
+    ("--lr", "lr"),
+    ("--min-lr", "min_lr"),
+    ("--lr-decay-style", "lr_decay_style"),
+    ("--lr-decay-iters", "lr_decay_iters"),
+    ("--lr-warmup-fraction", "lr_warmup_fraction"),
+    ("--weight-decay", "weight_decay"),
+    ("--clip-grad", "clip_grad"),
+    ("--use-distributed-optimizer", "distributed_optimizer"),
+    ("--overlap-grad-reduce", "overlap_grad_reduce"),
+    ("--overlap-param-gather", "overlap_param_gather"),
+    ("--transformer-impl", "transformer_impl"),
+    ("--split", "split"),
+    ("--log-interval", "log_interval"),
+    ("--eval-interval", "eval_interval"),
+    ("--eval-iters", "eval_iters"),
+    ("--seed", "seed"),
+)
+# The local implementation has none of apex's kernels.
+WITHOUT_APEX = (
+    *("--no-persist-layer-norm", "--no-gradient-accumulation-fusion"),
+    "--no-masked-softmax-fusion",
+)
+
+
+def check(cell: Cell, cluster: Cluster) -> None:
+    """Refuse what the trainer would refuse."""
+    values = cell.parameters
+    gpt.check_nodes(cell)
+    gpt.check_shape(gpt.shape(values), pipeline=values["pipeline_parallel"])
+    if values["sequence_parallel"] and values["tensor_parallel"] == 1:
+        raise UserError(
+            "sequence_parallel needs tensor_parallel of at least 2; set it, or leave it"
+        )
+    if values["sequence_parallel"] and values["transformer_impl"] == "local":
+        raise UserError(
+            "sequence_parallel needs layer norms of apex or transformer-engine, which local is"
+            " without; set transformer_impl: transformer_engine, or leave it"
+        )
+    if values["overlap_param_gather"] and not (
+        values["distributed_optimizer"] and values["overlap_grad_reduce"]
+    ):
+        raise UserError("overlap_param_gather needs distributed_optimizer and overlap_grad_reduce")
+    if values["activation_checkpointing"] and values["selective_recompute"]:
+        raise UserError("activation_checkpointing and selective_recompute exclude each other")
+
+
+def command(cell: Cell, node: NodeContext) -> Command:
+    """One torch.distributed.run a node, with static ranks."""
+    values = cell.parameters
+    source = f"{node.home}/src"
+    files = gpt.data(cell, node)
+    argv = [
+        *launchers.torch(launchers.RUN, node, gpt.python(node)),
+        f"{source}/pretrain_gpt.py",
+        *gpt.options(values, OPTIONS),
+    ]
+    argv += [] if values["precision"] == "fp32" else [f"--{values['precision']}"]
+    if values["activation_checkpointing"]:
+        argv += ["--recompute-granularity", "full"]
+        argv += ["--recompute-method", "uniform", "--recompute-num-layers", "1"]
+    if values["selective_recompute"]:
+        argv += ["--recompute-granularity", "selective"]
+    argv += WITHOUT_APEX if values["transformer_impl"] == "local" else ()
+    if values["mock_data"]:
+        argv += ["--mock-data", "--tokenizer-type", "NullTokenizer"]
+        argv += ["--vocab-size", str(gpt.GPT2_VOCAB_SIZE - 1)]  # it adds one
+    else:
+        argv += ["--data-path", files.prefix, "--tokenizer-type", "GPT2BPETokenizer"]
+        argv += ["--vocab-file", files.vocab, "--merge-file", files.merges]
+    if values["tensorboard"]:
+        argv += ["--tensorboard-dir", f"{node.run_dir}/tensorboard"]
+        argv += ["--tensorboard-queue-size", "5", "--log-timers-to-tensorboard"]
+        argv += ["--log-validation-ppl-to-tensorboard"]
+    script: dict[str, int | None] = {f"{source}/pretrain_gpt.py": None}
+    return Command(
+        argv=tuple(argv),
+        # Megatron demands it for tensor parallelism, so that computation and communication
+        # overlap in the order that they were issued.
+        env={"CUDA_DEVICE_MAX_CONNECTIONS": "1", **gpt.cuda_home("megatron_core", cell.pin)},
+        cwd=source,
+        requires=script if values["mock_data"] else {**script, **files.required},
+    )
+
+
+def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
+    """Read Megatron's lines (the last rank prints them)."""
+    return measure("megatron_core", logs)
+
+
+def model(values: Mapping[str, Any]) -> ModelShape:
+    """The model's shape, with GPT-2's vocabulary; a log's padded one replaces that."""
+    return gpt.shape(values)
+
+
+def estimate(cell: Cell, cluster: Cluster) -> Estimate:
+    """Memory of one device and time of one run."""
+    values = cell.parameters
+    stage = 1 if values["distributed_optimizer"] else 0
+    half = values["precision"] != "fp32"
+    return gpt.estimate(cell, cluster, model(values), zero_stage=stage, half=half)
+
+
+SYSTEM = System(
+    name="megatron_core",
+    summary="NVIDIA's Megatron-LM of today: tensor, pipeline, data, distributed optimizer",
+    launcher="torch.distributed.run, static ranks",
+    global_batch="given",
+    pins=tuple(pins("megatron_core")),
+    parameters=PARAMETERS,
+    check=check,
+    command=command,
+    parse=parse,
+    model=model,
+    estimate=estimate,
+    parallel=gpt.parallel,
+    devices=("cuda",),
+)

@@ -1,0 +1,88 @@
+"""The trainers' repositories on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+FOLDER = os.environ.get("TRAINBENCH_MIRRORS")
+
+
+def git(repository: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run git there."""
+    return subprocess.run(
+        ["git", "-C", str(repository), *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GIT_NO_LAZY_FETCH": "1", **env},
+    )
+
+
+def mirror(repository: str, commit: str = "HEAD") -> Path:
+    """The repository of a public address or `owner/name`; skips the test where it is not here."""
+    name = repository.removesuffix(".git").removeprefix("https://github.com/")
+    name = name.removeprefix("https://gitee.com/").replace("ascend/", "Ascend/")
+    if FOLDER is None:
+        pytest.skip("TRAINBENCH_MIRRORS names no folder of repositories")
+    path = Path(FOLDER) / name
+    if git(path, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
+        pytest.skip(f"{path} is not there, or has no commit {commit}")
+    return path
+
+
+def show(repository: str, commit: str, path: str) -> str:
+    """A file of a commit."""
+    done = git(mirror(repository, commit), "show", f"{commit}:{path}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def whole(repository: str, commit: str, into: Path) -> tuple[Path, str, list[str]]:
+    """A repository whose commit can be checked out, that commit, and what was left out of it.
+
+    Mirrors may lack large files; a commit without them stands in then, every other file the same.
+    """
+    source = mirror(repository, commit)
+    listed = git(source, "rev-list", "--objects", "--no-walk", "--missing=print", commit).stdout
+    missing = {line[1:] for line in listed.splitlines() if line.startswith("?")}
+    if not missing:
+        return source, git(source, "rev-parse", f"{commit}^{{commit}}").stdout.strip(), []
+    into.mkdir(parents=True)
+    git(into, "init", "-q")
+    objects = git(source, "rev-parse", "--git-path", "objects").stdout.strip()
+    alternates = into / ".git" / "objects" / "info" / "alternates"
+    alternates.write_text(f"{(source / objects).resolve()}\n")
+    rows = git(source, "ls-tree", "-r", "-z", commit).stdout.split("\0")
+    kept = [row for row in rows if row and row.split()[2] not in missing]
+    left_out = [row.split("\t")[1] for row in rows if row and row.split()[2] in missing]
+    index = subprocess.run(
+        ["git", "-C", str(into), "update-index", "-z", "--index-info"],
+        input="\0".join(kept) + "\0",
+        text=True,
+        capture_output=True,
+    )
+    assert index.returncode == 0, index.stderr
+    tree = git(into, "write-tree", "--missing-ok").stdout.strip()
+    who = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "T")
+    who |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "t@example.org")
+    made = git(into, "commit-tree", tree, "-m", "without what the mirror lacks", **who)
+    commit = made.stdout.strip()
+    git(into, "update-ref", "refs/heads/main", commit)
+    return into, commit, left_out
+
+
+def apply(repository: str, commit: str, patches: Iterable[Path]) -> list[str]:
+    """What `git apply` says of each patch, in order, on that commit; nothing where it applies."""
+    source = mirror(repository, commit)
+    said = []
+    with tempfile.TemporaryDirectory() as temporary:
+        env = {"GIT_INDEX_FILE": f"{temporary}/index"}
+        assert git(source, "read-tree", commit, **env).returncode == 0
+        for patch in patches:
+            said.append(git(source, "apply", "--cached", str(patch.resolve()), **env).stderr)
+    return said

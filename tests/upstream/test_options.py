@@ -1,0 +1,80 @@
+"""Every option that we pass is one that the pinned trainer knows, read from its own source."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from runner.systems.megatron_lm import FOLDER
+from runner.systems.pins import pins
+from tests.unit.builders import small_cluster, small_run
+from tests.upstream.mirrors import show
+
+# DeepSpeed adds these to a trainer's parser (deepspeed/__init__.py, add_config_arguments).
+DEEPSPEED = {"--deepspeed", "--deepspeed_config"}
+SAMPLES = {
+    **{"train_samples": 10000, "rampup_batch_size": "8 8 1000", "exit_interval": 10},
+    **{"train_iters": 10, "lr_decay_samples": 12, "lr_warmup_samples": 5},
+}
+EVERYTHING: dict[str, Any] = {
+    **{"min_lr": 0, "optimizer": "adam", "adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-8},
+    **{"weight_decay": 0.1, "activation_checkpointing": True, "partition_activations": True},
+    **{"ddp_impl": "local", "distributed_backend": "nccl", "checkpoint": "documented"},
+    **{"tensorboard": True, "kill_switch": True, "masked_softmax_fusion": False, "seed": 1},
+    **{"devices_per_node": 8, "micro_batch_size": 1, "global_batch_size": 16},
+}
+LM_ZERO: dict[str, Any] = {
+    **{"deepspeed": "on", "devices_per_node": 8, "zero_stage": 1, "checkpoint": "documented"},
+    **{"seed": 1},
+}
+LM = {
+    **{**LM_ZERO, "pipeline_parallel": 2, "gradient_accumulation": 2, "tensorboard": True},
+    **{"checkpoint_num_layers": 1, "partition_activations": True, "checkpoint_in_cpu": True},
+    **{"synchronize_each_layer": True, "contiguous_checkpointing": True, "profile_backward": True},
+}
+CORE: dict[str, Any] = {
+    **{"devices_per_node": 8, "tensor_parallel": 2, "pipeline_parallel": 2, "tensorboard": True},
+    **{"sequence_parallel": True, "activation_checkpointing": True, "distributed_optimizer": True},
+    **{"overlap_grad_reduce": True, "overlap_param_gather": True},
+}
+CASES = [
+    ("megatron_deepspeed", "oneflow2022", {**EVERYTHING, "embed_layernorm": True}),
+    ("megatron_deepspeed", "e52bdabb", {**EVERYTHING, **SAMPLES, "embed_layernorm": True}),
+    ("megatron_deepspeed", "current", {**EVERYTHING, "zero_stage": 3}),
+    ("megatron_deepspeed", "current-without-apex", {**EVERYTHING, **SAMPLES, "precision": "bf16"}),
+    ("megatron_lm", "v1.1.5", LM),
+    ("megatron_lm", "a79272cc", {**LM_ZERO, "launcher": "deepspeed"}),
+    ("megatron_core", "core_v0.13.0", CORE),
+    ("megatron_core", "core_v0.13.0", {"devices_per_node": 8, "mock_data": True}),
+    (
+        "ascend_gpt",
+        "b4d4a0e",
+        {"devices_per_node": 8, "tensorboard": True, "checkpoint": "documented"},
+    ),
+    ("oneflow_gpt", "osdi", {"devices_per_node": 8, "activation_checkpointing": True}),
+]
+# (system, pin) or the system alone: the script, and the file that says which options there are
+WHERE = {
+    "megatron_deepspeed": ("pretrain_gpt.py", "megatron/arguments.py"),
+    "megatron_lm": ("pretrain_gpt2.py", f"{FOLDER}/megatron/arguments.py"),
+    "megatron_lm/a79272cc": ("pretrain_gpt2.py", "Megatron-LM/arguments.py"),
+    "ascend_gpt": ("pretrain_gpt.py", "megatron/arguments.py"),
+    "megatron_core": ("pretrain_gpt.py", "megatron/training/arguments.py"),
+    "oneflow_gpt": ("train.py", "LanguageModeling/gpt-2/src/config.py"),
+}
+
+
+@pytest.mark.parametrize(("system", "pin", "values"), CASES, ids=[f"{s}/{p}" for s, p, _ in CASES])
+def test_the_trainer_knows_every_option(system: str, pin: str, values: dict[str, Any]) -> None:
+    source = pins(system)[pin]["source"]
+    script, parser = WHERE.get(f"{system}/{pin}") or WHERE[system]
+    text = show(source["repository"], source["commit"], parser)
+    known = DEEPSPEED | set(re.findall(r"""["'](--?[A-Za-z][\w-]*)["']""", text))
+    cell = {"system": system, "pin": pin, **values}
+    argv = small_run(cell, small_cluster(1, 8, device="cuda")).nodes[0].argv
+    at = next(index for index, word in enumerate(argv) if word.endswith(f"/{script}"))
+    passed = {word.split("=")[0] for word in argv[at + 1 :] if re.match(r"--?[A-Za-z]", word)}
+    assert passed - known == set()
+    assert len(passed) > 20

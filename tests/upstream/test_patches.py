@@ -1,0 +1,141 @@
+"""Every patch of a pin set on its own commit: applies, is seen the second time, else refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import systems
+from runner.paths import PROJECT
+from runner.systems.pins import pins
+from tests.upstream.mirrors import apply, show, whole
+
+TREE = PROJECT / "roles" / "source_tree" / "files" / "tree.py"
+
+
+def trees() -> list[tuple[str, dict[str, Any]]]:
+    """`<system>/<pin>/<name>` and what pins.yml says, for each source that has patches."""
+    found = []
+    for system in systems.names():
+        for pin, content in pins(system).items():
+            named = {"src": content.get("source"), **content.get("sources", {})}
+            named["apex"], named["deepspeed"] = content.get("apex"), content.get("deepspeed")
+            for name, source in named.items():
+                if source and source.get("patches"):
+                    found.append((f"{system}/{pin}/{name}", source))
+    return found
+
+
+def files(label: str, source: dict[str, Any]) -> list[Path]:
+    places = [
+        PROJECT / "roles" / role / "files" / "patches" for role in (label.split("/")[0], "apex")
+    ]
+    return [
+        next((place / name for place in places if (place / name).is_file()), places[0] / name)
+        for name in source["patches"]
+    ]
+
+
+TREES = trees()
+
+
+@pytest.mark.parametrize(("label", "source"), TREES, ids=[label for label, _ in TREES])
+def test_patches_are_there_and_apply_to_their_commit_alone(
+    label: str, source: dict[str, Any]
+) -> None:
+    patches = files(label, source)
+    assert [path.name for path in patches if not path.is_file()] == []
+    assert apply(source["repository"], source["commit"], patches) == [""] * len(patches)
+
+
+@pytest.mark.parametrize(("label", "source"), TREES, ids=[label for label, _ in TREES])
+def test_source_tree_applies_them_once_and_sees_them_the_second_time(
+    label: str, source: dict[str, Any], tmp_path: Path
+) -> None:
+    """The program that the role runs on a node, on the trainer's real files."""
+    repository, commit, left_out = whole(source["repository"], source["commit"], tmp_path / "git")
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in files(label, source)]
+    spec = {
+        "path": str(tmp_path / "src"),
+        "repository": str(repository),
+        "mirrors": {},
+        "commit": commit,
+        "version": source.get("version", ""),
+        "patches": texts,
+        "untracked": source.get("untracked", []),
+        "reset": False,
+        "check": False,
+    }
+    first, second = (json.loads(run("make", spec)) for _ in range(2))
+    assert (first["changed"], second["changed"]) == (True, False)
+    assert first["identity"] == second["identity"]
+    run("verify", spec)
+    assert len(left_out) <= 1
+    edited = next(line[6:] for line in texts[0][1].splitlines() if line.startswith("+++ b/"))
+    with (tmp_path / "src" / edited).open("a") as stream:
+        stream.write("# somebody's edit\n")
+    assert edited in run("make", spec, fails=True)
+
+
+def test_a_patch_is_refused_by_name_on_another_version(tmp_path: Path) -> None:
+    source = pins("libai")["9fc504c4"]["source"]
+    later = "9dcbe3b281c98ba9a3bd192495bef42570095336"  # main of 2024-10-28
+    repository, commit, _ = whole(source["repository"], later, tmp_path / "git")
+    patch = PROJECT / "roles/libai/files/patches/no-checkpointer.patch"
+    spec = {
+        **{"path": str(tmp_path / "src"), "repository": str(repository), "mirrors": {}},
+        **{"commit": commit, "version": "main of 2024", "untracked": []},
+        **{"patches": [(patch.name, patch.read_text())], "reset": False, "check": False},
+    }
+    said = run("make", spec, fails=True)
+    assert "no-checkpointer.patch" in said
+    assert "main of 2024" in said
+
+
+def run(entry: str, spec: dict[str, Any], *, fails: bool = False) -> str:
+    done = subprocess.run(
+        [sys.executable, "-I", str(TREE), entry],
+        input=json.dumps(spec),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stderr if fails else done.stdout
+
+
+# --- the documented content -----------------------------------------------------------------------
+
+
+def test_the_edit_of_requirements_is_document_001s(tmp_path: Path) -> None:
+    """Its diff says blob da76b5e before and d2a390c after."""
+    text = (
+        PROJECT / "roles/megatron_deepspeed/files/patches/e52bdabb-requirements.patch"
+    ).read_text()
+    assert "index da76b5e4..d2a390c2" in text
+
+
+def test_the_edit_of_the_checkpointer_is_document_000s() -> None:
+    text = (PROJECT / "roles/libai/files/patches/no-checkpointer.patch").read_text()
+    line = "hooks.PeriodicCheckpointer(self.checkpointer, self.cfg.train.checkpointer.period),"
+    assert f"-            {line}\n+            #{line}\n" in text
+
+
+def test_the_print_of_memory_is_document_000s() -> None:
+    text = (PROJECT / "roles/libai/files/patches/memory.patch").read_text()
+    query = (
+        "timestamp,name,driver_version,utilization.gpu,utilization.memory,memory.total,memory.free"
+    )
+    for line in (
+        "import os",
+        "                    if self.iter == 99:",
+        f'cmd = "nvidia-smi --query-gpu={query},memory.used --format=csv"',
+        "                        os.system(cmd)",
+    ):
+        assert f"+{line}" in text or f"+                        {line}" in text
+    lines = show("Oneflow-Inc/libai", "9fc504c4", "libai/engine/trainer.py").splitlines()
+    assert lines[143] == "                for self.iter in range(start_iter, max_iter):"
