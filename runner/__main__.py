@@ -1,18 +1,37 @@
-"""The command line: `python -m runner bench | collect | parse | systems`."""
+"""The command line: `python -m runner COMMAND`; commands of their own are in *_command.py."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner import __version__, parse_command
+from runner import (
+    __version__,
+    compare_command,
+    export_command,
+    parse_command,
+    rerun_command,
+    status_command,
+)
+from runner.doctor import command as doctor_command
 from runner.errors import UserError
+from runner.layouts import SHAPES
 from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+
+OWN = {
+    "status": status_command,
+    "parse": parse_command,
+    "compare": compare_command,
+    "export": export_command,
+    "rerun": rerun_command,
+    "doctor": doctor_command,
+}
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -34,6 +53,7 @@ COLLECT = """\
 Turn the logs of a campaign into one table. Reads only; it can be repeated for ever.
 
   python -m runner collect                                    the newest campaign
+  python -m runner collect --campaign zero.tar.gz             what `export` wrote
   python -m runner collect --baseline zero_stage=0            signed differences against a cell
   python -m runner collect --format html --output report.html one self-contained page with plots
 
@@ -69,6 +89,13 @@ def parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--again", action="store_true", help="run finished cells once more, too")
     bench.add_argument(
+        "--retry", type=_count, default=0, metavar="N", help="try a run that fails N times more"
+    )
+    bench.add_argument(
+        "--stop-after", type=_seconds, metavar="S",
+        help="end after S seconds, whatever runs; the same command goes on there",
+    )  # fmt: skip
+    bench.add_argument(
         "--format",
         choices=("table", "json"),
         default="table",
@@ -79,20 +106,52 @@ def parser() -> argparse.ArgumentParser:
         "collect", help="logs into tables", description=COLLECT, formatter_class=raw
     )
     _add_runs(collect)
-    collect.add_argument("--campaign", metavar="NAME", help="default: the one run last")
+    collect.add_argument(
+        "--campaign", metavar="NAME", help="or its folder, or an export (default: the one run last)"
+    )
     collect.add_argument(
         "--baseline", metavar="AXIS=VALUE", help="compare with these cells (default: the matrix's)"
     )
     collect.add_argument(
         "--format", choices=("table", "markdown", "csv", "json", "html"), default="table"
     )
+    collect.add_argument(
+        "--shape",
+        metavar="NAME",
+        help=f"a document's table: {', '.join(SHAPES)} (default: the matrix's)",
+    )
+    collect.add_argument(
+        "--published",
+        type=Path,
+        metavar="FILE",
+        help="a document's own figures in --shape, computed anew; reads no campaign",
+    )
     collect.add_argument("--output", type=Path, help="write to this file, not to the terminal")
 
-    parse_command.add_parser(commands)
+    for module in OWN.values():
+        module.add_parser(commands)
 
     listing = commands.add_parser("systems", help="what can be benchmarked, and its parameters")
     listing.add_argument("name", nargs="?", help="one system: its parameters")
     return top
+
+
+def _count(word: str) -> int:
+    """A whole number of at least 0."""
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is no whole number of at least 0")
+    return int(word)
+
+
+def _seconds(word: str) -> float:
+    """A number of seconds above 0."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{word!r} is no number of seconds above 0")
+    return value
 
 
 def _add_runs(command: argparse.ArgumentParser) -> None:
@@ -109,8 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _bench(chosen)
         if chosen.command == "collect":
             return _collect(chosen)
-        if chosen.command == "parse":
-            return parse_command.run(chosen)
+        if chosen.command in OWN:
+            return int(OWN[chosen.command].run(chosen))
         return _systems(chosen)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -144,29 +203,67 @@ def _bench(chosen: argparse.Namespace) -> int:
         print(json.dumps(plans, indent=1) if chosen.format == "json" else describe(plans, machines))
         return 0
     tally = bench.bench(
-        wanted, machines, chosen.runs, only=chosen.only, again=chosen.again, view=View()
+        wanted,
+        machines,
+        chosen.runs,
+        only=chosen.only,
+        again=chosen.again,
+        retry=chosen.retry,
+        limit_s=chosen.stop_after,
+        view=View(),
     )
     _print_campaign(chosen.runs, bench.campaign_name(wanted, machines), None, chosen.format, None)
     return tally.exit_code
 
 
 def _collect(chosen: argparse.Namespace) -> int:
-    _print_campaign(chosen.runs, chosen.campaign, chosen.baseline, chosen.format, chosen.output)
+    if chosen.published is not None:
+        _print_published(chosen)
+        return 0
+    _print_campaign(
+        chosen.runs, chosen.campaign, chosen.baseline, chosen.format, chosen.output, chosen.shape
+    )
     return 0
 
 
-def _print_campaign(
-    runs: Path, name: str | None, baseline: str | None, format: str, output: Path | None
-) -> None:
-    from runner import collect, load, rundir
+def _print_published(chosen: argparse.Namespace) -> None:
+    from runner import collect, layouts, matrix, published
 
-    campaign = rundir.find(runs, name)
+    if chosen.shape in (None, "flat") or chosen.format == "html":
+        raise UserError("--published needs --shape osdi or ascend, and no --format html")
+    layout, where = layouts.of({}, chosen.shape), str(chosen.published)
+    try:
+        text = chosen.published.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{where} cannot be read; see matrices/published/") from None
+    documents = published.rows(published.check(matrix.read_yaml(text, where), where))
+    _write(collect.render([], chosen.format, layout=layout, published=documents), chosen.output)
+
+
+def _print_campaign(
+    runs: Path,
+    name: str | None,
+    baseline: str | None,
+    format: str,
+    output: Path | None,
+    shape: str | None = None,
+) -> None:
+    from runner import archive, collect, load
+
     base = output.parent if output else Path.cwd()
-    found = load.records(campaign, base.resolve())
-    baseline = baseline or (campaign.settings or {}).get("baseline")
+    with archive.opened(runs, name) as found:
+        records = load.records(found.campaign, base.resolve(), shown=found.shown)
+        layout, documents = load.shown(found.campaign, shape)
+        baseline = baseline or (found.campaign.settings or {}).get("baseline")
     # Where nobody watches, nothing needs to be left out to fit.
     width = shutil.get_terminal_size((200, 24)).columns
-    text = collect.render(found, format, baseline, width=width)
+    text = collect.render(
+        records, format, baseline, width=width, layout=layout, published=documents
+    )
+    _write(text, output)
+
+
+def _write(text: str, output: Path | None) -> None:
     if output is None:
         print(text, end="")
         return

@@ -16,10 +16,9 @@ from typing import Any
 from runner import checks, inspection, outcome, plan, rundir, systems
 from runner.cluster import Cluster
 from runner.errors import UserError
-from runner.lines import blocks, tail
+from runner.judge import judge, measure
 from runner.matrix import Cell, Matrix
 from runner.play import play
-from runner.records import Measurement
 from runner.render import launch_script
 from runner.rundir import Attempt, Campaign
 from runner.view import View
@@ -29,27 +28,47 @@ PORT_TRIES = 3
 
 @dataclass(frozen=True)
 class Tally:
-    """What a bench did: how many cells' repeats ended how. `exit_code` is the command's."""
+    """What a bench did: how many cells' repeats ended how. `exit_code` is the command's.
+
+    `expired`: the campaign's limit ended it, and not every cell has run.
+    """
 
     ok: int
     failed: int
     kept: int
     interrupted: bool
+    expired: bool = False
 
     @property
     def exit_code(self) -> int:
-        """0 all ok, 1 a cell failed or none ran, 130 after Ctrl-C."""
+        """0 all ok, 1 a cell failed or did not get to run, 130 after Ctrl-C."""
         if self.interrupted:
             return 130
-        return 1 if self.failed or not self.ok else 0
+        return 1 if self.failed or self.expired or not self.ok else 0
 
 
 class Interrupts:
-    """Ctrl-C: once ends the run on every node and keeps all, twice does not wait for that."""
+    """Ctrl-C: once ends the run on every node and keeps all, twice does not wait for that.
 
-    def __init__(self) -> None:
+    `limit_s` does what one Ctrl-C does, so many seconds after `handled` began.
+    """
+
+    def __init__(self, limit_s: float | None = None) -> None:
         self.count = 0
+        self.limit_s = limit_s
+        self.expired = False
         self.running: Attempt | None = None
+
+    def expire(self) -> None:
+        """The campaign's time is up."""
+        self.expired = True
+        if self.running is not None:
+            self.running.ask_to_halt("interrupted", f"stopped after --stop-after {self.limit_s:g}")
+
+    @property
+    def over(self) -> bool:
+        """Whether no further run is to start."""
+        return self.count > 0 or self.expired
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal's handler."""
@@ -72,9 +91,14 @@ class Interrupts:
             yield
             return
         before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        timer = threading.Timer(self.limit_s or 0.0, self.expire)
+        timer.daemon = True
+        if self.limit_s is not None:
+            timer.start()
         try:
             yield
         finally:
+            timer.cancel()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -106,13 +130,19 @@ def bench(
     *,
     only: Sequence[str] = (),
     again: bool = False,
+    retry: int = 0,
+    limit_s: float | None = None,
     view: View,
 ) -> Tally:
-    """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input."""
+    """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input.
+
+    A run that does not end well is tried up to `retry` times more. After `limit_s` seconds the
+    running cell is ended and no further one starts; the next bench goes on there.
+    """
     cells = select(matrix, only)
     checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = Campaign(runs / campaign_name(matrix, cluster))
-    interrupts = Interrupts()
+    interrupts = Interrupts(limit_s)
     with campaign.locked(), interrupts.handled():
         campaign.open(matrix, cluster)
         repeats = [(cell, repeat) for cell in cells for repeat in range(1, matrix.repeats + 1)]
@@ -126,13 +156,23 @@ def bench(
             wanted = [cell for cell, _ in todo]
             sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
             for cell, repeat in todo:
-                if interrupts.count:
+                if interrupts.over:
                     break
-                ended = _launch(
-                    campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
-                )
+                for _ in range(1 + retry):
+                    ended = _launch(
+                        campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
+                    )
+                    if ended.status == "ok" or interrupts.over:
+                        break
                 counts["ok" if ended.status == "ok" else "failed"] += 1
-        tally = Tally(counts["ok"], counts["failed"], len(kept), interrupts.count > 0)
+        all_ok = counts["ok"] == len(repeats)
+        tally = Tally(
+            counts["ok"],
+            counts["failed"],
+            len(kept),
+            interrupted=interrupts.count > 0,
+            expired=interrupts.expired and not all_ok,
+        )
         view.end(tally)
         return tally
 
@@ -174,57 +214,50 @@ def _launch(
             port_try=port_try,
             dataset_sizes=sizes[cell.dataset],
         )
-        rundir.write_json(attempt.path / "run.json", run.to_json())
-        script = attempt.path / "launch.sh"
-        script.write_text(launch_script(run), encoding="utf-8")
-        script.chmod(0o700)
-        interrupts.running = attempt
-        if interrupts.count:
-            attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
-        began = time.time()
-        with view.running(cell, repeat, attempt):
-            played = play(
-                "bench.yml",
-                cluster.path,
-                hosts=[node.host for node in run.nodes],
-                variables={
-                    "launch_run_dir": str(attempt.path.resolve()),
-                    "launch_lock": str(campaign.lock.resolve()),
-                },
-                private=runs / ".ansible",
-                cancelled=interrupts.twice,
-            )
-        interrupts.running = None
-        measured = measure(cell.system, attempt.logs())
-        ended = judge(attempt, cell, measured, played.words)
-        times = {"started_at": began, "wall_s": round(time.time() - began, 3)}
-        rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
-        view.ended(cell, repeat, attempt, ended, measured)
+        ended = run_once(campaign, attempt, run, cluster, runs, view, interrupts)
         if ended.cause != "port_in_use":
             break
     return ended
 
 
-def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> outcome.Outcome:
-    """The outcome of a run, from its folder and what was measured."""
-    logs = attempt.logs()
-    halt = attempt.halt
-    hosts = {node["host"]: node["node_rank"] for node in (attempt.run or {})["nodes"]}
-    first = hosts.get(str((halt or {}).get("host")), 0)
-    return outcome.decide(
-        nodes=len(hosts),
-        done=attempt.done(),
-        halt=halt,
-        measured=measured,
-        train_iters=cell.parameters.get("train_iters"),
-        last_words=outcome.last_words(tail(logs[first])),
-        play_words=play_words,
-    )
-
-
-def measure(system: str, logs: dict[int, Path]) -> Measurement:
-    """Parse the logs of all nodes with the system's own parser."""
-    return systems.load(system).parse({rank: blocks(path) for rank, path in logs.items()})
+def run_once(
+    campaign: Campaign,
+    attempt: Attempt,
+    run: plan.Run,
+    cluster: Cluster,
+    runs: Path,
+    view: View,
+    interrupts: Interrupts,
+) -> outcome.Outcome:
+    """Play one planned run and judge it; all of it is written into the attempt's folder."""
+    cell = run.cell
+    rundir.write_json(attempt.path / "run.json", run.to_json())
+    script = attempt.path / "launch.sh"
+    script.write_text(launch_script(run), encoding="utf-8")
+    script.chmod(0o700)
+    interrupts.running = attempt
+    if interrupts.count:
+        attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
+    began = time.time()
+    with view.running(cell, run.repeat, attempt):
+        played = play(
+            "bench.yml",
+            cluster.path,
+            hosts=[node.host for node in run.nodes],
+            variables={
+                "launch_run_dir": str(attempt.path.resolve()),
+                "launch_lock": str(campaign.lock.resolve()),
+            },
+            private=runs / ".ansible",
+            cancelled=interrupts.twice,
+        )
+    interrupts.running = None
+    measured = measure(cell.system, attempt.logs())
+    ended = judge(attempt, cell, measured, played.words)
+    times = {"started_at": began, "wall_s": round(time.time() - began, 3)}
+    rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
+    view.ended(cell, run.repeat, attempt, ended, measured)
+    return ended
 
 
 def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:

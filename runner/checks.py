@@ -10,7 +10,7 @@ from runner.errors import UserError
 from runner.matrix import Cell
 
 
-def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int) -> None:
+def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:
     """Check cells against the cluster. Raises UserError naming cell, key and cure."""
     for cell in cells:
         try:
@@ -19,7 +19,7 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int) -> N
             raise UserError(f"cell {cell.name}: {error}") from None
 
 
-def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int) -> None:
+def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     """The checks that hold for every system, then the system's own."""
     _check_machines(cell, cluster)
     _check_sizes(cell)
@@ -28,6 +28,12 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int) -> None:
 
 
 def _check_machines(cell: Cell, cluster: Cluster) -> None:
+    devices = systems.load(cell.system).devices
+    if cluster.device not in devices:
+        raise UserError(
+            f"{cell.system} trains on {' or '.join(devices)}, but cluster_device of the inventory"
+            f" {cluster.name} is {cluster.device}; name another system or inventory"
+        )
     if cell.nodes > len(cluster.nodes):
         raise UserError(
             f"nodes is {cell.nodes}, but the inventory {cluster.name} has {len(cluster.nodes)};"
@@ -72,9 +78,10 @@ def _check_sizes(cell: Cell) -> None:
             )
 
 
-def _check_iterations(cell: Cell, warmup_iters: int) -> None:
+def _check_iterations(cell: Cell, warmup_iters: int | None) -> None:
     iterations = cell.parameters.get("train_iters")
     interval = cell.parameters.get("log_interval") or 1
+    warmup_iters = warmup_iters or 0
     if iterations is not None and iterations < warmup_iters + interval:
         raise UserError(
             f"train_iters {iterations} leaves nothing to measure after warmup_iters"

@@ -24,14 +24,16 @@ from runner.matrix import read_env
 from runner.paths import PROJECT, node_root, program
 from runner.suggest import nearest
 
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "cuda", "npu")
 GROUP = "nodes"
+# What an inventory has in place of an address that its documents do not give.
+TO_EDIT = "EDIT-ME"
 
 # Every key that the runner reads from an inventory; docs/inventory.md is written from it.
 KEYS: Mapping[str, str] = {
     "cluster_root": "folder on a disk of each node's own for systems, datasets and runs (absolute;"
     " relative to the checkout for a local connection)",
-    "cluster_device": "what the nodes train on: cpu or cuda",
+    "cluster_device": "what the nodes train on: cpu, cuda or npu",
     "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry)",
     "cluster_systems": "systems that setup puts on the nodes",
     "cluster_address": "address of the node for rendezvous; default ansible_host",
@@ -86,6 +88,16 @@ def load(path: Path) -> Cluster:
     return parse(ansible_inventory(path), path)
 
 
+def refuse_unedited(cluster: Cluster) -> None:
+    """Raises UserError for an address that is still to be edited: before nodes are asked."""
+    for node in cluster.nodes:
+        if node.address == TO_EDIT:
+            raise UserError(
+                f"the address of {node.host} is still {TO_EDIT}; write it into ansible_host in"
+                f" {cluster.path}/hosts.yml"
+            )
+
+
 def ansible_inventory(path: Path) -> dict[str, Any]:
     """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
     env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
@@ -105,6 +117,8 @@ def ansible_inventory(path: Path) -> dict[str, Any]:
 
 def _why(stderr: str, path: Path) -> str:
     """Ansible's words on an inventory that it could not read, with the place of a YAML error."""
+    if script := re.search(r"Standard error from inventory script:\s*(?:error: )?(.+)", stderr):
+        return script[1]
     words = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
     told = [line for line in words if line.startswith("YAML parsing failed")] or [
         line for line in words if "rror" in line or "failed" in line

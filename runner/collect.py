@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runner import published as documents
 from runner.errors import UserError
+from runner.layouts import Layout
 from runner.records import Record
-from runner.tables import rows, to_csv, to_json, to_markdown, to_table
+from runner.tables import laid_out, rows, to_csv, to_json, to_markdown, to_table
 
 FORMATS = ("table", "markdown", "csv", "json", "html")
 
@@ -17,16 +19,21 @@ def render(
     baseline: str | None = None,
     *,
     width: int = 120,
+    layout: Layout | None = None,
+    published: Sequence[documents.Row] = (),
 ) -> str:
     """The comparison table of `records` as text that ends in a newline.
 
     `format` is one of FORMATS; `baseline` is AXIS=VALUE or None; `width` is the terminal's, for
-    "table" only. Links to logs in "html" are `Record.log` as it stands: make it relative to the
-    place where the report is written. Raises UserError for an unknown format, axis or value.
+    "table" only; `layout` is a document's shape (a page has the flat table), `published` what
+    documents printed. Links to logs in "html" are `Record.log` as it stands: make it relative to
+    the place where the report is written. Raises UserError for an unknown format, axis or value.
     """
     if format not in FORMATS:
         raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
-    table = rows(records, baseline)
+    table = rows(records, baseline, published)
+    if layout is not None and layout.shape != "flat" and format != "html":
+        return laid_out(table, published, layout, format)
     if format == "html":
         # matplotlib takes a second to import, and only the report needs it.
         from runner.report import to_html
@@ -34,5 +41,7 @@ def render(
         return to_html(table)
     if format == "table":
         return to_table(table, width)
-    writers = {"markdown": to_markdown, "csv": to_csv, "json": to_json}
+    if format == "json":
+        return to_json(table, published)
+    writers = {"markdown": to_markdown, "csv": to_csv}
     return writers[format](table)

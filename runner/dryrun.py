@@ -8,6 +8,8 @@ from typing import Any
 
 from runner.cluster import Cluster
 
+STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's processes)"
+
 
 def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
     """The plans as text: nothing was connected to."""
@@ -28,7 +30,7 @@ def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
                 f"  {node['host']}  node_rank {node['node_rank']}",
                 f"    cwd  {node['cwd']}",
                 f"    env  {env}",
-                f"    run  {shlex.join(node['argv'])}",
+                f"    run  {shlex.join(node['argv']) or STARTED_ELSEWHERE}",
             ]
             for name, text in plan["files"].get(node["host"], {}).items():
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from runner import rundir, systems
-from runner.cluster import Cluster
+from runner.cluster import Cluster, refuse_unedited
 from runner.errors import UserError
 from runner.matrix import Cell
 from runner.megatron import DatasetError, check_split
-from runner.paths import dataset_home, system_home
+from runner.paths import dataset_home, env_file, system_home
 from runner.play import play
 from runner.rundir import Campaign
 
@@ -32,6 +32,7 @@ def inspect(
     Raises UserError naming the node and the cure: out of reach, not set up, different from the
     others, a dataset too small for the cells, or not what the campaign began with.
     """
+    refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
     wanted = {f"system {cell.system}/{cell.pin}" for cell in cells}
     wanted |= {f"dataset {cell.dataset}" for cell in cells}
@@ -39,7 +40,7 @@ def inspect(
     facts: dict[str, dict[str, Any]] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
-        paths = {}
+        paths = {rundir.ENV: str(env_file(root))}  # recorded where verify left it, not required
         for cell in cells:
             home = system_home(root, cell.system, cell.pin)
             paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")
@@ -112,16 +113,17 @@ def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, 
 def _check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
     """Enough documents in each split for the cell's iterations."""
     values = cell.parameters
-    if "split" not in values:
+    if not values.get("split"):
         return
+    batch = systems.load(cell.system).batch_size(cell) or 0
     try:
         check_split(
             documents=int(manifest["documents"]),
             tokens=int(manifest["tokens"]),
             split=str(values["split"]),
             seq_length=systems.load(cell.system).model(values).seq_length,
-            train_samples=int(values["train_iters"]) * int(values["global_batch_size"]),
-            valid_samples=int(values.get("eval_iters") or 0) * int(values["global_batch_size"]),
+            train_samples=int(values["train_iters"]) * batch,
+            valid_samples=int(values.get("eval_iters") or 0) * batch,
         )
     except DatasetError as error:
         raise UserError(f"cell {cell.name}: dataset {cell.dataset}: {error}") from None

@@ -3,54 +3,86 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from runner import rundir, systems
-from runner.bench import measure
+from runner import judge, layouts, published, rundir, systems
+from runner.diagnosis import rules
 from runner.errors import UserError
+from runner.fetched import with_fetched
+from runner.layouts import Layout
 from runner.matrix import Cell
+from runner.outcome import Outcome
 from runner.records import Measurement, Record
 from runner.rundir import Attempt, Campaign
 
 
-def records(campaign: Campaign, relative_to: Path) -> list[Record]:
+def shown(campaign: Campaign, shape: str | None = None) -> tuple[Layout, list[published.Row]]:
+    """How the campaign's matrix lays its table out (another `shape`, if given), and its documents.
+
+    Raises UserError for an unknown shape.
+    """
+    settings = campaign.settings or {}
+    return (
+        layouts.of(settings.get("table"), shape),
+        published.rows(settings.get("published") or []),
+    )
+
+
+def records(campaign: Campaign, relative_to: Path, *, shown: Path | None = None) -> list[Record]:
     """Every cell of the campaign, in the matrix's order; logs as paths from `relative_to`.
 
-    Raises UserError where the folder holds no campaign.
+    `shown` is where readers find the campaign's folder, if elsewhere than we do. Raises UserError
+    where the folder holds no campaign.
     """
     settings = campaign.settings
     if settings is None:
         raise UserError(
             f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
         )
-    return list(_records(campaign, settings, relative_to))
+    found = list(_records(campaign, settings))
+    home = shown or campaign.path
+    return [
+        replace(record, log=os.path.relpath(home / record.log, relative_to))
+        if record.log
+        else record
+        for record in found
+    ]
 
 
-def _records(
-    campaign: Campaign, settings: Mapping[str, Any], relative_to: Path
-) -> Iterator[Record]:
+def record(attempt: Attempt, campaign: Campaign) -> Record:
+    """One run that was made, whether it is its repeat's last attempt or not."""
+    environment = _environment(campaign, campaign.settings or {})
+    return _ran(campaign, attempt, attempt.run or {}, environment, _device(campaign))
+
+
+def _records(campaign: Campaign, settings: Mapping[str, Any]) -> Iterator[Record]:
+    """The records, with logs as paths in the campaign's folder."""
     environment = _environment(campaign, settings)
+    device = _device(campaign)
     for asked in settings["cells"]:
-        for repeat in range(1, settings["repeats"] + 1):
+        # In a campaign of reruns each cell has as many as were asked for.
+        for repeat in range(1, asked.get("repeats", settings["repeats"]) + 1):
             for attempt in reversed(campaign.attempts(asked["id"], repeat)):
                 # One without run.json was never planned: bench died in the instant before.
                 if run := attempt.run:
-                    yield _ran(campaign, attempt, run, environment, relative_to)
+                    yield _ran(campaign, attempt, run, environment, device)
                     break
             else:
                 pending = _asked(campaign, asked, settings["warmup_iters"])
                 yield replace(pending, repeat=repeat)
 
 
-def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int) -> Record:
+def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | None) -> Record:
     """A cell that has not run, from its words in campaign.json or run.json."""
     system = systems.load(asked["system"])
     # A parameter younger than the campaign has its default.
     parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
-    words = {key: value for key, value in asked.items() if key != "id"}
+    words = {key: value for key, value in asked.items() if key not in ("id", "repeats")}
     cell = Cell(**{**words, "parameters": parameters})
     sizes = system.parallel(cell)
     return Record(
@@ -65,7 +97,7 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int) -> R
         nodes=cell.nodes,
         devices_per_node=cell.devices_per_node,
         micro_batch_size=cell.parameters.get("micro_batch_size"),
-        global_batch_size=cell.parameters.get("global_batch_size"),
+        global_batch_size=system.batch_size(cell),
         warmup_iters=warmup_iters,
         activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
         model=system.model(cell.parameters),
@@ -80,34 +112,63 @@ def _ran(
     attempt: Attempt,
     run: Mapping[str, Any],
     environment: Mapping[str, Any],
-    relative_to: Path,
+    device: str,
 ) -> Record:
     asked = _asked(campaign, run["cell"], run["warmup_iters"])
-    ended = attempt.outcome
+    recorded = attempt.outcome
     logs = attempt.logs()
-    trained = ended is None or ended["status"] != "did_not_run"
-    measured = measure(asked.system, logs) if trained else Measurement()
-    if ended is None:
-        status = "interrupted" if measured.intervals else "did_not_run"
-        ended = {"status": status, "reason": "bench ended before the run did"}
-    return replace(
+    trained = recorded is None or recorded["status"] != "did_not_run"
+    measured = judge.measure(asked.system, logs) if trained else Measurement()
+    ended = _ended(attempt, recorded, measured)
+    log = (
+        attempt.path / ended.evidence["log"]
+        if ended.evidence
+        else logs[judge.telling_rank(attempt)]
+    )
+    found = replace(
         asked,
-        status=ended["status"],
-        reason=ended["reason"],
+        status=ended.status,
+        reason=ended.reason,
+        diagnosis=ended.diagnosis,
         repeat=attempt.repeat,
         attempt=attempt.number,
         measurement=measured,
-        log=os.path.relpath(logs[_telling_rank(attempt, run)], relative_to),
-        last_words=ended.get("last_words", ""),
+        date=_day((recorded or {}).get("started_at")),
+        log=log.relative_to(campaign.path).as_posix(),
+        last_words=ended.last_words,
         environment={**environment, **_versions(measured)},
+        device=device,
     )
+    # As many devices as it has processes, from the first, unless it names them.
+    ids = run["cell"]["device_ids"] or range(run["cell"]["devices_per_node"])
+    return with_fetched(found, logs, ids)
 
 
-def _telling_rank(attempt: Attempt, run: Mapping[str, Any]) -> int:
-    """The node whose log says most: the one that ended the run first, else rank 0."""
-    host = (attempt.halt or {}).get("host")
-    ranks = {node["host"]: int(node["node_rank"]) for node in run["nodes"]}
-    return ranks.get(str(host), 0)
+def _day(seconds: Any) -> str:
+    """A time of the control node's clock as YYYY-MM-DD there; empty where it is not known."""
+    return time.strftime("%Y-%m-%d", time.localtime(seconds)) if seconds else ""
+
+
+def _device(campaign: Campaign) -> str:
+    """The devices' name; empty where the nodes have none, or different ones."""
+    names = set()
+    for path in campaign.inspected.glob("*.json"):
+        for device in (rundir.read_json(path) or {}).get("devices") or []:
+            names.add(str(device["name"]))
+    return names.pop() if len(names) == 1 else ""
+
+
+def _ended(attempt: Attempt, recorded: Mapping[str, Any] | None, measured: Measurement) -> Outcome:
+    """How a run ended, as recorded; why, as the logs tell by what is known of logs today."""
+    if recorded is None:
+        status = "interrupted" if measured.intervals else "did_not_run"
+        return Outcome(status, "", "bench ended before the run did")
+    known = {item.name for item in fields(Outcome)}
+    ended = Outcome(**{key: value for key, value in recorded.items() if key in known})
+    # By the same rules the logs say the same; one without an ending is of an older version.
+    if not ended.ending or ended.rules == rules():
+        return ended
+    return judge.explain(ended, attempt, steps=len(measured.intervals))
 
 
 def _versions(measured: Measurement) -> dict[str, str]:
@@ -116,23 +177,29 @@ def _versions(measured: Measurement) -> dict[str, str]:
     return {key: measured.facts[key] for key in wanted if key in measured.facts}
 
 
+def _devices(devices: Sequence[Mapping[str, Any]]) -> str:
+    """`8 x Tesla V100-SXM2-32GB, 32510 MiB`, each kind once."""
+    kinds = Counter(f"{item['name']}, {item['memory_mib']} MiB" for item in devices)
+    return "; ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"
+
+
 def _environment(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a reader needs to compare: machines, versions, datasets, all from the campaign."""
-    hosts = {}
+    hosts, envs = {}, campaign.envs()
     for path in sorted(campaign.inspected.glob("*.json")):
         facts = rundir.read_json(path) or {}
         if "hostname" not in facts:
             continue
         devices = facts.get("devices") or []
         hosts[path.stem] = {
-            "system": facts["system"],
-            "kernel": facts["kernel"],
+            "devices": _devices(devices),
+            "driver": ", ".join(sorted({item["driver"] for item in devices})) or "none",
             "cpu": facts["cpu"],
             "cpu_count": facts["cpu_count"],
             "memory_mib": facts["memory_mib"],
-            "devices": ", ".join(f"{item['name']} {item['memory_mib']} MiB" for item in devices)
-            or "none",
-            "driver": ", ".join(sorted({item["driver"] for item in devices})) or "none",
+            "system": facts["system"],
+            "kernel": facts["kernel"],
+            **_more(envs.get(path.stem) or {}),
         }
     return {
         "campaign": campaign.name,
@@ -141,3 +208,31 @@ def _environment(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, A
         "fingerprints": settings.get("environment") or {},
         "nodes": hosts,
     }
+
+
+def _more(env: Mapping[str, Any]) -> dict[str, Any]:
+    """What env.json, which playbooks/verify.yml leaves on a node, knows beside an inspection."""
+    gpu = env.get("gpu") or {}
+    interfaces = (env.get("network") or {}).get("interfaces") or {}
+    return {
+        "driver problem": gpu.get("problem"),
+        "power limit, W": _each(gpu.get("devices") or [], "power.limit"),
+        "ECC": _each(gpu.get("devices") or [], "ecc.mode.current"),
+        "CUDA toolkits": ", ".join(sorted((env.get("cuda_toolkits") or {}).values())),
+        "packages": env.get("packages"),
+        "libraries": env.get("libraries"),
+        "systems": {
+            name: {"torch": found.get("torch"), "packages": (found.get("lock_sha256") or "")[:12]}
+            for name, found in (env.get("systems") or {}).items()
+        },
+        "network": {
+            name: f"MTU {found.get('mtu')}, {found.get('speed_mbit_s') or '–'} Mbit/s"
+            for name, found in interfaces.items()
+        },
+    }
+
+
+def _each(devices: Sequence[Mapping[str, Any]], key: str) -> str:
+    """A quantity of a node's devices: one value, or each where they differ."""
+    values = [str(device[key]) for device in devices if device.get(key)]
+    return values[0] if len(set(values)) == 1 else ", ".join(values)

@@ -10,9 +10,13 @@
     include:                          # add whole cells, on top of the defaults
       - {zero_stage: 3, devices_per_node: 2}
     repeats: 3                        # runs of each cell (default 1)
-    warmup_iters: 5                   # first iterations left out of every figure (default 0)
+    warmup_iters: 5                   # first iterations left out of every figure (default: found
+                                      # in the step times, see docs/measures.md)
     time_limit_s: 600                 # a run that lasts longer is ended (default 3600)
+    stall_limit_s: 300                # one that prints nothing for so long, too (default 1800)
     baseline: zero_stage=0            # what `collect` compares with, unless told otherwise
+    table: {shape: osdi}              # how `collect` lays the table out (docs/measures.md)
+    published: published/osdi.yaml    # what a document printed, shown beside ours: file or list
 
 A key of `defaults`, `axes`, `exclude` and `include` is a cell key (below) or a parameter of the
 system (`python -m runner systems` lists them).
@@ -31,7 +35,7 @@ from typing import Any
 
 import yaml
 
-from runner import systems
+from runner import layouts, published, systems
 from runner.errors import UserError
 from runner.suggest import nearest
 from runner.systems.base import Parameter, System
@@ -63,7 +67,10 @@ TOP_KEYS: Mapping[str, str] = {
     "repeats": "runs of each cell",
     "warmup_iters": "first iterations that no figure counts",
     "time_limit_s": "seconds after which a run is ended",
+    "stall_limit_s": "seconds without a word from any node after which a run is ended",
     "baseline": "AXIS=VALUE that collect compares with",
+    "table": "how collect lays the table out: shape, split, rows, columns, values, labels",
+    "published": "figures that a document printed: a list, or the file that has it",
 }
 
 
@@ -113,15 +120,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A campaign's cells and how each is run. `text` is the file as it was read."""
+    """A campaign's cells and how each is run. `text` is the file as it was read.
+
+    `warmup_iters` None: found in each run's steps. `layout` is the file's `table`, `published` its
+    list of documents, both checked (runner/layouts.py, runner/published.py) and still plain
+    data, as campaign.json holds them.
+    """
 
     name: str
     cells: tuple[Cell, ...]
     repeats: int = 1
-    warmup_iters: int = 0
+    warmup_iters: int | None = None
     time_limit_s: float = 3600.0
+    stall_limit_s: float = 1800.0
     baseline: str | None = None
     text: str = ""
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    published: Sequence[Mapping[str, Any]] = ()
 
 
 def load(path: Path) -> Matrix:
@@ -136,12 +151,15 @@ def load(path: Path) -> Matrix:
         raise UserError(f"{path} is not text in UTF-8, so it cannot be a matrix") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    return parse(text, str(path), path.stem)
+    return parse(text, str(path), path.stem, path.parent)
 
 
-def parse(text: str, where: str, stem: str) -> Matrix:
-    """A matrix from a file's text; `where` names it in messages, `stem` is its default name."""
-    content = _read_yaml(text, where)
+def parse(text: str, where: str, stem: str, folder: Path | None = None) -> Matrix:
+    """A matrix from a file's text; `where` names it in messages, `stem` is its default name.
+
+    `folder` is where files that it names lie; without it, it can name none.
+    """
+    content = read_yaml(text, where)
     if not isinstance(content, dict) or not content:
         raise UserError(f"{where} holds no matrix; it needs at least `defaults: {{system: ...}}`")
     for key in content:
@@ -157,8 +175,9 @@ def parse(text: str, where: str, stem: str) -> Matrix:
         item.name: item.read(content.get(item.name), where)
         for item in (
             Parameter("repeats", int, 1, "", minimum=1),
-            Parameter("warmup_iters", int, 0, "", minimum=0),
+            Parameter("warmup_iters", int, None, "", minimum=0),
             Parameter("time_limit_s", float, 3600.0, "", minimum=1),
+            Parameter("stall_limit_s", float, 1800.0, "", minimum=1),
         )
     }
     cells = tuple(_cells(content, where))
@@ -176,7 +195,35 @@ def parse(text: str, where: str, stem: str) -> Matrix:
         raise UserError(f"{where}: baseline is {baseline!r}; write it as AXIS=VALUE")
     if baseline is not None:
         _check_baseline(baseline, cells, where)
-    return Matrix(name=name, cells=cells, baseline=baseline, text=text, **numbers)
+    return Matrix(
+        name=name,
+        cells=cells,
+        baseline=baseline,
+        text=text,
+        layout=layouts.check(content.get("table"), where),
+        published=_published(content.get("published"), cells, where, folder),
+        **numbers,
+    )
+
+
+def _published(
+    value: Any, cells: Sequence[Cell], where: str, folder: Path | None
+) -> Sequence[Mapping[str, Any]]:
+    """The documents under `published`, from the file itself or the one it names."""
+    if isinstance(value, str) and folder is not None:
+        path = folder / value
+        where = f"{where}: published: {path}"
+        try:
+            value = read_yaml(path.read_text(encoding="utf-8"), where)
+        except (OSError, UnicodeDecodeError):
+            raise UserError(f"{where} cannot be read; it names a file beside the matrix") from None
+    return published.check(value, where, [_facts(cell) for cell in cells])
+
+
+def _facts(cell: Cell) -> dict[str, Any]:
+    """What a published row may name of a cell."""
+    named = {key: getattr(cell, key) for key in CELL_KEYS}
+    return {**cell.parameters, **named, **cell.axes}
 
 
 class _Loader(yaml.SafeLoader):
@@ -216,7 +263,8 @@ for _kind, _words, _first in (
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_words})$"), _first)
 
 
-def _read_yaml(text: str, where: str) -> Any:
+def read_yaml(text: str, where: str) -> Any:
+    """YAML as people write it (see _Loader). Raises UserError naming the line."""
     try:
         content = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
     except yaml.MarkedYAMLError as error:
@@ -381,9 +429,9 @@ def _cell(
         devices_per_node=devices or (len(device_ids) if device_ids else 1),
         device_ids=device_ids,
         env=env,
-        parameters={
-            item.name: item.read(values.get(item.name), where) for item in system.parameters
-        },
+        parameters=system.resolve(
+            {item.name: item.read(values.get(item.name), where) for item in system.parameters}
+        ),
         axes=dict(point),
     )
 

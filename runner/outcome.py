@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.diagnosis import Verdict, rules
 from runner.lines import printable
 from runner.records import Measurement
 
@@ -15,6 +16,7 @@ from runner.records import Measurement
 STATUS_OF_CAUSE: Mapping[str, str] = {
     "node_lost": "node_lost",
     "time_limit": "timed_out",
+    "stalled": "stalled",
     "interrupted": "interrupted",
     "control_lost": "interrupted",
     "stopped": "interrupted",
@@ -23,8 +25,16 @@ STATUS_OF_CAUSE: Mapping[str, str] = {
 OUTSIDE = frozenset(
     {
         *("node_lost", "interrupted", "control_lost", "stopped"),
-        *("unreachable", "node_busy", "port_in_use", "launch_error", "supervisor_lost"),
+        *("unreachable", "node_busy", "device_busy", "port_in_use", "exists"),
+        *("launch_error", "supervisor_lost", "missing", "changed", "no_device"),
+        *("disk_full", "io_error"),
     }
+)
+# Endings that the trainer's own logs may explain; of the others the ending itself is the cause.
+EXPLAINED = frozenset({"exit", "no_step", "stopped_early", "time_limit"})
+# What a log says because the time limit's TERM and KILL reached it.
+_OF_THE_LIMIT = frozenset(
+    {"interrupted", "killed", "cancelled", "time_limit", "connection_lost", "process_failed"}
 )
 
 _ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
@@ -36,12 +46,22 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True)
 class Outcome:
-    """A status of records.STATUSES, the cause word, one sentence, and the log's own words."""
+    """How a run ended: a status of records.STATUSES, a cause word, and one sentence, `reason`.
+
+    `ending` is what was seen from outside (exit code, time limit); `reason` adds what the logs say.
+    `diagnosis` is a status of diagnosis.STATUSES where their evidence names the first cause,
+    `evidence` its line as {log, line}, and `last_words` the log's own words. `rules` identifies the
+    rules by which the logs were read.
+    """
 
     status: str
     cause: str
     reason: str
+    ending: str = ""
     last_words: str = ""
+    diagnosis: str | None = None
+    evidence: Mapping[str, Any] | None = None
+    rules: str = ""
 
 
 def decide(
@@ -51,30 +71,49 @@ def decide(
     halt: Mapping[str, Any] | None,
     measured: Measurement,
     train_iters: int | None,
-    last_words: str,
     play_words: str,
 ) -> Outcome:
     """The outcome of a run: its nodes' endings, the first cause, and what was measured."""
     trained = bool(measured.intervals)
     if halt is not None:
-        cause, reason = str(halt["cause"]), str(halt["message"])
+        cause, ending = str(halt["cause"]), str(halt["message"])
     elif len(done) < nodes:
         cause = "launch_error"
-        reason = play_words or f"{nodes - len(done)} of {nodes} nodes gave no answer"
+        ending = play_words or f"{nodes - len(done)} of {nodes} nodes gave no answer"
     else:
-        cause, reason = "", ""
+        cause, ending = "", ""
     if not cause and not trained:
-        cause, reason = "no_step", "the launcher ended with exit code 0 and logged no step"
+        cause, ending = "no_step", "the launcher ended with exit code 0 and logged no step"
     reached = max((interval.iteration for interval in measured.intervals), default=0)
     if not cause and train_iters is not None and reached < train_iters:
         cause = "stopped_early"
-        reason = f"the launcher ended with exit code 0 at iteration {reached} of {train_iters}"
+        ending = f"the launcher ended with exit code 0 at iteration {reached} of {train_iters}"
     if not cause:
         return Outcome("ok", "", "")
-    if cause == "exit" and last_words:
-        reason = f"{reason}: {last_words}"
     status = STATUS_OF_CAUSE.get(cause, "failed") if trained else "did_not_run"
-    return Outcome(status, cause, printable(reason), last_words)
+    return Outcome(status, cause, printable(ending), printable(ending))
+
+
+def explain(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:
+    """The outcome with what the logs say: the first cause with its evidence, else the last words.
+
+    `verdict` is None where the logs were not asked (EXPLAINED).
+    """
+    ended = replace(ended, diagnosis=None, evidence=None, rules=rules())
+    if verdict is not None and ended.cause == "time_limit" and verdict.status in _OF_THE_LIMIT:
+        verdict = None
+    if verdict is not None and verdict.path is not None:
+        return replace(
+            ended,
+            reason=f"{ended.ending}: {verdict.sentence}",
+            last_words=printable(verdict.words)[:300],
+            diagnosis=verdict.status,
+            evidence={"log": verdict.name, "line": verdict.line},
+        )
+    reason = (
+        f"{ended.ending}: {last_words}" if ended.cause == "exit" and last_words else ended.ending
+    )
+    return replace(ended, reason=printable(reason), last_words=last_words)
 
 
 def is_finished(outcome: Mapping[str, Any] | None) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import UserError
+from runner.parsers.names import SYSTEMS
 
 DESCRIPTION = """\
 Read the logs of one run and say what they measured, without a campaign's folder.
@@ -37,8 +38,6 @@ exit codes: 0 the logs were read, whatever they say; 2 bad input
 
 def add_parser(commands: Any) -> None:
     """Add the command to the command line."""
-    from runner.parsers.families import SYSTEMS
-
     command = commands.add_parser(
         "parse",
         help="any trainer's logs into numbers",
@@ -72,7 +71,6 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Read, and print one table or one JSON object."""
-    from runner.parsers.families import SYSTEMS
     from runner.suggest import nearest
 
     if chosen.system != "auto" and chosen.system not in SYSTEMS:

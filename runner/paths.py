@@ -14,6 +14,7 @@ PLAYBOOKS = PROJECT / "playbooks"
 TEMPLATES = PROJECT / "templates"
 DEFAULT_INVENTORY = PROJECT / "inventory" / "local"
 DEFAULT_RUNS = PROJECT / "runs"
+BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a node's processes
 
 
 def node_root(cluster_root: str) -> PurePosixPath:
@@ -32,6 +33,11 @@ def system_home(root: PurePosixPath, system: str, pin: str) -> PurePosixPath:
 def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
     """`<root>/datasets/<dataset>`, which holds dataset.json and what it lists."""
     return root / "datasets" / dataset
+
+
+def env_file(root: PurePosixPath) -> PurePosixPath:
+    """What the node is, as roles/verify leaves it there."""
+    return root / "env.json"
 
 
 def search_path() -> str:

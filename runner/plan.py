@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from runner import __version__, systems
 from runner.cluster import Cluster
 from runner.matrix import Cell, Matrix
-from runner.paths import dataset_home, system_home
+from runner.paths import BASE_PATH, dataset_home, system_home
+from runner.systems.base import Command
 
 # Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
 PORTS = range(20_000, 30_000)
 GRACE_S = 5.0  # between TERM and KILL
-LOG_CAP_BYTES = 256 * 1024 * 1024
-BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LOG_CAP_BYTES = 256 * 1024 * 1024  # of a node's log that is brought to the control node
+LOG_LIMIT_BYTES = 4 * 1024**3  # of a node's log, then the run is ended: before its disk is full
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class NodeContext:
     node_rank: int
     nnodes: int
     nproc_per_node: int
+    addresses: tuple[str, ...]  # of the run's nodes, by rank
     master_address: str
     master_port: int
     home: PurePosixPath
@@ -34,6 +36,10 @@ class NodeContext:
     run_dir: PurePosixPath
     device: str
     device_ids: tuple[int, ...] | None
+    # Variables of every run, which the system's win over; and the cluster's and the cell's, which
+    # win over those. For a launcher that has to be told what the other nodes' processes get.
+    base_env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,24 +54,31 @@ class NodeRun:
     files: Mapping[str, str]
     requires: Mapping[str, int | None]
     ports: tuple[int, ...]
+    device: str
+    device_ids: tuple[int, ...]
     runs: str
     dir: str
 
 
 @dataclass(frozen=True)
 class Run:
-    """One attempt of one repeat of a cell, ready to launch; run.json is this as data."""
+    """One attempt of one repeat of a cell, ready to launch; run.json is this as data.
+
+    `rerun_of` is the id of the recorded run that this one repeats, if it does.
+    """
 
     campaign: str
     cell: Cell
     repeat: int
     attempt: int
-    warmup_iters: int
+    warmup_iters: int | None
     time_limit_s: float
+    stall_limit_s: float
     lost_contact_s: float
     master_address: str
     master_port: int
     nodes: tuple[NodeRun, ...]
+    rerun_of: str | None = None
 
     @property
     def id(self) -> str:
@@ -87,11 +100,14 @@ class Run:
             "master_port": self.master_port,
             "supervisor": {
                 "time_limit_s": self.time_limit_s,
+                "stall_limit_s": self.stall_limit_s,
                 "lost_contact_s": self.lost_contact_s,
                 "grace_s": GRACE_S,
                 "log_cap_bytes": LOG_CAP_BYTES,
+                "log_limit_bytes": LOG_LIMIT_BYTES,
             },
             "nodes": [asdict(node) for node in self.nodes],
+            **({"rerun_of": self.rerun_of} if self.rerun_of else {}),
         }
 
 
@@ -114,17 +130,21 @@ def make(
     nodes = []
     for rank, node in enumerate(cluster.nodes[: cell.nodes]):
         data = dataset_home(node.root, cell.dataset)
+        home = system_home(node.root, cell.system, cell.pin)
         context = NodeContext(
             node_rank=rank,
             nnodes=cell.nodes,
             nproc_per_node=cell.devices_per_node,
+            addresses=tuple(each.address for each in cluster.nodes[: cell.nodes]),
             master_address=master,
             master_port=port,
-            home=system_home(node.root, cell.system, cell.pin),
+            home=home,
             dataset=data,
             run_dir=node.root / "runs" / run_id,
             device=cluster.device,
             device_ids=cell.device_ids,
+            base_env=_base_env(home, cluster),
+            env={**cluster.env, **cell.env},
         )
         command = system.command(cell, context)
         required = {str(data / name): size for name, size in (dataset_sizes or {}).items()}
@@ -133,11 +153,13 @@ def make(
                 host=node.host,
                 node_rank=rank,
                 argv=command.argv,
-                env=_env(command.env, cell, cluster, context),
+                env=_env(command, cell, cluster, context),
                 cwd=command.cwd,
                 files=command.files,
                 requires={**command.requires, **required},
-                ports=(port,) if rank == 0 else (),
+                ports=((port,) if rank == 0 else ()) + command.ports,
+                device=cluster.device,
+                device_ids=cell.device_ids or tuple(range(cell.devices_per_node)),
                 runs=str(node.root / "runs"),
                 dir=str(context.run_dir),
             )
@@ -149,10 +171,36 @@ def make(
         attempt=attempt,
         warmup_iters=matrix.warmup_iters,
         time_limit_s=matrix.time_limit_s,
+        stall_limit_s=matrix.stall_limit_s,
         lost_contact_s=cluster.lost_contact_s,
         master_address=master,
         master_port=port,
         nodes=tuple(nodes),
+    )
+
+
+def read(content: Mapping[str, Any]) -> Run:
+    """The run that a run.json holds. Raises KeyError or TypeError for one of another version."""
+    words = {key: value for key, value in content["cell"].items() if key != "id"}
+    ids = words["device_ids"]
+    cell = Cell(**{**words, "device_ids": None if ids is None else tuple(ids)})
+    nodes = [
+        NodeRun(**{**node, **{key: tuple(node[key]) for key in ("argv", "ports", "device_ids")}})
+        for node in content["nodes"]
+    ]
+    return Run(
+        campaign=content["campaign"],
+        cell=cell,
+        repeat=content["repeat"],
+        attempt=content["attempt"],
+        warmup_iters=content["warmup_iters"],
+        time_limit_s=content["supervisor"]["time_limit_s"],
+        stall_limit_s=content["supervisor"]["stall_limit_s"],
+        lost_contact_s=content["supervisor"]["lost_contact_s"],
+        master_address=content["master_address"],
+        master_port=content["master_port"],
+        nodes=tuple(nodes),
+        rerun_of=content.get("rerun_of"),
     )
 
 
@@ -162,11 +210,18 @@ def port_of(run_id: str, port_try: int = 0) -> int:
     return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
 
 
-def _env(
-    command: Mapping[str, str], cell: Cell, cluster: Cluster, context: NodeContext
-) -> dict[str, str]:
-    """PATH, then the system's, the cluster's and the cell's variables: the last one wins."""
-    env = {"PATH": f"{context.home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1"}
-    if cell.device_ids is not None and cluster.device == "cuda":
+def _base_env(home: PurePosixPath, cluster: Cluster) -> dict[str, str]:
+    """What every process of a run has, whatever its system."""
+    env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1"}
+    env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
+    if cluster.device == "cuda":
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # device ids are nvidia-smi's
+    return env
+
+
+def _env(command: Command, cell: Cell, cluster: Cluster, context: NodeContext) -> dict[str, str]:
+    """The base, then the system's, the cluster's and the cell's variables: the last one wins."""
+    env = dict(context.base_env)
+    if cell.device_ids is not None and cluster.device == "cuda" and not command.picks_devices:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in cell.device_ids)
-    return {**env, **command, **cluster.env, **cell.env}
+    return {**env, **command.env, **context.env}

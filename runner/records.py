@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 # One documented list (docs/runs.md). A run that never trained a step is `did_not_run`,
 # whatever ended it, and carries no numbers; `reason` says what ended it.
@@ -16,6 +16,7 @@ STATUSES: Mapping[str, str] = {
     "ok": "every node's launcher ended with exit code 0 and the last iteration was reached",
     "failed": "training started, then a process ended with an error",
     "timed_out": "training started, then the run reached time_limit_s and was ended",
+    "stalled": "training started, then no node printed anything for stall_limit_s",
     "node_lost": "training started, then a node was out of contact for lost_contact_s",
     "interrupted": "training started, then Ctrl-C, stop.yml or the end of bench ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
@@ -55,23 +56,51 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
+class Utilisation:
+    """How busy the devices were, in percent, and of what: see utilisation.py.
+
+    `source` is "samples" (the mean of all devices' samples in the steady window) or "log" (the
+    busiest reading that the log shows).
+    """
+
+    percent: float
+    source: Literal["samples", "log"]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What a parser read from the logs of one run, all nodes together.
 
     `memory_allocated_mib` is the framework's own peak of the fullest device;
     `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
+    `perplexity` is of the last evaluation. `curve` has (iteration, loss) pairs of fetched
+    TensorBoard files, where the log has no losses. `by_node` has each node's own steps (node rank
+    to intervals) where several logged the same iterations; `intervals` has them once. `busy` has
+    (seconds since the first sample, mean utilisation of the node's devices in percent).
     """
 
     intervals: tuple[Interval, ...] = ()
     memory_allocated_mib: float | None = None
     memory_used_mib: float | None = None
+    utilisation: Utilisation | None = None
     padded_vocab_size: int | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    perplexity: float | None = None
+    curve: tuple[tuple[int, float], ...] = ()
+    by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
+    busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run: what was asked, how it ended, what it measured."""
+    """One run: what was asked, how it ended, what it measured.
+
+    `warmup_iters` None: where warm-up ends is found in the steps. `device` is the name of the
+    nodes' devices as nvidia-smi or npu-smi prints it, empty where they have none or several kinds.
+    `date` is the day that it began, by the control node's clock (YYYY-MM-DD).
+    `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
+    and `log` then the log that does.
+    """
 
     campaign: str
     cell: str
@@ -90,11 +119,14 @@ class Record:
     data_parallel: int = 1
     micro_batch_size: int | None = None
     global_batch_size: int | None = None
-    warmup_iters: int = 0
+    warmup_iters: int | None = 0
     activation_checkpointing: bool = False
     model: ModelShape | None = None
     measurement: Measurement = field(default_factory=Measurement)
+    device: str = ""
+    date: str = ""
     log: str = ""
+    diagnosis: str | None = None
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
 

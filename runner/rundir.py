@@ -6,6 +6,7 @@ runs/<campaign>/campaign.json  lock
       run.json  launch.sh  halt  outcome.json
       nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json
 runs/.ansible/               private folders of ansible-runner, removed on success
+runs/.doctor/<inventory>/    asked.json  env/<host>.json  lock  probe<N>/ (as an attempt, above)
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from runner.matrix import Matrix
 from runner.suggest import nearest
 
 SCHEMA = 1
+ENV = "env"  # name of a node's env.json among the files that were inspected
 LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
 
 
@@ -68,13 +70,22 @@ class Attempt:
 
     @property
     def run(self) -> dict[str, Any] | None:
-        """run.json: what was asked for."""
-        return read_json(self.path / "run.json")
+        """run.json: what was asked for. Written once, before the launch; kept once read."""
+        content: dict[str, Any] | None = self.__dict__.get("_run")
+        if content is None and (content := read_json(self.path / "run.json")) is not None:
+            self.__dict__["_run"] = content
+        return content
 
     @property
     def outcome(self) -> dict[str, Any] | None:
         """outcome.json: how it ended; None while it runs, or where bench died."""
         return read_json(self.path / "outcome.json")
+
+    @property
+    def planned_at(self) -> float:
+        """When run.json was written, just before the launch (epoch seconds)."""
+        path = self.path / "run.json"
+        return (path if path.exists() else self.path).stat().st_mtime
 
     @property
     def halt(self) -> dict[str, Any] | None:
@@ -88,6 +99,10 @@ class Attempt:
     def log(self, rank: int, host: str) -> Path:
         """What the node's launcher printed, stdout and stderr together."""
         return self.node(rank, host) / "launcher.log"
+
+    def inside(self, path: Path) -> str:
+        """What a file of the run is called in its folder, such as nodes/0000-n1/launcher.log."""
+        return path.relative_to(self.path).as_posix()
 
     def logs(self) -> dict[int, Path]:
         """Node rank to log, for the nodes of run.json."""
@@ -134,6 +149,15 @@ class Campaign:
         """Folder with one JSON file a host: what it is and has."""
         return self.path / "inspect"
 
+    def envs(self) -> dict[str, dict[str, Any]]:
+        """Host to its env.json as it was at the last inspection; none where verify never ran."""
+        found = {}
+        for path in sorted(self.inspected.glob("*.json")):
+            env = ((read_json(path) or {}).get("files") or {}).get(ENV)
+            if isinstance(env, dict):
+                found[path.stem] = env
+        return found
+
     @property
     def settings(self) -> dict[str, Any] | None:
         """campaign.json; None where there is none that this version can read."""
@@ -155,6 +179,8 @@ class Campaign:
             "matrix_name": matrix.name,
             "baseline": matrix.baseline,
             "warmup_iters": matrix.warmup_iters,
+            "table": dict(matrix.layout),
+            "published": list(matrix.published),
             "repeats": matrix.repeats,
             "cells": [{**asdict(cell), "id": cell.id} for cell in matrix.cells],
             "inventory": cluster.name,
@@ -188,6 +214,10 @@ class Campaign:
                 f"the matrix differs from the one that campaign {self.name} began with"
                 f" ({'; '.join(what)}){cure}"
             )
+        # How figures are shown changes none of them.
+        shown = {key: facts[key] for key in ("table", "published")}
+        if any(was.get(key) != value for key, value in shown.items()):
+            write_json(self.path / "campaign.json", {**was, **shown})
 
     def fix_environment(self, facts: dict[str, Any]) -> None:
         """Record pins and datasets at the first run; refuse others later, so none are mixed."""
@@ -199,9 +229,9 @@ class Campaign:
         for name, value in facts.items():
             if name in recorded and recorded[name] != value:
                 raise UserError(
-                    f"{name} on the nodes is not what campaign {self.name} began with; its"
-                    f" figures would not compare: give the matrix another `name:`, or set the"
-                    f" nodes back"
+                    f"{name} on the nodes is not what campaign {self.name} began with"
+                    f"{_what_differs(recorded[name], value)}; its figures would not compare: set"
+                    " the nodes back, or give the matrix another `name:`"
                 )
         if set(facts) - set(recorded):
             write_json(self.path / "campaign.json", {**was, "environment": {**recorded, **facts}})
@@ -209,27 +239,19 @@ class Campaign:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the campaign for this process. Raises UserError where another bench has it."""
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"the folder {self.path} cannot be made: {error.strerror}; name another with --runs"
-            ) from None
-        with self.lock.open("a+b") as handle:
-            until = time.monotonic() + LOCK_PATIENCE_S
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise UserError(
-                            f"another bench runs campaign {self.name}; wait for it, or end it"
-                            " with Ctrl-C there"
-                        ) from None
-                    time.sleep(0.02)
-            os.utime(handle.fileno())  # its time says which campaign was run last
+        with _held(self.lock, f"another bench runs campaign {self.name}"):
             yield
+
+    def is_locked(self) -> bool:
+        """Whether a living bench runs the campaign."""
+        try:
+            with self.lock.open("rb") as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
         """The attempts of one repeat of a cell, oldest first."""
@@ -247,6 +269,94 @@ class Campaign:
         path = self.path / cell_id / f"repeat{repeat}" / f"attempt{number}"
         path.mkdir(mode=0o700, parents=True)
         return Attempt(path, cell_id, repeat, number)
+
+
+class Checkup:
+    """What `doctor` and verify.yml found of one inventory's nodes, as a folder.
+
+    roles/verify/action_plugins/survey.py writes asked.json and env/ and has the same names.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def lock(self) -> Path:
+        """Held (flock) by the doctor that measures; a launch ends where nobody holds it."""
+        return self.path / "lock"
+
+    @property
+    def asked(self) -> dict[str, Any] | None:
+        """asked.json: the nodes, and what the roles' verify entries said; None before."""
+        return read_json(self.path / "asked.json")
+
+    def node(self, host: str) -> dict[str, Any]:
+        """What a node said of itself: `env` and `expected`, or why it is `unreachable`."""
+        return read_json(self.path / "env" / f"{host}.json") or {}
+
+    def forget(self) -> None:
+        """Remove what was found last time, so that none of it is taken for today's."""
+        (self.path / "asked.json").unlink(missing_ok=True)
+        for path in (self.path / "env").glob("*.json"):
+            path.unlink()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process. Raises UserError where another doctor has it."""
+        with _held(self.lock, f"another doctor asks the nodes of {self.path.name}"):
+            yield
+
+    def new_probe(self) -> Attempt:
+        """The folder of a new measurement, made (0700)."""
+        numbers = [
+            int(match[1])
+            for path in self.path.glob("probe*")
+            if (match := re.fullmatch(r"probe(\d+)", path.name))
+        ]
+        number = max(numbers, default=0) + 1
+        path = self.path / f"probe{number}"
+        path.mkdir(mode=0o700, parents=True)
+        return Attempt(path, "doctor", 1, number)
+
+
+def checkup(runs: Path, inventory: str) -> Checkup:
+    """The folder of an inventory's checkups. verify_out_dir of roles/verify is the same."""
+    return Checkup(runs / ".doctor" / inventory)
+
+
+@contextlib.contextmanager
+def _held(lock: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock file and the folder around it. Raises UserError where another process does."""
+    folder = lock.parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
+        ) from None
+    with lock.open("a+b") as handle:
+        until = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise UserError(
+                        f"{refusal}; wait for it, or end it with Ctrl-C there"
+                    ) from None
+                time.sleep(0.02)
+        os.utime(handle.fileno())  # its time says which campaign was run last
+        yield
+
+
+def _what_differs(was: Any, now: Any) -> str:
+    """` (commit was a, is b)` of two mappings; empty where they are none."""
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        return ""
+    keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+    words = [f"{key} was {str(was.get(key))[:40]}, is {str(now.get(key))[:40]}" for key in keys[:3]]
+    return f" ({'; '.join(words)})" if words else ""
 
 
 def campaigns(runs: Path) -> list[Campaign]:

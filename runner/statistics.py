@@ -1,9 +1,10 @@
 """Steps that count, and what they say: medians, percentiles and spread of a cell's runs.
 
-Pure: records in, numbers out. The definitions, in full:
+Pure: records in, numbers out. docs/measures.md has the definitions for people; in full:
 
 *Counted intervals.* An interval counts when every iteration that it covers comes after the
-warm-up (`iteration - iterations >= warmup_iters`). Of those, an interval in which the optimiser
+warm-up (`iteration - iterations >= warmup_iters`); where no `warmup_iters` was given, warmup.py
+finds where each run's ends. Of those, an interval in which the optimiser
 skipped an iteration (loss-scale overflow) is left out of the time statistics, because a skipped
 iteration does less work; it is counted and shown. NaN alone leaves nothing out: the work was done.
 
@@ -18,7 +19,10 @@ carry numbers.
 interpolate linearly), and `spread_percent` is the interquartile range as percent of the median.
 *Several runs*: `median` is the median of the runs' medians, `p5` and `p95` are over the pooled
 intervals of all runs, and `spread_percent` is between the runs: (largest - smallest run median) as
-percent of `median`. `spread_of` says which of the two it is.
+percent of `median`. `spread_of` says which of the two it is, of `cv_percent` (coefficient of
+variation: standard deviation in percent of the mean) too. `mean` is over the whole counted time,
+each interval with the iterations that it covers: ms an iteration, or samples over seconds. The
+confidence interval, the drift test and what is too wide a spread: spread.py.
 
 Nothing found is None with a reason, never 0.
 """
@@ -26,18 +30,26 @@ Nothing found is None with a reason, never 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
+from runner import spread
 from runner.records import Interval, Record
+from runner.warmup import steady_from
 
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
 # A record with one of these words carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"did_not_run", "pending"})
+
+# What makes a cell's figures doubtful, in the words of the column `marks` (docs/measures.md).
+MARKS: Mapping[str, str] = {
+    "drift": "the steps of a run get slower or faster, beyond their noise",
+    "wide_spread": "the steps of a run, or its repeats, differ too much for one figure",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,9 @@ class Summary:
     spread_percent: float | None
     spread_of: Literal["intervals", "repeats"]
     source: Literal["log", "derived", "mixed"]
+    mean: float
+    cv_percent: float | None = None
+    confidence: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,10 @@ class CellStatistics:
 
     `steps_measured` counts iterations (not log lines), summed over the runs that count;
     `window` is (first, last) iteration that a counted interval covers. Memory is the peak over
-    the runs, in MiB.
+    the runs, in MiB. `warmup` is how many first iterations were left out of each run, the most of
+    any run, `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs
+    of iterations that were logged and left out. `drift` is of the run that drifts most, in step
+    time (positive: slower). `doubts` has a sentence for each word of MARKS that applies.
     """
 
     basis: Basis = "none"
@@ -74,6 +92,11 @@ class CellStatistics:
     steps_skipped: int = 0
     steps_nan: int = 0
     window: tuple[int, int] | None = None
+    warmup: int | None = None
+    warmup_found: bool = False
+    steps_left_out: int = 0
+    drift: spread.Drift | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,9 +110,24 @@ def after_warmup(intervals: Iterable[Interval], warmup_iters: int) -> list[Inter
     return [i for i in intervals if i.iteration - i.iterations >= warmup_iters]
 
 
+def warmup_of(record: Record) -> int:
+    """How many first iterations of a run are warm-up: as asked for, else by its step times."""
+    if record.warmup_iters is not None:
+        return record.warmup_iters
+    steps = []
+    for interval in record.measurement.intervals:
+        time, _ = step_time_ms(interval, record.global_batch_size)
+        if time is None and (rate := measured(interval.samples_per_s)) is not None:
+            time = 1 / rate  # any unit will do
+        if time is not None and math.isfinite(time) and interval.skipped <= 0:
+            steps.append((interval.iteration, time))
+    out = steady_from([time for _, time in steps])
+    return max((iteration for iteration, _ in steps[:out]), default=0)
+
+
 def counted_intervals(record: Record) -> list[Interval]:
     """The intervals that enter the time statistics: after warm-up, without a skipped iteration."""
-    kept = after_warmup(record.measurement.intervals, record.warmup_iters)
+    kept = after_warmup(record.measurement.intervals, warmup_of(record))
     return [interval for interval in kept if interval.skipped <= 0]
 
 
@@ -137,31 +175,56 @@ def quantile(values: Iterable[float], fraction: float) -> float:
     return low + (high - low) * (at % 1)
 
 
-def summarise(runs: Sequence[Sequence[tuple[float, str]]]) -> Summary | None:
-    """Sum up a quantity: one (value, source) an interval, one sequence a run; None when empty.
+@dataclass(frozen=True)
+class Value:
+    """A quantity in one interval, the iterations that it covers, and "log" or "derived"."""
 
-    The rules are in the module's docstring.
+    value: float
+    source: str
+    iterations: int = 1
+
+
+def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary | None:
+    """Sum up a quantity: its values in each run; None when there are none.
+
+    `rate` says that it is per second, so that its mean over time is harmonic. The rules are in
+    the module's docstring.
     """
-    values = [[value for value, _ in run] for run in runs if run]
-    if not values:
+    runs = [run for run in runs if run]
+    if not runs:
         return None
+    values = [[item.value for item in run] for run in runs]
     pooled = [value for run in values for value in run]
     medians = [median(run) for run in values]
     middle = median(medians)
-    spread: float | None = None
-    if len(medians) > 1:
-        spread = (max(medians) - min(medians)) / middle * 100
+    of: Literal["intervals", "repeats"] = "repeats" if len(medians) > 1 else "intervals"
+    wide: float | None = None
+    if of == "repeats":
+        wide = (max(medians) - min(medians)) / middle * 100
     elif len(pooled) > 1:
-        spread = (quantile(pooled, 0.75) - quantile(pooled, 0.25)) / middle * 100
-    sources = {source for run in runs for _, source in run}
+        wide = (quantile(pooled, 0.75) - quantile(pooled, 0.25)) / middle * 100
+    sources = {item.source for run in runs for item in run}
     return Summary(
         median=middle,
         p5=quantile(pooled, 0.05),
         p95=quantile(pooled, 0.95),
-        spread_percent=spread,
-        spread_of="repeats" if len(medians) > 1 else "intervals",
+        spread_percent=wide,
+        spread_of=of,
         source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
+        mean=_mean([item for run in runs for item in run], rate),
+        cv_percent=spread.variation(medians if of == "repeats" else pooled),
+        confidence=spread.confidence(values),
     )
+
+
+def _mean(items: Sequence[Value], rate: bool) -> float:
+    """Over the whole time: iterations weigh, and a rate is what was done over how long it took."""
+    weights = [max(item.iterations, 1) for item in items]
+    scale = max(item.value for item in items)  # so that no sum overflows
+    shares = [item.value / scale for item in items]
+    if rate and all(shares):
+        return scale * sum(weights) / sum(w / s for w, s in zip(weights, shares, strict=True))
+    return scale * sum(w * s for w, s in zip(weights, shares, strict=True)) / sum(weights)
 
 
 def runs_that_count(records: Sequence[Record]) -> tuple[Basis, list[Record]]:
@@ -183,12 +246,15 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     if not runs:
         return CellStatistics(missing=dict.fromkeys(_QUANTITIES, "no training step was logged"))
     missing: dict[str, str] = {}
-    late = [after_warmup(run.measurement.intervals, run.warmup_iters) for run in runs]
-    counted = [counted_intervals(run) for run in runs]
-    rates = _series(samples_per_s, runs, counted)
+    warm = [warmup_of(run) for run in runs]
+    late = [
+        after_warmup(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
+    ]
+    counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
     times = _series(step_time_ms, runs, counted)
-    why = _why_no_times(runs, late, counted)
-    rate, time = summarise(rates), summarise(times)
+    rate = summarise(_series(samples_per_s, runs, counted), rate=True)
+    time = summarise(times)
+    why = _why_no_times(runs, warm, late, counted)
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
         if summary is None:
             missing[name] = why
@@ -202,6 +268,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         missing["memory_allocated_mib"] = "the log shows no peak of the framework's allocator"
     if in_use is None:
         missing["memory_used_mib"] = "the device's memory in use was not sampled"
+    drifts = [found for run in times if (found := spread.drift([item.value for item in run]))]
+    drift = max(drifts, key=lambda found: abs(found.percent), default=None)
     return CellStatistics(
         basis=basis,
         samples_per_s=rate,
@@ -213,8 +281,39 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
         steps_nan=sum(max(i.nan, 0) for run in late for i in run),
         window=_window(used),
+        warmup=max(warm),
+        warmup_found=any(run.warmup_iters is None for run in runs),
+        steps_left_out=sum(
+            max(i.iterations, 0)
+            for run, out in zip(runs, warm, strict=True)
+            for i in run.measurement.intervals
+            if i.iteration - i.iterations < out
+        ),
+        drift=drift,
+        doubts=_doubts(drifts, rate or time),
         missing=missing,
     )
+
+
+def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None) -> dict[str, str]:
+    """A sentence for each word of MARKS that applies."""
+    doubts = {}
+    beyond = [found for found in drifts if found.beyond_noise]
+    if beyond:
+        worst = max(beyond, key=lambda found: abs(found.percent))
+        doubts["drift"] = (
+            f"step time {worst.percent:+.1f} % from the first half of the window to the second"
+            f" (noise {worst.noise_percent:.1f} %)"
+        )
+    if summary is not None and summary.spread_percent is not None:
+        repeats = summary.spread_of == "repeats"
+        limit = spread.WIDE_REPEATS_PERCENT if repeats else spread.WIDE_STEPS_PERCENT
+        if summary.spread_percent > limit:
+            what = "the repeats' medians span" if repeats else "half of the steps span"
+            doubts["wide_spread"] = (
+                f"{what} {summary.spread_percent:.1f} % of the median (more than {limit:g} %)"
+            )
+    return doubts
 
 
 _QUANTITIES = (
@@ -228,23 +327,28 @@ _QUANTITIES = (
 
 def _series(
     of: _Quantity, runs: Sequence[Record], counted: Sequence[Sequence[Interval]]
-) -> list[list[tuple[float, str]]]:
+) -> list[list[Value]]:
     series = []
     for run, intervals in zip(runs, counted, strict=True):
-        pairs = (of(interval, run.global_batch_size) for interval in intervals)
-        series.append([(value, source) for value, source in pairs if value is not None])
+        found = []
+        for interval in intervals:
+            value, source = of(interval, run.global_batch_size)
+            if value is not None:
+                found.append(Value(value, source, interval.iterations))
+        series.append(found)
     return series
 
 
 def _why_no_times(
     runs: Sequence[Record],
+    warm: Sequence[int],
     late: Sequence[Sequence[Interval]],
     counted: Sequence[Sequence[Interval]],
 ) -> str:
     if not any(run.measurement.intervals for run in runs):
         return "the log shows no training step"
     if not any(late):
-        return f"no logged interval lies wholly after warm-up ({runs[0].warmup_iters} iterations)"
+        return f"no logged interval lies wholly after warm-up ({warm[0]} iterations)"
     if not any(counted):
         return "the optimiser skipped a step in every interval after warm-up"
     return "the log shows neither step times nor a throughput to derive them from"

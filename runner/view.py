@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from runner import systems
-from runner.lines import tail
+from runner.parsers.latest import latest_step
 from runner.records import Interval, Measurement
 
 if TYPE_CHECKING:
@@ -63,9 +63,10 @@ class View:
     def _watch(self, title: str, cell: Cell, attempt: Attempt, over: threading.Event) -> None:
         began = time.monotonic()
         wanted = cell.parameters.get("train_iters")
+        parse = systems.load(cell.system).parse
 
         def words() -> Text:
-            now = latest(cell.system, attempt)
+            now = latest_step(parse, attempt.logs())
             return Text(f"{title}: {progress(now, wanted, time.monotonic() - began)}")
 
         if self.console.is_terminal:
@@ -97,15 +98,8 @@ class View:
         """One line on the campaign."""
         words = f"{tally.ok} ok, {tally.failed} not ok"
         words += "; stopped by Ctrl-C, the same command goes on" if tally.interrupted else ""
+        words += "; stopped by --stop-after, the same command goes on" if tally.expired else ""
         self.console.print(words, markup=False)
-
-
-def latest(system: str, attempt: Attempt) -> Interval | None:
-    """The newest logged interval of a run, from the ends of its logs."""
-    measured = systems.load(system).parse(
-        {rank: [tail(path)] for rank, path in attempt.logs().items()}
-    )
-    return measured.intervals[-1] if measured.intervals else None
 
 
 def progress(now: Interval | None, wanted: int | None, elapsed_s: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,17 +37,31 @@ _SAYS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """A status of causes.STATUSES, one sentence, and the evidence: its file, line and words."""
+    """A status of causes.STATUSES, one sentence, and the evidence: its file, line and words.
+
+    `name` is the file as the sentence calls it.
+    """
 
     status: str
     sentence: str
     path: Path | None = None
     line: int | None = None
     words: str = ""
+    name: str = ""
 
 
-def diagnose(logs: Sequence[Path], *, steps: int) -> Verdict:
-    """Why a run ended, from its nodes' logs together. `steps`: how many the parsers found."""
+def _file_name(path: Path) -> str:
+    return path.name
+
+
+def diagnose(
+    logs: Sequence[Path], *, steps: int, name: Callable[[Path], str] = _file_name
+) -> Verdict:
+    """Why a run ended, from its nodes' logs together. `steps`: how many the parsers found.
+
+    `name` is what the sentence calls a log. Where no clock says which came first, the logs'
+    order does.
+    """
     found, complete, stepless = [], False, []
     for path in logs:
         begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
@@ -68,9 +82,10 @@ def diagnose(logs: Sequence[Path], *, steps: int) -> Verdict:
     status = "interrupted" if first.status == "terminated" else first.status
     status, first = _full_disk(status, first, everything)
     words = first.text if len(first.text) <= 200 else first.text[:197] + "..."
-    sentence = f"{_SAYS[status]}: {words} ({first.path.name}:{first.place}{_who(first)})"
-    waiting = _waiting(status, found, everything)
-    return Verdict(status, sentence + waiting, first.path, first.place, first.text)
+    where = name(first.path)
+    sentence = f"{_SAYS[status]}: {words} ({where}:{first.place}{_who(first)})"
+    sentence += _waiting(status, found, everything)
+    return Verdict(status, sentence, first.path, first.place, first.text, where)
 
 
 def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool) -> bool:

@@ -10,6 +10,7 @@ from runner.parsers.batch import Batch
 from runner.parsers.deepspeed import DeepSpeedPipe, DeepSpeedStep, DeepSpeedTimer
 from runner.parsers.libai import LiBai, LiBaiMetrics
 from runner.parsers.megatron import Megatron
+from runner.parsers.names import SYSTEMS
 from runner.parsers.notes import Notes
 from runner.parsers.oneflow_gpt import OneFlowRecords, OneFlowSteps, OneFlowTable
 from runner.parsers.overflow import Overflows
@@ -63,17 +64,6 @@ KINDS: Mapping[str, Kind] = {
         "DeepSpeed's `step=N, skipped=` lines alone, which hold no time",
         own_rate=False,
     ),
-}
-_DEEPSPEED = ("deepspeed_pipe", "deepspeed_timer", "deepspeed_step")
-# System to the kinds of lines that it prints, best first.
-SYSTEMS: Mapping[str, tuple[str, ...]] = {
-    "megatron_deepspeed": ("megatron", *_DEEPSPEED),
-    "megatron_lm": ("megatron", *_DEEPSPEED),
-    "megatron_core": ("megatron",),
-    "ascend_gpt": ("megatron", *_DEEPSPEED),
-    "libai": ("libai", "libai_metrics"),
-    "oneflow_gpt": ("oneflow_steps", "oneflow_table", "oneflow_records"),
-    "torch_gpt": ("torch_gpt",),
 }
 
 

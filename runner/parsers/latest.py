@@ -1,29 +1,27 @@
-"""The newest step of a growing log, from its last bytes: for the live view, in milliseconds."""
+"""The newest step of a run, from the ends of its growing logs: milliseconds, for the live view."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from runner.lines import tail
-from runner.parsers.families import KINDS, kinds_of
-from runner.parsers.text import whole_lines
-from runner.records import Interval
+from runner.records import Interval, Measurement
 
 TAILS = (1 << 15, 1 << 18, 1 << 21)  # bytes; more is read only where less has no step
+Parse = Callable[[Mapping[int, Iterable[bytes]]], Measurement]
 
 
-def latest_step(path: Path, system: str | None = None) -> Interval | None:
-    """The last step in the last 2 MiB of a log; None where there is none."""
+def latest_step(parse: Parse, logs: Mapping[int, Path]) -> Interval | None:
+    """The last step in the last 2 MiB of any node's log (node rank to path); None without one.
+
+    `parse` is a system's own `System.parse`, so that what is shown is what will be counted.
+    """
     for size in TAILS:
-        text = tail(path, size)
-        for kind in kinds_of(system):
-            parser, step = KINDS[kind].make(), None
-            for block in whole_lines([text]):
-                batch = parser.feed(block)
-                if batch is not None:
-                    *_, step = batch.intervals()
-            if step is not None:
-                return step
-        if len(text) < size // 2:
+        ends = {rank: tail(path, size) for rank, path in logs.items()}
+        measured = parse({rank: [end] for rank, end in ends.items()})
+        if measured.intervals:
+            return measured.intervals[-1]
+        if all(len(end) < size // 2 for end in ends.values()):
             return None
     return None

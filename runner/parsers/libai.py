@@ -3,7 +3,7 @@
     eta: 21:00:38  iteration: 19/10000  consumed_samples: 80  total_loss: 9.895
     time: 7.5187 s/iter  data_time: 0.0021 s/iter total_throughput: 0.53 samples/s lr: 1.50e-04
 
-(one line; libai 9fc504c libai/utils/events.py:239-261). Two things mislead:
+(one line; libai 9fc504c libai/utils/events.py:239-261). Three things mislead:
 
 * `iteration` counts from 0 and is inclusive: 220 iterations, period 100 print 99, 199 and 219.
   Here it counts from 1, as everywhere: 100, 200, 220.
@@ -11,6 +11,8 @@
   hooks.IterationTimer), not of the window. The window's own time is recovered as the difference of
   the sums, over as many lines as the printed digits need to say it within 5 %; lines between have
   none. Samples a second follow from it and the samples of an iteration.
+* `total_loss` is the median of the last 200 iterations (events.py:244), so the loss of the last
+  line is one of long before; no line says the last iteration's own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from runner.parsers.batch import Batch
 from runner.parsers.families import KINDS, Parser, kinds_of
 from runner.parsers.text import whole_lines
-from runner.records import Interval, Measurement
+from runner.records import Interval, Measurement, Utilisation
 
 
 @dataclass
@@ -34,7 +34,8 @@ class _Reading:
 def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
     """Read all nodes' logs (node rank to byte blocks) with the kinds of lines of a system.
 
-    The first kind that any node logged counts, for all nodes. Steps come in the order of nodes.
+    The first kind that any node logged counts, for all nodes. Steps that several nodes logged
+    count once.
     """
     readings: dict[str, list[_Reading]] = {kind: [] for kind in kinds_of(system)}
     for rank in sorted(logs):
@@ -46,23 +47,47 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
                     reading.add(batch)
         for kind, reading in each.items():
             readings[kind].append(reading)
-    steps: list[Interval] = []
+    nodes: dict[int, list[Interval]] = {}
     for kind in readings:
-        steps = [step for reading in readings[kind] for step in reading.intervals()]
-        if steps:
+        each_one = zip(sorted(logs), readings[kind], strict=True)
+        nodes = {rank: steps for rank, reading in each_one if (steps := reading.intervals())}
+        if nodes:
             break
+    steps, alike = _once(nodes)
     facts: dict[str, str] = {}
     every = [reading.parser.notes for parts in readings.values() for reading in parts]
     for notes in every:
         facts |= notes.facts
+    busiest = _largest([notes.devices.utilisation_percent for notes in every])
     padded = facts.get("padded_vocab_size", "")
     return Measurement(
         intervals=tuple(steps),
         memory_allocated_mib=_largest([notes.memory_allocated_mib for notes in every]),
         memory_used_mib=_largest([notes.memory_used_mib for notes in every]),
+        utilisation=None if busiest is None else Utilisation(busiest, "log"),
         padded_vocab_size=int(padded) if padded.isdigit() and int(padded) else None,
         facts=facts,
+        perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
+        by_node={rank: tuple(found) for rank, found in nodes.items()} if alike else {},
     )
+
+
+def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:
+    """The run's steps, and whether several nodes logged the same iterations.
+
+    A node that goes on where another ended is put behind it; of nodes that logged the same
+    iterations the one with the most steps counts.
+    """
+    order = sorted(nodes.values(), key=lambda steps: steps[0].iteration)
+    joined: list[Interval] = []
+    alike = False
+    for steps in order:
+        if not joined or steps[0].iteration > max(step.iteration for step in joined):
+            joined = joined + steps
+            continue
+        alike = True
+        joined = max(joined, steps, key=len)
+    return joined, alike
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

@@ -92,6 +92,7 @@ class Megatron:
         if (between > SHORTEST_OTHER).any():
             overflows = self.overflows.find(text, slashes)
             self.notes.devices.scan(text)
+            self.notes.evaluations(text)
             for pipe in marks.after(b"(MB)"):
                 self.notes.memory(text, pipe)
         if not len(slashes):

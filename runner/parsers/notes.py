@@ -16,10 +16,16 @@ from runner.parsers.text import number
 # allocated: 13808.2 | reserved: ...`; v1.1.5 without `[Rank ]` and parentheses. MB is 2^20 bytes.
 _MEMORY_MARK = b"memory (MB) | allocated: "
 _MEMORY = re.compile(rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|")
+# megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts.
+_PERPLEXITY_MARK = b"lm loss PPL: "
+_PERPLEXITY = re.compile(rb"lm loss PPL: (\d[\d.]*E[+-]\d+)\s")
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"\.* (\d{1,9})\s")
 _VOCABULARY_MARK = b"padded_vocab_size ..."
 _VOCABULARY = re.compile(rb"padded_vocab_size \.+ (\d{1,9})\s")
+# LiBai prints its model, whose vocabulary is padded by then (layers/embedding.py of 9fc504c4).
+_EMBEDDING_MARK = b"VocabEmbedding(num_embeddings="
+_EMBEDDING = re.compile(rb"VocabEmbedding\(num_embeddings=(\d{1,9}),")
 ARGUMENTS = 1 << 15  # bytes in which the arguments that follow log_interval stand
 
 
@@ -28,6 +34,7 @@ class Notes:
     """Gathered block by block; None means that the log does not say. MiB."""
 
     memory_allocated_mib: float | None = None
+    perplexity: float | None = None
     devices: Devices = field(default_factory=Devices)
     facts: dict[str, str] = field(default_factory=dict)
 
@@ -57,7 +64,19 @@ class Notes:
             self.memory(text, text.index(b"|", at))
             at = text.find(_MEMORY_MARK, at + 1)
         self.arguments(text)
+        at = text.find(_EMBEDDING_MARK)
+        if at >= 0 and (found := _EMBEDDING.match(text, at)):
+            self.facts["padded_vocab_size"] = found[1].decode()
         self.devices.scan(text)
+        self.evaluations(text)
+
+    def evaluations(self, text: bytes) -> None:
+        """The perplexity of the last evaluation."""
+        at = text.find(_PERPLEXITY_MARK)
+        while at >= 0:
+            if found := _PERPLEXITY.match(text, at):
+                self.perplexity = number(found[1])
+            at = text.find(_PERPLEXITY_MARK, at + 1)
 
     def memory(self, text: bytes, pipe: int) -> None:
         """The memory line whose first pipe stands there."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from runner.lines import blocks
 from runner.parsers import recognise
-from runner.parsers.families import KINDS, SYSTEMS, Kind, Parser, kinds_of
+from runner.parsers.families import KINDS, Kind, Parser, kinds_of
+from runner.parsers.names import SYSTEMS
 from runner.parsers.summary import Summary
 from runner.parsers.text import whole_lines
 

@@ -9,6 +9,7 @@ is known by its `[%]`, a table by its `(%)`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runner.parsers.text import line_end
@@ -43,9 +44,8 @@ class Devices:
         if self._headers:
             self._rows(text)
         if self._npu:
-            for found in _NPU_ROW.finditer(text):
-                pairs = re.findall(rb"(\d+) */ *(\d+)", found[2])
-                self.see(float(pairs[-1][0]), float(found[1]))  # HBM is last where there is one
+            for used, busy in npu_readings(text):
+                self.see(used, busy)
 
     def _learn(self, line: bytes) -> None:
         self._npu = self._npu or _NPU_MARK in line
@@ -88,6 +88,13 @@ class Devices:
         self.memory_used_mib = max(self.memory_used_mib or 0.0, used_mib)
         if busy_percent is not None:
             self.utilisation_percent = max(self.utilisation_percent or 0.0, busy_percent)
+
+
+def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
+    """(MiB used, percent busy) of npu-smi's rows of chips."""
+    for found in _NPU_ROW.finditer(text):
+        pairs = re.findall(rb"(\d+) */ *(\d+)", found[2])
+        yield float(pairs[-1][0]), float(found[1])  # HBM is last where there is one
 
 
 def _last(unit: re.Pattern[bytes], value: bytes) -> re.Match[bytes] | None:

@@ -1,9 +1,10 @@
 """The report: one self-contained HTML file. Pure: rows in, text out.
 
 page: to_html, over templates/report.html.j2
-  sections      tables: results, baseline, scaling, problems
-  environment   what the runs ran on: what all share, what differs
-  plots         throughput, scaling and curves, drawn by `svg`
+  sections      tables: results, baseline, problems
+  scaling       series over device counts: table and plots
+  plots         bars (throughput), points (memory), curves (loss, step time), nodes; drawn by `svg`
+  groups        forty cells as a few plots that can be read
 """
 
 from runner.report.page import to_html

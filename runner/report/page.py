@@ -15,9 +15,10 @@ from markupsafe import Markup
 
 from runner.lines import printable
 from runner.paths import TEMPLATES
-from runner.report.environment import environment_section
 from runner.report.plots import plots
-from runner.report.sections import against_baseline, problems, results, scaling
+from runner.report.scaling import scaling
+from runner.report.sections import against_baseline, problems, results
+from runner.tables.environment import environment_section
 from runner.tables.layout import layout
 from runner.tables.row import Row
 

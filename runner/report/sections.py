@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from runner.lines import printable
+from runner.parity import Parity
 from runner.records import Record
-from runner.report.plots import scaling_svg
-from runner.report.svg import mark
+from runner.report.links import href
+from runner.statistics import runs_that_count
 from runner.tables.columns import measure_text, places
 from runner.tables.layout import Layout
 from runner.tables.machine import machine_value
@@ -18,8 +18,6 @@ from runner.tables.text import (
     MISSING,
     axis_text,
     difference_text,
-    number_text,
-    percent_text,
 )
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
@@ -31,13 +29,14 @@ _TITLES = {
 }
 
 
-def href(path: str) -> str | None:
-    """`path` as a relative link, or None: an absolute path would name somebody's machine."""
-    return quote(path, safe="/._-~") if path and not path.startswith(("/", "\\", "~")) else None
-
-
 def _links(runs: Iterable[Record]) -> list[dict[str, Any]]:
     return [{"repeat": run.repeat, "href": href(run.log)} for run in runs if href(run.log)]
+
+
+def _from(row: Row) -> str | None:
+    """The log that a row's numbers come from: of several repeats the first that counts."""
+    _, runs = runs_that_count(row.records)
+    return href((runs[0] if runs else row.record).log)
 
 
 def results(table: Sequence[Row], chosen: Layout) -> dict[str, Any]:
@@ -54,6 +53,7 @@ def results(table: Sequence[Row], chosen: Layout) -> dict[str, Any]:
                     for column in columns
                 ],
                 "finished": row.finished,
+                "href": _from(row),
                 "logs": _links(row.records),
             }
             for row in table
@@ -72,13 +72,17 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
         "axis": first.axis,
         "value": first.value,
         "columns": [{"key": name, "title": _TITLES[name]} for name in names],
+        "parity": any(found.parity and found.parity.same is not None for _, found in compared),
         "rows": [
             {
                 "cell": printable(row.cell),
                 "setting": axis_text(row, found.axis) or MISSING,
                 "baseline": printable(found.cell) if found.cell else MISSING,
                 "note": printable(found.note),
+                **_parity(found.parity),
                 "compared": bool(found.differences),
+                "href": _from(row),
+                "base_href": _from(found.base) if found.base else None,
                 "values": [
                     _pair(row, found.base, name, found.differences.get(name)) for name in names
                 ],
@@ -87,6 +91,14 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
             if found.note or not found.is_baseline
         ],
     }
+
+
+def _parity(found: Parity | None) -> dict[str, Any]:
+    """Whether the cell learns what its baseline does: a fast wrong run is no result."""
+    if found is None or found.same is None:
+        return {"loss": MISSING, "diverges": False, "parity": found.words if found else ""}
+    loss = "same" if found.same else f"diverges at {found.at}"
+    return {"loss": loss, "diverges": not found.same, "parity": found.words}
 
 
 def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) -> dict[str, str]:
@@ -99,53 +111,6 @@ def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) 
         "difference": difference_text(difference, places(name, machine_value(row, name) or 0)),
         "verdict": verdict,
     }
-
-
-def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
-    """The scaling series, each with its rows by devices, and their plot."""
-    series = _series(table)
-    if not series:
-        return None
-    return {
-        "series": [
-            {
-                "kind": one["kind"],
-                "label": one["label"],
-                "mark": mark(index),
-                "rows": [
-                    {
-                        "devices": row.record.world_size,
-                        "cell": printable(row.cell),
-                        "rate": number_text(row.samples_per_s),
-                        "per_device": number_text(row.samples_per_s_per_device),
-                        "efficiency": percent_text(row.scaling[one["kind"]].efficiency * 100),
-                    }
-                    for row in one["rows"]
-                ],
-            }
-            for index, one in enumerate(series)
-        ],
-        "svg": scaling_svg(series),
-    }
-
-
-def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
-    """The scaling series: kind, label (what tells it from the others) and rows by devices."""
-    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[Row]] = {}
-    for row in table:
-        for kind, scaled in row.scaling.items():
-            series.setdefault((kind, scaled.series), []).append(row)
-    result = []
-    for (kind, key), rows in series.items():
-        others = [dict(other) for k, other in series if k == kind]
-        differs = {n: v for n, v in key if any(other.get(n) != v for other in others)}
-        # `batch` differs in every strong or weak series of its own; name it when nothing else does.
-        named = {n: v for n, v in differs.items() if n != "batch"} or differs
-        batch = {"strong": "global batch", "weak": "batch per device"}[kind]
-        label = ", ".join(f"{batch if n == 'batch' else n} {v}" for n, v in named.items())
-        rows = sorted(rows, key=lambda row: (row.record.world_size, row.record.nodes))
-        result.append({"kind": kind, "label": label or "all cells", "rows": rows})
-    return result
 
 
 def problems(table: Sequence[Row]) -> list[dict[str, Any]]:

@@ -17,9 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 # matplotlib draws with stand-in colours that `_inline` turns into the page's CSS variables.
-TEXT, FAINT, _GRID, QUIET = "#010203", "#010204", "#010205", "#010206"
+TEXT, FAINT, _GRID = "#010203", "#010204", "#010205"
 SERIES = tuple(f"#0102{16 + index:02x}" for index in range(7))
-_VARIABLES = {TEXT: "--text", FAINT: "--faint", _GRID: "--grid", QUIET: "--quiet"} | {
+_VARIABLES = {TEXT: "--text", FAINT: "--faint", _GRID: "--grid"} | {
     colour: f"--c{index}" for index, colour in enumerate(SERIES)
 }
 _DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (7, 2, 1.5, 2))
@@ -44,7 +44,8 @@ _STYLE = {
     "ytick.left": False,
     "lines.linewidth": 1.6,
 }
-_WIDTH = 400  # SVG units: 1 px on a phone, about 1.35 px in two columns on a desktop
+WIDTH = 400  # SVG units: 1 px on a phone, about 1.35 px in two columns on a desktop
+PANEL = 290  # the same for one of several small plots: 1.2 px on a phone, 1 px on a desktop
 
 
 def _dashes(index: int) -> tuple[float, ...]:
@@ -65,14 +66,18 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def draw(
-    name: str, label: str, height: float, paint: Callable[[Axes], Mapping[str, str]]
+    name: str,
+    label: str,
+    height: float,
+    paint: Callable[[Axes], Mapping[str, str]],
+    width: float = WIDTH,
 ) -> Markup:
-    """One plot as an inline SVG, `height` SVG units high; `name` keeps its ids apart."""
+    """One plot as an inline SVG, `width` x `height` SVG units; `name` keeps its ids apart."""
     style = cast("dict[Any, Any]", _STYLE | {"svg.hashsalt": name})
     with mpl.rc_context(style), warnings.catch_warnings():
         # A glyph that matplotlib's own font lacks does not matter: the page's font draws it.
         warnings.simplefilter("ignore", UserWarning)
-        figure = Figure(figsize=(_WIDTH / 72, height / 72), layout="constrained")
+        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
         titles = paint(figure.add_subplot())
         target = io.StringIO()
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})

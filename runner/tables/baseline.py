@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.errors import UserError
+from runner.parity import parity
+from runner.statistics import runs_that_count
 from runner.suggest import alike, nearest
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Comparison, Difference, Row, axis_names
@@ -67,11 +69,21 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> C
     for either in (row, base):
         if not either.finished:
             return replace(found, note=f"{either.cell} has no finished run")
-    if row.statistics.window != base.statistics.window:
+    if _windows_differ(row, base):
         found = replace(found, note="the two were measured over different iterations")
     differences = {}
     for name in COMPARED:
         ours, theirs = machine_value(row, name), machine_value(base, name)
         if ours is not None and theirs is not None:
             differences[name] = Difference(ours - theirs, (ours - theirs) / theirs * 100)
-    return replace(found, differences=differences)
+    _, ours_ran = runs_that_count(row.records)
+    _, theirs_ran = runs_that_count(base.records)
+    return replace(found, differences=differences, parity=parity(ours_ran, theirs_ran))
+
+
+def _windows_differ(row: Row, base: Row) -> bool:
+    """Other iterations were measured. Where warm-up was found, it may end elsewhere in each run."""
+    ours, theirs = row.statistics.window, base.statistics.window
+    if row.statistics.warmup_found and base.statistics.warmup_found and ours and theirs:
+        return ours[1] != theirs[1]
+    return ours != theirs

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from runner import published as documents
 from runner.records import Record
 from runner.statistics import cell_statistics
 from runner.tables.baseline import with_baseline
-from runner.tables.row import Row
+from runner.tables.row import Row, facts
 from runner.tables.scaling import with_scaling
 
 
-def rows(records: Iterable[Record], baseline: str | None = None) -> list[Row]:
+def rows(
+    records: Iterable[Record],
+    baseline: str | None = None,
+    published: Sequence[documents.Row] = (),
+) -> list[Row]:
     """One row a cell, in the order of the records.
 
-    `baseline` is AXIS=VALUE. Raises UserError when it names an axis or value that no cell has.
+    `baseline` is AXIS=VALUE; `published` rows stand beside the cells that they name. Raises
+    UserError when the baseline names an axis or value that no cell has.
     """
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         cells.setdefault((record.campaign, record.cell_id, record.cell), []).append(record)
     table = with_scaling([Row(tuple(runs), cell_statistics(runs)) for runs in cells.values()])
+    if published:
+        table = [
+            replace(row, published=tuple(d for d in published if d.stands_beside(facts(row))))
+            for row in table
+        ]
     return table if baseline is None else with_baseline(table, baseline)

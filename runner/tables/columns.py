@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from runner.lines import printable
@@ -20,6 +20,8 @@ from runner.tables.text import (
 
 INCOMPLETE = "†"  # beside a number of a run that did not end ok
 DOUBTFUL = "‡"  # beside a difference that a note says something about
+UNSTEADY = "§"  # beside a throughput of steps that drift, or that spread too widely
+DIVERGED = "≠"  # beside a throughput of a cell that learns something else than its baseline
 
 # Axes that already have a column of their own.
 _SHOWN = frozenset(
@@ -35,7 +37,34 @@ _SHOWN = frozenset(
     }
 )
 # Decimals where four significant digits are not what a reader wants.
-_PLACES = {"tokens_per_s": 0, "memory_allocated_mib": 0, "memory_used_mib": 0, "final_loss": 4}
+_PLACES = {
+    "tokens_per_s": 0,
+    "tokens_per_s_per_device": 0,
+    "memory_allocated_mib": 0,
+    "memory_used_mib": 0,
+    "final_loss": 4,
+    "utilisation_percent": 0,
+    "mfu_percent": 1,
+    "hfu_percent": 1,
+    "steps_measured": 0,
+}
+# Headers of machine columns in tables laid out by hand; others stand under their machine name.
+HEADERS = {
+    "samples_per_s": "samples/s",
+    "samples_per_s_per_device": "samples/s/device",
+    "tokens_per_s": "tokens/s",
+    "tokens_per_s_per_device": "tokens/s/device",
+    "step_time_ms": "step ms",
+    "memory_used_mib": "used MiB",
+    "memory_allocated_mib": "allocated MiB",
+    "model_tflop_per_s_per_device": "model TFLOP/s/device",
+    "mfu_percent": "MFU %",
+    "hfu_percent": "HFU %",
+    "utilisation_percent": "utilisation %",
+    "final_loss": "final loss",
+    "perplexity": "PPL",
+    "steps_measured": "steps",
+}
 
 
 @dataclass(frozen=True)
@@ -69,27 +98,53 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("parallel", "parallel", _parallel, "setting"),
         Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
         _measure("samples_per_s", "samples/s\nmedian"),
+        Column("samples_per_s_interval", "95%\ninterval", _interval),
         Column(
             "samples_per_s_spread_percent",
             "spread",
             lambda r: percent_text(machine_value(r, "samples_per_s_spread_percent")),
         ),
         _versus("samples_per_s", "samples/s vs\nbaseline"),
+        Column("loss_parity", "loss vs\nbaseline", _parity),
+        *(
+            _published(name, header)
+            for name, header in (
+                ("samples_per_s", "samples/s\npublished"),
+                ("memory_used_mib", "used MiB\npublished"),
+                ("utilisation_percent", "util %\npublished"),
+                ("perplexity", "PPL\npublished"),
+            )
+        ),
         _efficiency("strong"),
         _efficiency("weak"),
+        _measure("samples_per_s_mean", "samples/s\nmean"),
+        Column(
+            "samples_per_s_cv_percent",
+            "CV",
+            lambda r: percent_text(machine_value(r, "samples_per_s_cv_percent")),
+        ),
+        _measure("samples_per_s_per_device", "samples/s\n/device"),
         _measure("tokens_per_s", "tokens/s"),
         _measure("step_time_ms", "step time\nms"),
+        _measure("step_time_ms_p95", "step time\np95 ms"),
         _measure("model_tflop_per_s_per_device", "model\nTFLOP/s\n/device"),
+        _recomputed("hardware_tflop_per_s_per_device", "hardware\nTFLOP/s\n/device"),
+        _measure("mfu_percent", "MFU\n%"),
+        _recomputed("hfu_percent", "HFU\n%"),
+        _measure("utilisation_percent", "util\n%"),
         _measure("memory_allocated_mib", "allocated\nMiB"),
         _versus("memory_allocated_mib", "allocated vs\nbaseline"),
         _measure("memory_used_mib", "used\nMiB"),
         _versus("memory_used_mib", "used vs\nbaseline"),
         _measure("final_loss", "final\nloss"),
+        _measure("perplexity", "PPL"),
         _count("steps_measured", "steps"),
         _count("steps_skipped", "skipped\nsteps"),
         _count("steps_nan", "NaN\nsteps"),
         Column("repeats", "repeats\nok", _repeats),
         Column("window", "window", _window, "setting"),
+        Column("warmup_iters", "warm-up", _warmup, "setting"),
+        Column("device", "device", lambda r: printable(r.device) or MISSING, "setting"),
         Column("flop_vocab_size", "FLOP\nvocabulary", _vocabulary, "setting"),
     ]
 
@@ -113,9 +168,66 @@ def measure_text(row: Row, key: str) -> str:
 def _measure(key: str, header: str) -> Column:
     def text(row: Row) -> str:
         value = measure_text(row, key)
-        return value if row.finished or value == MISSING else value + INCOMPLETE
+        if value == MISSING:
+            return value
+        value += "" if row.finished else INCOMPLETE
+        return value + (doubt_marks(row) if key == "samples_per_s" else "")
 
     return Column(key, header, text)
+
+
+def _recomputed(key: str, header: str) -> Column:
+    """What equals its model's figure where nothing is computed again: shown elsewhere only."""
+    shown = _measure(key, header)
+    return replace(
+        shown, text=lambda r: shown.text(r) if r.record.activation_checkpointing else MISSING
+    )
+
+
+def doubt_marks(row: Row) -> str:
+    """The signs beside a throughput that the notes below a table explain."""
+    parity = row.comparison.parity if row.comparison else None
+    diverged = DIVERGED if parity and parity.same is False else ""
+    return (UNSTEADY if row.statistics.doubts else "") + diverged
+
+
+def _interval(row: Row) -> str:
+    low, high = (machine_value(row, f"samples_per_s_ci_{end}") for end in ("low", "high"))
+    if low is None:
+        return MISSING
+    digits = places("samples_per_s", high)
+    return f"{number_text(low, digits)}-{number_text(high, digits)}"
+
+
+def _parity(row: Row) -> str:
+    if row.comparison is None or (row.comparison.is_baseline and not row.comparison.note):
+        return MISSING if row.comparison is None else "baseline"
+    found = row.comparison.parity
+    if found is None or found.same is None:
+        return MISSING
+    if found.same:
+        return "same"
+    return f"from {found.at}" + (": NaN" if found.by is None else f": {found.by:+.3g}")
+
+
+def _published(name: str, header: str) -> Column:
+    """A document's figure and, in percent, how much more ours is."""
+
+    def text(row: Row) -> str:
+        value = row.published_figure(name)
+        if value is None:
+            return MISSING
+        ours = machine_value(row, name) if row.finished else None
+        return f"{value:.10g}" + ("" if ours is None else f" ({(ours / value - 1) * 100:+.1f}%)")
+
+    return Column(f"published_{name}", header, text)
+
+
+def _warmup(row: Row) -> str:
+    out = row.statistics.warmup
+    if out is None or row.statistics.basis == "none":
+        return MISSING
+    return f"{'found' if row.statistics.warmup_found else 'given'} {out}"
 
 
 def _versus(key: str, header: str) -> Column:

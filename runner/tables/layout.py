@@ -12,9 +12,14 @@ from runner.tables.row import Row
 from runner.tables.text import MISSING
 
 # Texts by which a column says nothing.
-_NOTHING = {"steps_skipped": {"0"}, "steps_nan": {"0"}, "repeats": {"1/1"}}
+_NOTHING = {
+    "steps_skipped": {"0"},
+    "steps_nan": {"0"},
+    "repeats": {"1/1"},
+    "loss_parity": {"same", "baseline"},  # a note says it
+}
 # Decided by what the runs logged: an unfinished run, marked as one, is no difference.
-_LOGGED = frozenset({"window", "flop_vocab_size"})
+_LOGGED = frozenset({"window", "warmup_iters", "flop_vocab_size"})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from runner import published as documents
 from runner.flops import MODEL_FLOPS
+from runner.published import FIGURES
+from runner.tables.environment import environment_section, flat
 from runner.tables.row import COMPARED, Row, axis_names
 from runner.tables.text import axis_text
 
@@ -37,23 +40,50 @@ _MACHINE: dict[str, Callable[[Row], Any]] = {
     "samples_per_s": lambda r: r.samples_per_s,
     "samples_per_s_p5": lambda r: _summary(r, "samples_per_s", "p5"),
     "samples_per_s_p95": lambda r: _summary(r, "samples_per_s", "p95"),
+    "samples_per_s_mean": lambda r: _summary(r, "samples_per_s", "mean"),
+    "samples_per_s_ci_low": lambda r: _bound(r, "samples_per_s", 0),
+    "samples_per_s_ci_high": lambda r: _bound(r, "samples_per_s", 1),
+    "samples_per_s_cv_percent": lambda r: _summary(r, "samples_per_s", "cv_percent"),
     "samples_per_s_spread_percent": lambda r: _summary(r, "samples_per_s", "spread_percent"),
     "samples_per_s_spread_of": lambda r: _summary(r, "samples_per_s", "spread_of"),
     "samples_per_s_source": lambda r: _summary(r, "samples_per_s", "source"),
+    "samples_per_s_per_device": lambda r: r.samples_per_s_per_device,
     "tokens_per_s": lambda r: r.tokens_per_s,
+    "tokens_per_s_per_device": lambda r: r.tokens_per_s_per_device,
     "step_time_ms": lambda r: _summary(r, "step_time_ms", "median"),
     "step_time_ms_p5": lambda r: _summary(r, "step_time_ms", "p5"),
     "step_time_ms_p95": lambda r: _summary(r, "step_time_ms", "p95"),
+    "step_time_ms_mean": lambda r: _summary(r, "step_time_ms", "mean"),
+    "step_time_ms_ci_low": lambda r: _bound(r, "step_time_ms", 0),
+    "step_time_ms_ci_high": lambda r: _bound(r, "step_time_ms", 1),
+    "step_time_ms_cv_percent": lambda r: _summary(r, "step_time_ms", "cv_percent"),
+    "drift_percent": lambda r: r.statistics.drift.percent if r.statistics.drift else None,
+    "drift_noise_percent": lambda r: (
+        r.statistics.drift.noise_percent if r.statistics.drift else None
+    ),
+    "marks": lambda r: ";".join(r.statistics.doubts) or None,
     "model_tflop_per_s_per_device": lambda r: r.model_tflop_per_s_per_device,
     "hardware_tflop_per_s_per_device": lambda r: r.hardware_tflop_per_s_per_device,
     "flop_formula": lambda r: MODEL_FLOPS.id if r.vocabulary else None,
     "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
+    "device": lambda r: r.device or None,
+    "arithmetic": lambda r: r.arithmetic,
+    "peak_tflop_per_s": lambda r: r.peak_tflop_per_s,
+    "peak_source": lambda r: r.peak_source,
+    "mfu_percent": lambda r: r.mfu_percent,
+    "hfu_percent": lambda r: r.hfu_percent,
+    "utilisation_percent": lambda r: r.utilisation.percent if r.utilisation else None,
+    "utilisation_source": lambda r: r.utilisation.source if r.utilisation else None,
     "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
     "memory_used_mib": lambda r: r.statistics.memory_used_mib,
     "final_loss": lambda r: r.statistics.final_loss,
+    "perplexity": lambda r: r.perplexity,
     "steps_measured": lambda r: _trained(r, r.statistics.steps_measured),
     "steps_skipped": lambda r: _trained(r, r.statistics.steps_skipped),
     "steps_nan": lambda r: _trained(r, r.statistics.steps_nan),
+    "steps_left_out": lambda r: _trained(r, r.statistics.steps_left_out),
+    "warmup_iters": lambda r: _trained(r, r.statistics.warmup),
+    "warmup_source": lambda r: _trained(r, "found" if r.statistics.warmup_found else "given"),
     "window_first_iteration": lambda r: (r.statistics.window or (None, None))[0],
     "window_last_iteration": lambda r: (r.statistics.window or (None, None))[1],
     "repeats_ok": lambda r: sum(record.status == "ok" for record in r.records),
@@ -70,16 +100,51 @@ _BASELINE: dict[str, Callable[[Row], Any]] = {
         for name in COMPARED
         for suffix, part in (("difference", "absolute"), ("difference_percent", "percent"))
     },
+    "loss_parity": lambda r: _parity(r, "verdict"),
+    "loss_diverges_at_iteration": lambda r: _parity(r, "at"),
+    "loss_difference": lambda r: _parity(r, "by"),
+    "loss_tolerance": lambda r: _parity(r, "tolerance"),
 }
+_PUBLISHED: dict[str, Callable[[Row], Any]] = {
+    "published_source": lambda r: "; ".join(dict.fromkeys(d.source for d in r.published)) or None,
+    **{
+        f"published_{name}": lambda r, name=name: r.published_figure(name)  # type: ignore[misc]
+        for name in FIGURES
+    },
+    "published_samples_per_s_percent": lambda r: _of_published(r, "samples_per_s"),
+    "published_memory_used_mib_percent": lambda r: _of_published(r, "memory_used_mib"),
+}
+
+_EVERY = _MACHINE | _BASELINE | _PUBLISHED
 
 
 def _summary(row: Row, quantity: str, part: str) -> Any:
     return getattr(getattr(row.statistics, quantity), part, None)
 
 
-def _trained(row: Row, count: int) -> int | None:
+def _trained(row: Row, count: Any) -> Any:
     """A count of a run that trained; a run that did not has none, not 0."""
     return None if row.statistics.basis == "none" else count
+
+
+def _bound(row: Row, quantity: str, which: int) -> float | None:
+    found = _summary(row, quantity, "confidence")
+    return found[which] if found else None
+
+
+def _parity(row: Row, part: str) -> Any:
+    """What the comparison of losses found: "same" or "diverges", and by how much."""
+    found = row.comparison.parity if row.comparison else None
+    if found is None or found.same is None:
+        return None
+    return getattr(found, part) if part != "verdict" else "same" if found.same else "diverges"
+
+
+def _of_published(row: Row, name: str) -> float | None:
+    """Our figure in percent more than the document's."""
+    ours, theirs = (machine_value(row, key) for key in (name, f"published_{name}"))
+    finished = row.finished and ours is not None and theirs is not None
+    return (ours / theirs - 1) * 100 if finished else None
 
 
 def _efficiency(row: Row, kind: str) -> float | None:
@@ -93,12 +158,18 @@ def _difference(row: Row, name: str, part: str) -> Any:
 
 def machine_value(row: Row, name: str) -> Any:
     """The row's value in the machine column `name`."""
-    return (_MACHINE.get(name) or _BASELINE[name])(row)
+    return _EVERY[name](row)
+
+
+def machine_names() -> list[str]:
+    """The machine columns, whether a table has them or not."""
+    return list(_EVERY)
 
 
 def _columns(table: Sequence[Row]) -> dict[str, Callable[[Row], Any]]:
-    """Every machine column; those of the baseline only when the table has one."""
-    return _MACHINE | (_BASELINE if any(row.comparison for row in table) else {})
+    """Every machine column; those of a baseline or of documents only when the table has one."""
+    compared = _BASELINE if any(row.comparison for row in table) else {}
+    return _MACHINE | compared | (_PUBLISHED if any(row.published for row in table) else {})
 
 
 def to_csv(table: Sequence[Row]) -> str:
@@ -114,20 +185,24 @@ def to_csv(table: Sequence[Row]) -> str:
     return pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
-def to_json(table: Sequence[Row]) -> str:
+def to_json(table: Sequence[Row], published: Sequence[documents.Row] = ()) -> str:
     """One JSON object, indented.
 
         {"schema": 1,
          "campaign": the campaign's name, a list when there are several, null when there is none,
          "common": {machine column or axis: value} that all rows share (rows repeat it),
          "formula": {"id", "expression", "meaning", "source"} of model_tflop_per_s_per_device,
+         "environment": {fact: text} of what the runs ran on, as `compare` tells two of them apart,
          "rows": [{every machine column: number, string, boolean or null,
                    "axes": {axis: value},
                    "missing": {column: why it is null},
                    "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
-                   "runs": [{"repeat", "attempt", "status", "reason", "log"}]}]}
+                   "runs": [{"repeat", "attempt", "status", "reason", "log"}]}],
+         "published": [{"source", "hardware", "cell", "labels", "figures"}] of the documents}
 
     Times are in ms, memory in MiB, rates of the whole job unless the name says per_device.
+    docs/schemas/table.json has it as a JSON schema; docs/measures.md says how each figure is
+    computed.
     """
     campaigns = list(dict.fromkeys(row.record.campaign for row in table))
     columns = _columns(table)
@@ -157,7 +232,11 @@ def to_json(table: Sequence[Row]) -> str:
             if all(name in other and other[name] == value for other in settings)
         },
         "formula": vars(MODEL_FLOPS),
+        "environment": flat(environment_section(run for row in table for run in row.records)),
         "rows": rows,
+        "published": [
+            _parts(row, "source", "hardware", "cell", "labels", "figures") for row in published
+        ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -19,13 +19,13 @@ def to_markdown(table: Sequence[Row]) -> str:
     chosen = layout(table)
     lines = []
     if chosen.common:
-        shared = ", ".join(f"{_escaped(k)} {_escaped(v)}" for k, v in chosen.common.items())
+        shared = ", ".join(f"{escaped(k)} {escaped(v)}" for k, v in chosen.common.items())
         lines += [f"Common: {shared}", ""]
     lines.append(
         tabulate(
-            [[_escaped(column.text(row)) for column in chosen.columns] for row in table],
+            [[escaped(column.text(row)) for column in chosen.columns] for row in table],
             headers=[
-                _escaped(column.key if column.kind == "measure" else column.one_line_header)
+                escaped(column.key if column.kind == "measure" else column.one_line_header)
                 for column in chosen.columns
             ],
             tablefmt="pipe",
@@ -34,10 +34,10 @@ def to_markdown(table: Sequence[Row]) -> str:
         )
     )
     below = [*chosen.problems, *chosen.notes]
-    lines += ["", *(f"- {_escaped(text)}" for text in below)] if below else []
+    lines += ["", *(f"- {escaped(text)}" for text in below)] if below else []
     return "\n".join(lines) + "\n"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """`text` with Markdown's signs escaped; an underscore inside a word is none of them."""
     return re.sub(r"([\\`*|<>\[\]~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)

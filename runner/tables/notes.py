@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from runner.flops import MODEL_FLOPS
 from runner.lines import printable
-from runner.tables.columns import DOUBTFUL, INCOMPLETE
+from runner.spread import CONFIDENCE_PERCENT
+from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, UNSTEADY
 from runner.tables.machine import machine_value
 from runner.tables.row import Row
 
@@ -31,6 +32,13 @@ def notes(table: Sequence[Row]) -> Iterator[str]:
             "samples/s and step time: median over the steps after warm-up (the window);"
             f" spread: {spread}, in percent of the median."
         )
+        yield from of_warmup(table)
+        if any(rate.confidence for rate in rates):
+            yield (
+                f"{CONFIDENCE_PERCENT}% interval: of the median, by a moving-block bootstrap of the"
+                " steps and, with repeats, of the runs."
+            )
+        yield from of_doubts(table)
         sources = {rate.source for rate in rates}
         if sources != {"log"}:
             some = "" if sources == {"derived"} else " where the log has none"
@@ -41,6 +49,11 @@ def notes(table: Sequence[Row]) -> Iterator[str]:
             f" {MODEL_FLOPS.meaning} ({MODEL_FLOPS.source}); rows compare only where window and"
             " vocabulary are the same."
         )
+    peaks = dict.fromkeys(row.peak_source for row in table if row.mfu_percent is not None)
+    if peaks:
+        yield f"MFU, HFU: of the device's dense peak ({'; '.join(map(str, peaks))})."
+    if any(row.utilisation for row in table):
+        yield f"Utilisation: {_utilisation(table)}."
     known = {name: any(machine_value(row, name) is not None for row in table) for name in _MEMORY}
     if any(known.values()):
         parts = [
@@ -56,6 +69,81 @@ def notes(table: Sequence[Row]) -> Iterator[str]:
     if any(row.statistics.basis == "incomplete" for row in table):
         yield f"{INCOMPLETE} measured over the steps trained before the run ended: not a result."
     yield from _of_baseline(table)
+    yield from of_losses(table)
+    yield from of_published(table)
+
+
+def of_warmup(table: Sequence[Row]) -> Iterator[str]:
+    """Which steps were left out, where we found that ourselves."""
+    found: dict[int, list[str]] = {}
+    for row in table:
+        stats = row.statistics
+        if stats.warmup_found and stats.warmup is not None and stats.samples_per_s:
+            found.setdefault(stats.warmup, []).append(printable(row.cell))
+    if not found:
+        return
+    left_out = [
+        (f"iterations 1 to {out}" if out else "nothing")
+        + (f" of {_some(cells)}" if len(found) > 1 else "")
+        for out, cells in sorted(found.items())
+    ]
+    yield (
+        f"Warm-up found in the step times (MSER, docs/measures.md), left out: {', '.join(left_out)}"
+        " (most of any repeat)."
+    )
+
+
+def of_doubts(table: Sequence[Row]) -> Iterator[str]:
+    """Why a throughput is marked as unsteady."""
+    for row in table:
+        if row.statistics.doubts and row.statistics.samples_per_s:
+            words = "; ".join(row.statistics.doubts.values())
+            yield f"{UNSTEADY} {printable(row.cell)}: {words}."
+
+
+def of_losses(table: Sequence[Row]) -> Iterator[str]:
+    """Which cells learn something else than their baseline, and where that cannot be told."""
+    compared = [(row, row.comparison.parity) for row in table if row.comparison]
+    same = [found for _, found in compared if found and found.same]
+    for row, found in compared:
+        if found and found.same is False:
+            yield (
+                f"{DIVERGED} {printable(row.cell)}: {found.words}; its speed is not comparable"
+                " (docs/measures.md)."
+            )
+    if same:
+        yield (
+            f"loss vs baseline: same within the curves' noise over at least"
+            f" {min(found.points for found in same)} logged losses (docs/measures.md)."
+        )
+    whys: dict[str, list[str]] = {}
+    for row, found in compared:
+        if found and found.same is None:
+            whys.setdefault(found.why_not, []).append(printable(row.cell))
+    for why, cells in whys.items():
+        yield f"loss vs baseline: not compared for {_some(cells)}: {why}."
+
+
+def of_published(table: Sequence[Row]) -> Iterator[str]:
+    """Where the published figures are from."""
+    sources = dict.fromkeys((d.source, d.hardware) for row in table for d in row.published)
+    for source, hardware in sources:
+        on = f", on {printable(hardware)}" if hardware else ""
+        yield f"published: {printable(source)}{on}; in brackets how much more ours is."
+
+
+def _utilisation(table: Sequence[Row]) -> str:
+    meanings = {
+        "samples": "mean of all devices' samples while the counted steps ran",
+        "log": "the busiest reading that the log shows",
+    }
+    kinds = dict.fromkeys(row.utilisation.source for row in table if row.utilisation)
+    return "; or ".join(meanings[kind] for kind in kinds)
+
+
+def _some(cells: Sequence[str], most: int = 4) -> str:
+    shown = ", ".join(cells[:most])
+    return shown if len(cells) <= most else f"{shown} and {len(cells) - most} more"
 
 
 def _of_baseline(table: Sequence[Row]) -> Iterator[str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
+from runner import devices as catalogue
+from runner import published as documents
 from runner.flops import tflop_per_s_per_device, vocabulary
-from runner.records import Record
-from runner.statistics import CellStatistics
+from runner.parity import Parity
+from runner.records import Record, Utilisation
+from runner.statistics import CellStatistics, runs_that_count
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")
@@ -26,7 +30,8 @@ class Difference:
 class Comparison:
     """A row against `base`, the one row with the same other axes and AXIS=VALUE.
 
-    `note` says why there is no such row or no difference, or what to mind about it.
+    `note` says why there is no such row or no difference, or what to mind about it. `parity` is
+    whether the two learn the same; None for the baseline itself, and without one.
     """
 
     axis: str
@@ -35,6 +40,7 @@ class Comparison:
     is_baseline: bool = False
     differences: Mapping[str, Difference] = field(default_factory=dict)
     note: str = ""
+    parity: Parity | None = None
 
     @property
     def cell(self) -> str | None:
@@ -57,12 +63,16 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Row:
-    """One cell; `records` are its repeats. `scaling` has "strong", "weak", both or neither."""
+    """One cell; `records` are its repeats. `scaling` has "strong", "weak", both or neither.
+
+    `published` are the rows of documents that stand beside the cell, in their order.
+    """
 
     records: tuple[Record, ...]
     statistics: CellStatistics
     scaling: Mapping[str, Scaling] = field(default_factory=dict)
     comparison: Comparison | None = None
+    published: tuple[documents.Row, ...] = ()
 
     @property
     def _trouble(self) -> Record | None:
@@ -151,14 +161,102 @@ class Row:
         return vocabulary(self.record.model, self.record.measurement)
 
     @property
+    def tokens_per_s_per_device(self) -> float | None:
+        """Median tokens/s of one device."""
+        rate, devices = self.tokens_per_s, self.record.world_size
+        return None if rate is None or devices <= 0 else rate / devices
+
+    @property
+    def device(self) -> str:
+        """The devices' name, where all nodes have the same; else empty."""
+        return self.record.device
+
+    @property
+    def arithmetic(self) -> str | None:
+        """What matrices are multiplied in: bf16, fp16, tf32 or fp32."""
+        return catalogue.arithmetic(self.record.system, self.record.parameters)
+
+    @property
+    def _peak(self) -> tuple[float | None, str]:
+        return catalogue.peak(self.device, self.arithmetic)
+
+    @property
+    def peak_tflop_per_s(self) -> float | None:
+        """The device's dense peak in that arithmetic, by its data sheet."""
+        return self._peak[0]
+
+    @property
+    def peak_source(self) -> str | None:
+        """The data sheet."""
+        peak, source = self._peak
+        return None if peak is None else source
+
+    @property
+    def mfu_percent(self) -> float | None:
+        """Model FLOPs utilisation: what the training needs, of the device's peak."""
+        return self._of_peak(self.model_tflop_per_s_per_device)
+
+    @property
+    def hfu_percent(self) -> float | None:
+        """Hardware FLOPs utilisation: with what is computed again, of the device's peak."""
+        return self._of_peak(self.hardware_tflop_per_s_per_device)
+
+    def _of_peak(self, rate: float | None) -> float | None:
+        peak = self.peak_tflop_per_s
+        return None if rate is None or not peak else rate / peak * 100
+
+    @property
+    def utilisation(self) -> Utilisation | None:
+        """Of the runs that count: the mean of those that were sampled, else the largest reading."""
+        _, runs = runs_that_count(self.records)
+        found = [run.measurement.utilisation for run in runs if run.measurement.utilisation]
+        sampled = [item.percent for item in found if item.source == "samples"]
+        if sampled:
+            return Utilisation(sum(sampled) / len(sampled), "samples")
+        return max(found, key=lambda item: item.percent, default=None)
+
+    @property
+    def perplexity(self) -> float | None:
+        """Of the last evaluation: the median of the runs that count."""
+        _, runs = runs_that_count(self.records)
+        found = [run.measurement.perplexity for run in runs]
+        known = [value for value in found if value is not None]
+        return median(known) if known and len(known) == len(found) else None
+
+    def published_figure(self, name: str) -> float | None:
+        """What a document printed for this cell: the first that has the figure."""
+        return next((d.figures[name] for d in self.published if name in d.figures), None)
+
+    @property
     def missing(self) -> Mapping[str, str]:
         """Machine column to why it is null."""
-        if self.vocabulary is not None:
-            return self.statistics.missing
-        why = "no samples/s" if self.samples_per_s is None else "the model's shape is not known"
-        return {**self.statistics.missing, "model_tflop_per_s_per_device": why}
+        found = dict(self.statistics.missing)
+        if self.vocabulary is None:
+            why = "no samples/s" if self.samples_per_s is None else "the model's shape is not known"
+            found["model_tflop_per_s_per_device"] = why
+        if self.mfu_percent is None:
+            why = found.get("model_tflop_per_s_per_device", "") or self._peak[1]
+            found |= {"mfu_percent": why, "hfu_percent": why}
+        if self.utilisation is None:
+            found["utilisation_percent"] = "the devices were not sampled, and the log shows none"
+        parity = self.comparison.parity if self.comparison else None
+        if parity is not None and parity.same is None:
+            found["loss_parity"] = parity.why_not
+        return found
 
 
 def axis_names(table: Sequence[Row]) -> list[str]:
     """Every axis of the rows, in the order first seen."""
     return list(dict.fromkeys(name for row in table for name in row.axes))
+
+
+def facts(row: Row) -> dict[str, Any]:
+    """Everything that a cell is known by: parameters, sizes, axes."""
+    record = row.record
+    names = (
+        *("system", "nodes", "devices_per_node", "data_parallel", "tensor_parallel"),
+        *("pipeline_parallel", "micro_batch_size", "global_batch_size", "date", "device"),
+    )
+    sizes = {name: getattr(record, name) for name in names}
+    shape = vars(record.model) if record.model else {}
+    return {**shape, **record.parameters, **sizes, "devices": record.world_size, **row.axes}

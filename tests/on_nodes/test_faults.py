@@ -1,6 +1,7 @@
 """Faults on real nodes: each ends the cell everywhere, leaves nothing, is named; the next runs.
 
-The trainer is the stand-in (tests/stand_in.py); sshd, links, processes and play are real.
+The trainer is the stand-in (tests/stand_in.py); sshd, links, processes and play are real. A handful
+of tests/faults, which has them all (`make faults`); what is slow here is proved there, too.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def test_trainer_killed_on_one_node(tmp_path: Path, group: Group) -> None:
     assert_next_cell_ran(bench, group)
 
 
+@pytest.mark.slow
 def test_sshd_gone_listener_and_sessions(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({}))
     group.nodes[1].kill_sshd()
@@ -115,6 +117,7 @@ def test_link_cut(tmp_path: Path, group: Group) -> None:
     assert_next_cell_ran(bench, group)
 
 
+@pytest.mark.slow
 def test_listener_alone_killed_ends_nothing(tmp_path: Path, group: Group) -> None:
     cells = matrix({"STEP_S": "0.02"})
     bench = started(tmp_path, group, cells)
@@ -125,6 +128,7 @@ def test_listener_alone_killed_ends_nothing(tmp_path: Path, group: Group) -> Non
     assert_next_cell_ran(bench, group, code=0)
 
 
+@pytest.mark.slow
 def test_trainer_that_ignores_term_and_daemonises(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({"ACT": "hang"}, time_limit_s=3), step=2)
     bench.wait_for_outcome("env=STEP_S", 20)
@@ -173,19 +177,22 @@ def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, group: Group) -
     assert bench.outcome("env=STEP_S", attempt=2)["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_one_rank_fails_before_any_step(tmp_path: Path, group: Group) -> None:
     cells = matrix({"ACT": "fail_first", "ACT_RANK": "2"})
     bench = Bench(tmp_path, group.inventory, cells)
     bench.start()
     bench.wait_for_outcome("env=STEP_S", 30)
     outcome = bench.outcome("env=STEP_S")
-    assert (
-        "node3: the launcher ended with exit code 1: torch_gpt error: the stand-in"
-        in (outcome["reason"])
+    assert outcome["reason"] == (
+        "node3: the launcher ended with exit code 1: the trainer raised an error: torch_gpt error:"
+        " the stand-in was told to fail (nodes/0002-node3/launcher.log:1)"
     )
+    assert outcome["diagnosis"] == "error"
     assert_next_cell_ran(bench, group)
 
 
+@pytest.mark.slow
 def test_exit_0_without_a_step_did_not_run(tmp_path: Path, group: Group) -> None:
     bench = Bench(tmp_path, group.inventory, matrix({"ACT": "no_step"}))
     bench.start()
@@ -194,6 +201,7 @@ def test_exit_0_without_a_step_did_not_run(tmp_path: Path, group: Group) -> None
     assert_next_cell_ran(bench, group)
 
 
+@pytest.mark.slow
 def test_port_in_use_is_noticed_and_another_taken(tmp_path: Path, group: Group) -> None:
 
     cells = matrix({"STEP_S": "0.001"})
@@ -235,6 +243,7 @@ def test_stop_playbook_ends_what_runs(tmp_path: Path, group: Group) -> None:
     assert bench.outcome("env=STEP_S")["cause"] == "stopped"
 
 
+@pytest.mark.slow
 def test_two_benches_at_once_do_not_mix(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({"STEP_S": "0.06"}))
     same = bench.run()

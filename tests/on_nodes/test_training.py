@@ -27,6 +27,7 @@ def group(real_nodes: RealNodes) -> Group:
         "cluster_root": str(root),
         "cluster_devices_per_node": 2,
         "cluster_systems": ["torch_gpt"],
+        "setup_privileged": False,
         "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
     }
     return real_nodes(4, variables=variables)

@@ -82,3 +82,16 @@ def _told_apart(
 def _some(names: Sequence[str], most: int = 6) -> str:
     shown = ", ".join(printable(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def flat(section: Mapping[str, Any]) -> dict[str, str]:
+    """An environment section as key to text; what differs is told with whose it is."""
+    found = {"nodes": ", ".join(map(printable, section["nodes"]))} if section["nodes"] else {}
+    for prefix, same, differs in (
+        ("", section["same"], section["differs"]),
+        ("node ", section["node_same"], section["node_differs"]),
+    ):
+        found |= {f"{prefix}{key}": value for key, value in same}
+        for key, values in differs:
+            found[f"{prefix}{key}"] = "; ".join(f"{value} ({owners})" for value, owners in values)
+    return found

@@ -1,0 +1,93 @@
+"""`python -m runner compare A B`: what got slower, broke or vanished between two campaigns."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from runner.errors import UserError
+from runner.paths import DEFAULT_RUNS
+
+DESCRIPTION = """\
+Compare campaign B with campaign A, cell by cell: say what got slower beyond noise, what needs
+more memory, broke, vanished, or is new. What the two ran on stands above the table where it
+differs.
+
+A and B are each the name of a campaign, its folder, an archive that `export` wrote, or a table
+that `collect --format json` wrote.
+
+  python -m runner compare zero-vs zero-vs-new
+  python -m runner compare baseline.json zero-vs --threshold samples_per_s=5%
+  python -m runner compare a.tar.gz b.tar.gz --format markdown
+
+A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s,
+memory_used_mib and memory_allocated_mib unless told) and by more than the noise of both sides. A
+cell that was ok and is not, or is gone, is a regression, too.
+
+exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be compared
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "compare",
+        help="two campaigns, or one with a saved table; exit code 1 on a regression",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("a", metavar="A", help="what to compare with")
+    command.add_argument("b", metavar="B", help="what is compared")
+    command.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+    )
+    command.add_argument(
+        "--threshold",
+        action="append",
+        default=[],
+        metavar="QUANTITY=PERCENT%",
+        help="of samples_per_s, memory_used_mib, memory_allocated_mib; step_time_ms and final_loss"
+        " count only if named here; may be repeated",
+    )
+    command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the comparison; exit code 1 where something is worse."""
+    from runner import compare_tables
+    from runner.compare import compare, thresholds
+
+    limits = thresholds(chosen.threshold)
+    a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
+    found = compare(a, b, limits)
+    if chosen.format == "json":
+        text = compare_tables.to_json(found)
+    elif chosen.format == "markdown":
+        text = compare_tables.to_markdown(found)
+    else:
+        text = compare_tables.to_table(found, shutil.get_terminal_size((200, 24)).columns)
+    print(text, end="")
+    return 1 if found.regressions else 0
+
+
+def _side(name: str, runs: Path) -> Any:
+    from runner import archive, compare, load
+
+    path = Path(name)
+    if path.is_file():
+        with path.open("rb") as stream:
+            begins = stream.read(1)
+        if begins != b"\x1f":  # not gzip
+            try:
+                return compare.saved(name, json.loads(path.read_text(encoding="utf-8")))
+            except ValueError:
+                raise UserError(
+                    f"{name} is neither an archive of `export` nor a table of"
+                    " `collect --format json`"
+                ) from None
+    with archive.opened(runs, name) as found:
+        records = load.records(found.campaign, Path.cwd(), shown=found.shown)
+        return compare.side(name, records)

@@ -1,0 +1,63 @@
+"""`python -m runner export CAMPAIGN`: a campaign as one archive that can be sent and kept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from runner.errors import UserError
+from runner.paths import DEFAULT_RUNS
+
+DESCRIPTION = """\
+Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
+
+`collect --campaign FILE` and `compare` read it as they read the campaign's folder. The same
+campaign gives the same bytes. Without --redact it holds what the folder holds: host names,
+addresses and the trainers' environment variables.
+
+  python -m runner export quickstart-local                       quickstart-local.tar.gz, here
+  python -m runner export runs/zero-vs -o zero.tar.gz --redact   to be shown to others
+
+--redact puts node1, address1, user1 in place of host names, addresses, user names and home
+folders, the same everywhere, also inside logs, and takes out the values of variables that are
+named like secrets. It cannot know a host that the campaign never names: look before you publish.
+
+exit codes: 0 the archive was written, 2 bad input
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "export",
+        help="a campaign as one archive",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("campaign", metavar="CAMPAIGN", help="its name, or its folder")
+    command.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: CAMPAIGN.tar.gz, here"
+    )
+    command.add_argument("--redact", action="store_true", help="without names and addresses")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Write the archive; say where, and how large it is."""
+    from runner import archive
+    from runner.export import export
+
+    with archive.opened(chosen.runs, chosen.campaign) as found:
+        target = chosen.output or Path(f"{found.campaign.name}.tar.gz")
+        if target.is_dir():
+            raise UserError(f"{target} is a folder; name a file, such as {target}/campaign.tar.gz")
+        try:
+            export(found.campaign, target, redact=chosen.redact)
+        except OSError as error:
+            raise UserError(f"{target} cannot be written: {error.strerror}") from None
+    print(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    return 0

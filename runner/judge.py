@@ -1,0 +1,53 @@
+"""One run's folder to what it measured and how it ended. Reads files, writes none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from runner import outcome, systems
+from runner.diagnosis import Verdict, diagnose
+from runner.lines import blocks, tail
+from runner.matrix import Cell
+from runner.records import Measurement
+from runner.rundir import Attempt
+
+
+def measure(system: str, logs: Mapping[int, Path]) -> Measurement:
+    """Parse the logs of all nodes (rank to path) with the system's own parser."""
+    return systems.load(system).parse({rank: blocks(path) for rank, path in logs.items()})
+
+
+def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> outcome.Outcome:
+    """The outcome of a run that is over; `play_words` are Ansible's, if all else is silent."""
+    ended = outcome.decide(
+        nodes=len(attempt.logs()),
+        done=attempt.done(),
+        halt=attempt.halt,
+        measured=measured,
+        train_iters=cell.parameters.get("train_iters"),
+        play_words=play_words,
+    )
+    return explain(ended, attempt, steps=len(measured.intervals))
+
+
+def explain(ended: outcome.Outcome, attempt: Attempt, *, steps: int) -> outcome.Outcome:
+    """The outcome with the first cause that the logs of all nodes show, if it is theirs to tell."""
+    if not ended.cause:
+        return ended
+    logs = attempt.logs()
+    first = telling_rank(attempt)
+    verdict: Verdict | None = None
+    if ended.cause in outcome.EXPLAINED:
+        # The node that ended the run comes first: without a clock in the logs, it is the cause.
+        paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != first)]
+        found = [path for path in paths if path.is_file()]
+        verdict = diagnose(found, steps=steps, name=attempt.inside)
+    return outcome.explain(ended, verdict, outcome.last_words(tail(logs[first])))
+
+
+def telling_rank(attempt: Attempt) -> int:
+    """The rank of the node that ended the run first, else 0."""
+    host = (attempt.halt or {}).get("host")
+    nodes = (attempt.run or {}).get("nodes", [])
+    return next((int(node["node_rank"]) for node in nodes if node["host"] == host), 0)

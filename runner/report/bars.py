@@ -1,0 +1,58 @@
+"""Throughput as bars, which are HTML: they fit any width, and their numbers link to logs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from runner.lines import printable
+from runner.report.groups import MOST, Group, axes_of, groups
+from runner.report.links import href
+from runner.statistics import Summary
+from runner.tables.row import Row
+from runner.tables.text import number_text
+
+
+def _bar(row: Row) -> Summary | None:
+    return row.statistics.samples_per_s if row.finished else None
+
+
+def throughput(table: Sequence[Row]) -> list[dict[str, Any]] | None:
+    """Bars of median samples/s, in groups where there are many; None when no row has a number.
+
+    Lengths are in percent of the longest; `low` and `high` are the 5th and 95th percentile.
+    """
+    bars = [bar for row in table if (bar := _bar(row))]
+    if not bars:
+        return None
+    most = max(bar.p95 for bar in bars)
+    few = len(table) <= MOST
+    alone = Group("", tuple(range(len(table))), tuple(printable(row.cell) for row in table))
+    return [
+        {
+            "title": group.label,
+            "bars": [
+                _length(table[place], name, most)
+                for place, name in zip(group.members, group.names, strict=True)
+            ],
+        }
+        for group in ([alone] if few else groups(axes_of(table)))
+    ]
+
+
+def _length(row: Row, name: str, most: float) -> dict[str, Any]:
+    found = _bar(row)
+    drawn = {"name": name, "status": row.status, "href": href(row.record.log), "rate": None}
+    if found is None:
+        return drawn
+    rate, p5, p95 = map(number_text, (found.median, found.p5, found.p95))
+    low, length, high = (f"{v / most * 100:.2f}" for v in (found.p5, found.median, found.p95))
+    return {
+        **drawn,
+        "rate": rate,
+        "length": length,
+        "low": low,
+        "span": f"{max(float(high) - float(low), 0):.2f}",
+        "baseline": row.comparison is not None and row.comparison.is_baseline,
+        "title": f"{printable(row.cell)}: {rate} samples/s (p5 {p5}, p95 {p95})",
+    }

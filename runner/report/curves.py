@@ -1,0 +1,175 @@
+"""Loss and step time over iterations, one curve a cell; many cells as small plots. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
+from runner.lines import printable
+from runner.records import Interval, Record
+from runner.report.groups import MOST_PANELS, axes_of, colours, groups
+from runner.report.links import href
+from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
+from runner.statistics import (
+    after_warmup,
+    quantile,
+    runs_that_count,
+    step_time_ms,
+    warmup_of,
+)
+from runner.tables.row import Row
+
+POINTS = 300  # of a curve; more could not be told apart
+FEW_POINTS = 120  # of a curve in a small plot
+Points = list[tuple[float, float]]
+_Frame = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's curves stand for its cell."""
+
+    row: Row
+    run: Record
+
+
+def curves_of(table: Sequence[Row]) -> list[Curve]:
+    """The runs whose curves are drawn, in the order of their cells."""
+    return [Curve(row, run) for row in table if (run := _run(row))]
+
+
+def _run(row: Row) -> Record | None:
+    """The run whose curves stand for the cell: the first of those that its numbers are from."""
+    _, runs = runs_that_count(row.records)
+    return next((run for run in runs if run.measurement.intervals), None)
+
+
+def losses(run: Record) -> Points:
+    """(iteration, loss), of the log or of fetched TensorBoard files."""
+    if not any(i.loss is not None for i in run.measurement.intervals):
+        return _finite(run.measurement.curve)
+    return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
+
+
+def step_times(run: Record) -> Points:
+    """(iteration, step time in ms)."""
+    return times(run, run.measurement.intervals)
+
+
+def times(run: Record, intervals: Iterable[Interval]) -> Points:
+    """(iteration, step time in ms) of some of a run's intervals."""
+    return _finite((i.iteration, step_time_ms(i, run.global_batch_size)[0]) for i in intervals)
+
+
+def after_warmup_frame(runs: Sequence[Record]) -> _Frame:
+    """From the fastest to the slowest step after warm-up, not slower first ones."""
+    after = [
+        time
+        for run in runs
+        for _, time in times(run, after_warmup(run.measurement.intervals, warmup_of(run)))
+    ]
+    if not after:
+        return None
+    low, high = min(after), quantile(after, 0.99)
+    room = 0.15 * (high - low) or 0.1 * high
+    return low - room, high + room
+
+
+def _finite(pairs: Iterable[tuple[int, float | None]]) -> Points:
+    return [(x, y) for x, y in pairs if y is not None and math.isfinite(y)]
+
+
+def thinned(points: Points, most: int) -> Points:
+    """At most `most` points: medians of neighbours."""
+    parts = min(len(points), most)
+    cuts = [len(points) * part // parts for part in range(parts + 1)] if parts else []
+    near = [points[low:high] for low, high in pairwise(cuts)]
+    return [(median(x for x, _ in part), median(y for _, y in part)) for part in near]
+
+
+def panels(
+    title: str,
+    curves: Sequence[Curve],
+    of: Callable[[Record], Points],
+    *,
+    frame: Callable[[Sequence[Record]], _Frame] | None = None,
+    shared: bool = False,
+) -> dict[str, Any] | None:
+    """A quantity over iterations, one curve a cell; None when no run has the quantity.
+
+    With `shared` all panels have the same scale, so that they can be compared.
+    """
+    drawn = [(curve, points) for curve in curves if (points := of(curve.run))]
+    if not drawn:
+        return None
+    found = groups(axes_of([curve.row for curve, _ in drawn]))
+    by_name = colours(found)
+    low = min(y for _, points in drawn for _, y in points)
+    high = max(y for _, points in drawn for _, y in points)
+    all_of_them = (low - 0.04 * (high - low), high + 0.04 * (high - low)) if high > low else None
+    panels = []
+    for number, group in enumerate(found[:MOST_PANELS]):
+        members = [drawn[place] for place in group.members]
+        places = [by_name[name] if by_name else place for place, name in enumerate(group.names)]
+        limits = frame([curve.run for curve, _ in members]) if frame else None
+        if shared and len(found) > 1:
+            limits = all_of_them
+        few = len(found) > 1
+        panels.append(
+            {
+                "title": group.label,
+                "svg": _curves(
+                    f"{title.split(',')[0]}-{number}", title, members, places, limits, few
+                ),
+                "legend": _legend(group.names, places) if not by_name else [],
+            }
+        )
+    legend = _legend(list(by_name), list(by_name.values())) if by_name else []
+    if len(drawn) == 1:
+        legend = []
+    return {
+        "panels": panels,
+        "legend": legend,
+        "left_out": sum(len(group.members) for group in found[MOST_PANELS:]),
+    }
+
+
+def _legend(names: Sequence[str], places: Sequence[int]) -> list[dict[str, Any]]:
+    return [
+        {"label": name, "mark": mark(place)}
+        for name, place in zip(names, places, strict=True)
+        if name
+    ]
+
+
+def _curves(
+    name: str,
+    title: str,
+    members: Sequence[tuple[Curve, Points]],
+    places: Sequence[int],
+    limits: _Frame,
+    few: bool,
+) -> Markup:
+    def paint(axes: Axes) -> dict[str, str]:
+        titles = {}
+        for index, ((curve, points), place) in enumerate(zip(members, places, strict=True)):
+            x, y = zip(*thinned(points, FEW_POINTS if few else POINTS), strict=True)
+            marker = "o" if len(points) == 1 else None
+            (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **line_style(place))
+            line.set_gid(f"line{index}")
+            titles[f"line{index}"] = printable(curve.row.cell)
+            if link := href(curve.run.log):
+                line.set_url(link)
+        axes.set(xlabel="iteration", ylabel=title, ylim=limits)
+        axes.grid(visible=False, axis="x")
+        return titles
+
+    label = f"{title} over iterations, one line a cell"
+    return draw(name.replace(" ", "-"), label, 190 if few else 260, paint, PANEL if few else WIDTH)

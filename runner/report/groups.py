@@ -1,0 +1,93 @@
+"""Cells in groups that one plot can show: seven curves can be told apart, forty cannot. Pure.
+
+Cells are grouped by as few of their axes as give groups of at most `most` members: one panel each,
+titled by those axes, its curves named by the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from runner.report.svg import SERIES
+from runner.tables.row import Row, axis_names
+from runner.tables.text import axis_text
+
+MOST = len(SERIES)  # curves in one plot, each in a colour of its own
+MOST_PANELS = 12  # of one quantity; what is beyond is counted, not drawn
+_MOST_AXES = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some of the cells: their places, what they share, and what each is called among them."""
+
+    label: str
+    members: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
+    """Each row's axes as text, by which rows are grouped and named."""
+    names = axis_names(table)
+    return [
+        {name: text for name in names if (text := axis_text(row, name)) is not None}
+        for row in table
+    ]
+
+
+def groups(axes: Sequence[Mapping[str, str]], most: int = MOST) -> list[Group]:
+    """Cells by their axes (name to text), in their order; one group without a label if few."""
+    varying = [
+        name
+        for name in dict.fromkeys(name for each in axes for name in each)
+        if len({each.get(name) for each in axes}) > 1
+    ]
+    best: dict[tuple[str | None, ...], list[int]] | None = None
+    by: tuple[str, ...] = ()
+    for count in range(min(len(varying), _MOST_AXES) + 1):
+        for names in combinations(varying, count):
+            found: dict[tuple[str | None, ...], list[int]] = {}
+            for place, each in enumerate(axes):
+                found.setdefault(tuple(each.get(name) for name in names), []).append(place)
+            small = max(map(len, found.values()), default=0) <= most
+            useful = len(found) <= max(len(axes) / 2, 1)  # not one plot for each cell
+            if small and useful and (best is None or len(found) < len(best)):
+                best, by = found, names
+        if best is not None:
+            break
+    if best is None:
+        return [
+            _group(f"cells {begin + 1} to {min(begin + most, len(axes))}", axes, places, varying)
+            for begin in range(0, len(axes), most)
+            for places in [range(begin, min(begin + most, len(axes)))]
+        ]
+    # An axis that tells no two members of any group apart would only make names longer.
+    rest = [
+        name
+        for name in varying
+        if any(len({axes[place].get(name) for place in places}) > 1 for places in best.values())
+    ]
+    return [
+        _group(_words(axes[places[0]], by), axes, places, rest)
+        for places in best.values()
+        if places
+    ]
+
+
+def _group(
+    label: str, axes: Sequence[Mapping[str, str]], places: Sequence[int], names: Sequence[str]
+) -> Group:
+    told = [_words(axes[place], names) or label for place in places]
+    return Group(label, tuple(places), tuple(told))
+
+
+def _words(axes: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {axes[name]}" for name in names if name in axes)
+
+
+def colours(found: Sequence[Group]) -> dict[str, int] | None:
+    """A colour for each name, if the same few names stand in all groups; None: by their places."""
+    names = dict.fromkeys(name for group in found for name in group.names)
+    return {name: place for place, name in enumerate(names)} if len(names) <= 2 * MOST else None

@@ -1,0 +1,10 @@
+"""Links from figures to the logs that they came from."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+
+def href(path: str) -> str | None:
+    """`path` as a relative link, or None: an absolute path would name somebody's machine."""
+    return quote(path, safe="/._-~") if path and not path.startswith(("/", "\\", "~")) else None

@@ -1,0 +1,88 @@
+"""Step time and utilisation of each node: one small plot a cell, one curve a node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
+from runner.lines import printable
+from runner.records import Record
+from runner.report.curves import FEW_POINTS, Curve, Points, thinned, times
+from runner.report.groups import MOST, MOST_PANELS
+from runner.report.links import href
+from runner.report.svg import FAINT, PANEL, draw, line_style, mark
+from runner.statistics import after_warmup, warmup_of
+
+
+def times_by_node(run: Record) -> dict[int, Points]:
+    """Step times of each node, where several logged them; from the end of warm-up."""
+    out = warmup_of(run)
+    return {
+        rank: times(run, after_warmup(steps, out))
+        for rank, steps in run.measurement.by_node.items()
+    }
+
+
+def busy(run: Record) -> dict[int, Points]:
+    """(seconds, mean utilisation of the devices in percent) of each node, where it was sampled."""
+    return {rank: list(points) for rank, points in run.measurement.busy.items()}
+
+
+def by_node(
+    title: str,
+    along: str,
+    curves: Sequence[Curve],
+    of: Callable[[Record], dict[int, Points]],
+) -> dict[str, Any] | None:
+    """One small plot a cell with a curve a node; None when no run has the quantity by node."""
+    drawn = [(curve, nodes) for curve in curves if any((nodes := of(curve.run)).values())]
+    if not drawn:
+        return None
+    ranks = sorted({rank for _, nodes in drawn for rank in nodes})
+    few = ranks[:MOST] if len(ranks) > MOST else ranks
+    panels = [
+        {
+            "title": printable(curve.row.cell),
+            "svg": _node_curves(
+                f"{title.split(',')[0]}-node-{number}", (title, along), curve, nodes
+            ),
+            "legend": [],
+        }
+        for number, (curve, nodes) in enumerate(drawn[:MOST_PANELS])
+    ]
+    legend = [{"label": f"node {rank}", "mark": mark(rank)} for rank in few]
+    return {
+        "panels": panels,
+        "legend": legend if len(ranks) > 1 else [],
+        "left_out": max(len(drawn) - MOST_PANELS, 0),
+    }
+
+
+def _node_curves(
+    name: str, labels: tuple[str, str], curve: Curve, nodes: dict[int, Points]
+) -> Markup:
+    """Nodes beyond the first MOST are grey: whether one is odd shows all the same."""
+    title, along = labels
+
+    def paint(axes: Axes) -> dict[str, str]:
+        titles = {}
+        for index, (rank, points) in enumerate(sorted(nodes.items(), reverse=True)):
+            if points:
+                x, y = zip(*thinned(points, FEW_POINTS), strict=True)
+                style = line_style(rank) if rank < MOST else {"color": FAINT, "linewidth": 0.7}
+                (line,) = axes.plot(x, y, **style)
+                line.set_gid(f"line{index}")
+                titles[f"line{index}"] = f"{printable(curve.row.cell)}: node {rank}"
+                if link := href(curve.run.log):
+                    line.set_url(link)
+        axes.set(xlabel=along, ylabel=title)
+        if title.endswith("%"):
+            axes.set_ylim(0, 104)
+        axes.grid(visible=False, axis="x")
+        return titles
+
+    label = f"{title} over {along}, one line a node"
+    return draw(name.replace(" ", "-"), label, 190, paint, PANEL)

@@ -1,0 +1,74 @@
+"""Memory against throughput: one point a cell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from runner.lines import printable
+from runner.report.groups import MOST, axes_of
+from runner.report.links import href
+from runner.report.svg import SERIES, draw, mark
+from runner.tables.machine import machine_value
+from runner.tables.row import Row, axis_names
+from runner.tables.text import number_text
+
+
+def memory(table: Sequence[Row]) -> dict[str, Any] | None:
+    """Samples/s of a device over memory, one point a cell; None without two cells to set apart.
+
+    Memory is what devices had in use or, where no row knows it, what the framework allocated.
+    """
+    for key, label in (
+        ("memory_used_mib", "memory used, MiB"),
+        ("memory_allocated_mib", "memory allocated, MiB"),
+    ):
+        rows = [
+            row
+            for row in table
+            if row.finished and row.samples_per_s_per_device and machine_value(row, key)
+        ]
+        if len(rows) > 1:
+            return _scatter(rows, key, label)
+    return None
+
+
+def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
+    axis, values = _telling_axis(rows)
+    kinds = list(dict.fromkeys(values))
+
+    def paint(axes: Axes) -> dict[str, str]:
+        titles = {}
+        for index, (row, value) in enumerate(zip(rows, values, strict=True)):
+            used, rate = machine_value(row, key), row.samples_per_s_per_device or 0.0
+            colour = SERIES[kinds.index(value) % len(SERIES)]
+            (point,) = axes.plot([used], [rate], "o", markersize=5, color=colour, alpha=0.85)
+            point.set_gid(f"point{index}")
+            titles[f"point{index}"] = (
+                f"{printable(row.cell)}: {number_text(used, 0)} MiB,"
+                f" {number_text(rate)} samples/s a device"
+            )
+            if link := href(row.record.log):
+                point.set_url(link)
+        axes.set(xlabel=label, ylabel="samples/s a device")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        return titles
+
+    legend = [{"label": f"{axis} {kind}", "mark": mark(i)} for i, kind in enumerate(kinds)]
+    return {
+        "svg": draw("memory", f"Samples per second of a device over {label}", 260, paint),
+        "legend": legend if axis else [],
+    }
+
+
+def _telling_axis(rows: Sequence[Row]) -> tuple[str, list[str]]:
+    """The first axis with a few values, by which points are coloured."""
+    each = axes_of(rows)
+    for name in axis_names(rows):
+        values = [axes.get(name, "–") for axes in each]
+        if 1 < len(set(values)) <= MOST:
+            return name, values
+    return "", [""] * len(rows)

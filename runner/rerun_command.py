@@ -1,0 +1,58 @@
+"""`python -m runner rerun RUN_DIR`: one recorded run once more, beside what it was."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+DESCRIPTION = """\
+Run one recorded run again: the same command, environment and nodes, from its run.json.
+
+The new run lies in the campaign rerun-<campaign>, beside the old one, as one more repeat of its
+cell; the old campaign's table stays what it was (`bench --again --only CELL` replaces a result in
+its own campaign). It is refused where the inventory, or what is installed on the nodes, is not what
+it was, and says what differs. At the end the two are compared.
+
+  python -m runner rerun runs/quickstart-local/zero_stage=0-1a2b3c4d/repeat1/attempt1
+
+exit codes: 0 the run is ok, 1 it is not, 2 bad input, nothing was launched, 130 Ctrl-C
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "rerun",
+        help="one recorded run once more",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="an attempt's folder")
+    command.add_argument(
+        "-i",
+        "--inventory",
+        type=Path,
+        help="inventory folder (default: the one of the run's campaign, by its name)",
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; print how it compares with what was recorded."""
+    from runner import cluster, compare, compare_tables, load, rerun
+    from runner.errors import UserError
+    from runner.view import View
+
+    found = rerun.recorded(chosen.run_dir)
+    machines = cluster.load(chosen.inventory or rerun.inventory(found))
+    attempt, campaign, tally = rerun.rerun(found, machines, view=View())
+    was = compare.side("recorded", [load.record(found.attempt, found.campaign)])
+    now = compare.side("rerun", [load.record(attempt, campaign)])
+    try:
+        compared = compare.compare(was, now, compare.thresholds([]))
+    except UserError:  # neither has a number: how the new one ended was said
+        return tally.exit_code
+    width = shutil.get_terminal_size((200, 24)).columns
+    print(compare_tables.to_table(compared, width), end="")
+    return tally.exit_code

@@ -1,0 +1,40 @@
+"""`python -m runner status`: how far a campaign is, from another terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from runner.paths import DEFAULT_RUNS
+
+DESCRIPTION = """\
+Say how far a campaign is: what has ended and how, what runs now, and about how long it takes.
+Reads the campaign's folder only, so it may be asked at any time and from any terminal.
+
+exit codes: 0 said, 2 there is no such campaign
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "status",
+        help="how far a campaign is, from another terminal",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+    )
+    parser.add_argument("--campaign", metavar="NAME", help="default: the one run last")
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print how far it is; exit code 0. Raises UserError where there is no such campaign."""
+    from runner import rundir, status
+
+    found = status.look(rundir.find(chosen.runs, chosen.campaign))
+    print(json.dumps(found.to_json(), indent=1) if chosen.format == "json" else found.words())
+    return 0

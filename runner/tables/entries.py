@@ -1,0 +1,177 @@
+"""What may stand in a table of a document's shape: our rows and published ones, alike to ask.
+
+Pure. An *entry* answers for numbers by their machine names and for keys (axes, parameters, sizes,
+labels), whichever of the two it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner import published as documents
+from runner.lines import printable
+from runner.published import Printed
+from runner.tables.machine import machine_value
+from runner.tables.row import Difference, Row, facts
+from runner.tables.text import MISSING, decimals, difference_text, number_text, value_text
+
+PUBLISHED = "published"
+PRINTED_OTHERWISE = "¶"
+# Decimals of percent that documents print, and half a unit of it: what rounding may hide.
+_HALF = 0.05 + 1e-9
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One of our rows, or one of a document's. `number` counts our rows from 1.
+
+    `beside` is the other one, where it stands beside one: a document's row has our cell's sizes
+    where it does not give them, and our row stands in the document's table.
+    """
+
+    row: Row | None = None
+    published: documents.Row | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
+    beside: Row | documents.Row | None = None
+
+    @property
+    def status(self) -> str:
+        """How our runs ended, or "published"."""
+        return self.row.status if self.row else PUBLISHED
+
+    @property
+    def source(self) -> str | None:
+        """The document, of a published one."""
+        return self.published.source if self.published else None
+
+    @property
+    def name(self) -> str:
+        """For notes."""
+        if self.row:
+            return printable(self.row.cell)
+        labels = self.published.labels if self.published else {}
+        named = next((labels[key] for key in ("test_num", "name") if key in labels), "")
+        return named or ", ".join(labels.values()) or PUBLISHED
+
+    def figure(self, key: str) -> float | None:
+        """A number by its machine name; what a run that did not end ok has is not one."""
+        if self.published is not None:
+            return self.published.figures.get(key)
+        if self.row is None or not self.row.finished:
+            return None
+        value = machine_value(self.row, key)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def value(self, key: str) -> Any:
+        """A label, axis, parameter or size; None where there is none."""
+        if self.row is not None:
+            if key in self.labels:
+                return self.text(key)
+            if key == "table" and isinstance(self.beside, documents.Row):
+                return self.beside.labels.get(key)
+            return facts(self.row).get(key)
+        assert self.published is not None
+        known = facts(self.beside) if isinstance(self.beside, Row) else {}
+        known |= self.published.cell or {}
+        return self.published.labels.get(key, known.get(key))
+
+    def text(self, label: str) -> str | None:
+        """A label: the document's, or ours with the keys in braces filled in; None: not given."""
+        if self.published is not None:
+            return self.published.labels.get(label)
+        template = self.labels.get(label)
+        if template is None or self.row is None:
+            return None
+        known = {**facts(self.row), "number": self.number, "cell": self.row.cell}
+
+        def fill(found: re.Match[str]) -> str:
+            return value_text(known[found[1]]) if found[1] in known else found[0]
+
+        return printable(re.sub(r"\{(\w+)\}", fill, template))
+
+
+def entries(
+    table: Sequence[Row], published: Sequence[documents.Row], labels: Mapping[str, str]
+) -> list[Entry]:
+    """Ours in their order, each behind the documents' rows that stand beside it.
+
+    A document's row that stands beside none goes with the next of its rows that does, so that a
+    competitor stays where the document has it; the rest comes last, in the documents' order.
+    """
+    known = [facts(row) for row in table]
+    beside = [
+        next((index for index, cell in enumerate(known) if document.stands_beside(cell)), None)
+        for document in published
+    ]
+    found: list[tuple[int, int, Entry]] = []
+    following = len(table)
+    for place in reversed(range(len(published))):
+        index = beside[place]
+        following = following if index is None else index
+        near = None if index is None else table[index]
+        found.append((following, place, Entry(None, published[place], beside=near)))
+    for index, row in enumerate(table):
+        document = next((d for d in published if d.stands_beside(known[index])), None)
+        found.append((index, len(published), Entry(row, None, labels, index + 1, document)))
+    return [entry for _, _, entry in sorted(found, key=lambda item: item[:2])]
+
+
+def split(
+    found: Sequence[Entry], keys: Sequence[str]
+) -> dict[tuple[tuple[str, str], ...], list[Entry]]:
+    """The entries by their values of `keys`, in the order first seen."""
+    groups: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
+    for entry in found:
+        values = ((key, entry.value(key)) for key in keys)
+        name = tuple((key, value_text(value)) for key, value in values if value is not None)
+        groups.setdefault(name, []).append(entry)
+    return groups
+
+
+def title(name: Sequence[tuple[str, str]], other: str) -> str:
+    """What a split table is called."""
+    known = dict(name)
+    if set(known) == {"nodes", "devices_per_node"}:
+        return " x ".join(
+            f"{known[key]} {word}{'' if known[key] == '1' else 's'}"
+            for key, word in (("nodes", "node"), ("devices_per_node", "device"))
+        )
+    return ", ".join(v if k == "table" else f"{k} {v}" for k, v in name) or other
+
+
+def difference(ours: float | None, base: float | None) -> Difference | None:
+    """Ours minus the baseline's, and in percent of it."""
+    if ours is None or base is None or base == 0:
+        return None
+    return Difference(ours - base, (ours - base) / base * 100)
+
+
+def deviation(said: Printed, is_: Difference) -> list[str]:
+    """What a document printed that its own figures do not give, beyond rounding; [] is right."""
+    wrong = []
+    if said.difference is not None and abs(said.difference - is_.absolute) > 0.5:
+        wrong.append(f"{said.difference:+g} (its figures give {is_.absolute:+g})")
+    if said.percent is not None and abs(said.percent - is_.percent) > _HALF:
+        wrong.append(f"{said.percent:+.1f} % (its figures give {is_.percent:+.1f} %)")
+    return wrong
+
+
+def with_difference(value: float | None, found: Difference | None, places: int | None) -> str:
+    """As document 003 writes it: `3849(-1754,↓31.3%)`."""
+    text = number_text(value, places)
+    if value is None or found is None:
+        return text
+    return f"{text}({difference_text(found, places if places is not None else decimals(value))})"
+
+
+def plain(value: float | None, places: int | None = None) -> str:
+    """A number as documents print them: no more digits than it has."""
+    if value is None:
+        return MISSING
+    return (
+        f"{value:g}" if places is None and value == round(value, 3) else number_text(value, places)
+    )

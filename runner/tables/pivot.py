@@ -1,0 +1,133 @@
+"""Rows, columns and values as asked for; the systems side by side is one case. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from runner import published as documents
+from runner.errors import UserError
+from runner.layouts import Layout
+from runner.lines import printable
+from runner.suggest import nearest
+from runner.tables.columns import DOUBTFUL, HEADERS, doubt_marks, places
+from runner.tables.entries import difference
+from runner.tables.machine import machine_names, machine_value
+from runner.tables.notes import notes, of_published
+from runner.tables.row import Row, axis_names, facts
+from runner.tables.sheet import Cell, Head, Line, Sheet
+from runner.tables.text import MISSING, difference_text, number_text, value_text
+
+_FRAMEWORKS = ("memory_used_mib", "samples_per_s")
+
+
+def pivot(table: Sequence[Row], published: Sequence[documents.Row], layout: Layout) -> list[Sheet]:
+    """One sheet a value of `split`; a line for each value of `rows`, side by side by `columns`.
+
+    Raises UserError for a key or value that no cell has, and where two cells would stand in one
+    place.
+    """
+    columns = layout.columns or (("system",) if layout.shape == "frameworks" else ())
+    values = layout.values or (_FRAMEWORKS if layout.shape == "frameworks" else ("samples_per_s",))
+    cut = layout.split or ()
+    rows = layout.rows or tuple(k for k in axis_names(table) if k not in (*columns, *cut))
+    known = dict.fromkeys(key for row in table for key in facts(row))
+    for key in (*rows, *columns, *cut):
+        if table and key not in known:
+            raise UserError(f"table: no cell has the key {key!r}{nearest(key, known)}")
+    names = machine_names()
+    for value in values:
+        if value not in names:
+            raise UserError(f"table: there is no column {value!r}{nearest(value, names)}")
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in table:
+        groups.setdefault(_place(row, cut), []).append(row)
+    return [
+        _sheet(
+            ", ".join(f"{k} {v}" for k, v in zip(cut, name, strict=True)) or "all cells",
+            group,
+            rows,
+            columns,
+            values,
+        )
+        for name, group in groups.items()
+    ]
+
+
+def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
+    known = facts(row)
+    return tuple(MISSING if key not in known else value_text(known[key]) for key in keys)
+
+
+def _sheet(
+    title: str,
+    table: Sequence[Row],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[str],
+) -> Sheet:
+    places_: dict[tuple[str, ...], dict[tuple[str, ...], Row]] = {}
+    beside: dict[tuple[str, ...], None] = {}
+    for row in table:
+        line, column = _place(row, rows), _place(row, columns)
+        here = places_.setdefault(line, {})
+        if column in here:
+            one, other = printable(here[column].cell), printable(row.cell)
+            raise UserError(
+                f"table: {one!r} and {other!r} stand in one place; name in `rows` or `columns` the"
+                f" axis that tells them apart ({', '.join(axis_names(table))})"
+            )
+        here[column] = row
+        beside.setdefault(column)
+    heads = [Head(key, key, number=False) for key in rows]
+    for column, value in product(beside, (*values, "steps_measured", "status")):
+        key = ":".join((*column, value))
+        header = " ".join((*column, HEADERS.get(value, value)))
+        heads.append(Head(key, header, number=value != "status"))
+    lines = [_line(name, here, rows, beside, values) for name, here in places_.items()]
+    below = [f"{printable(r.cell)}: {r.status}: {printable(r.reason)}" for r in table if r.reason]
+    return Sheet(title, tuple(heads), tuple(lines), (*below, *notes(table), *of_published(table)))
+
+
+def _line(
+    name: Sequence[str],
+    here: Mapping[tuple[str, ...], Row],
+    rows: Sequence[str],
+    beside: Mapping[tuple[str, ...], None],
+    values: Sequence[str],
+) -> Line:
+    cells = {key: Cell(text, text) for key, text in zip(rows, name, strict=True)}
+    for column in beside:
+        row = here.get(column)
+        for value in values:
+            cells[":".join((*column, value))] = Cell(MISSING) if row is None else _cell(row, value)
+        steps = machine_value(row, "steps_measured") if row else None
+        cells[":".join((*column, "steps_measured"))] = Cell(number_text(steps, 0), steps)
+        status = row.status if row else None
+        cells[":".join((*column, "status"))] = Cell(status or MISSING, status)
+    statuses = dict.fromkeys(row.status for row in here.values())
+    names = [row.cell for row in here.values()]
+    return Line("ours", ", ".join(statuses), cells, ", ".join(names))
+
+
+def _cell(row: Row, key: str) -> Cell:
+    value = machine_value(row, key)
+    if isinstance(value, str | bool):
+        return Cell(printable(str(value)), value)
+    if value is None or not row.finished:
+        return Cell(MISSING)
+    text = number_text(value, places(key, value))
+    compared = row.comparison
+    found = compared.differences.get(key) if compared else None
+    if found is None and compared and compared.base and not compared.is_baseline:
+        base = machine_value(compared.base, key) if compared.base.finished else None
+        found = difference(value, base)
+    if found is not None:
+        text += f" ({difference_text(found, places(key, value))})"
+        text += DOUBTFUL if compared and compared.note else ""
+    if key == "samples_per_s":
+        text += doubt_marks(row)
+    printed = row.published_figure(key)
+    if printed is not None:
+        text += f" [published {printed:.10g}]"
+    return Cell(text, value, found)

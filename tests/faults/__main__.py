@@ -1,0 +1,76 @@
+"""Let every fault happen and print the table of docs/reliability.md: ``make faults`` (root)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tabulate import tabulate
+
+from tests import stand_in
+from tests.cluster import Cluster
+from tests.cluster.fixtures import Group
+from tests.cluster.system import base_python
+from tests.conftest import ROOT
+from tests.faults.faults import FAULTS, Fault, folder_for, play
+from tests.faults.stage import Row, Stage
+
+HEADERS = (
+    *("fault", "status", "cause", "ended in s", "processes left", "cells lost", "next cell"),
+    "as it should be",
+)
+
+
+def variables() -> dict[str, object]:
+    """Of an inventory for the stand-in."""
+    return {"cluster_root": str(ROOT / "build" / "stand-in"), "cluster_devices_per_node": 2}
+
+
+def main() -> int:
+    """Exit code 0: every fault ended as it should."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="only faults with these words in their name")
+    chosen = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    stand_in.install(ROOT / "build" / "stand-in", base_python())
+    wanted = [fault for fault in FAULTS if chosen.only in fault.name]
+    rows = []
+    for disk_mib, memory_mib in sorted(
+        {(fault.disk_mib, fault.memory_mib) for fault in wanted}, key=str
+    ):
+        with Cluster(nodes=4, upper_size_mib=disk_mib, memory_mib=memory_mib) as cluster:
+            for fault in wanted:
+                if (fault.disk_mib, fault.memory_mib) == (disk_mib, memory_mib):
+                    rows.append(run(fault, cluster))
+    print(tabulate(rows, headers=HEADERS, tablefmt="github", disable_numparse=True))
+    return 0 if all(row[-1] == "yes" for row in rows) else 1
+
+
+def run(fault: Fault, cluster: Cluster) -> list[str]:
+    """One fault's row of the table; progress on standard error."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = folder_for(Path(name), fault)
+        inventory = cluster.write_inventory(folder / "nodes", variables=variables())
+        group = Group(cluster, cluster.nodes, inventory)
+        stage = Stage(fault.name, folder, group, fault.act, fault.matrix)
+        try:
+            wrong = play(fault, stage)
+            row = stage.rows[-1]
+        except (AssertionError, TimeoutError, OSError) as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+            row = Row(fault.name, "error", "", None, len(stage.left()), 0, "")
+        finally:
+            if stage.bench.process is not None and stage.bench.process.poll() is None:
+                os.killpg(stage.bench.process.pid, 9)
+            cluster.heal()
+    took = "-" if row.took_s is None else f"{row.took_s:.1f}"
+    words = [fault.name, row.status, row.cause, took, str(row.left), str(row.lost), row.after]
+    print(" | ".join(words), *wrong, sep="\n    ", file=sys.stderr, flush=True)
+    return [*words, "no: " + "; ".join(wrong) if wrong else "yes"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,379 @@
+"""Every fault of docs/reliability.md: what is done, and how the struck cell must end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.system import base_python
+from tests.conftest import ROOT
+from tests.faults.stage import PATIENCE_S, Row, Stage
+from tests.on_nodes.campaign import Bench, wait
+
+LATE = """#!{python} -IS
+# A node's Python whose clock is an hour ahead: the nodes of a test share one kernel, and its clock.
+import runpy, sys, time
+true, true_ns = time.time, time.time_ns
+time.time = lambda: true() + 3600
+time.time_ns = lambda: true_ns() + 3600 * 10**9
+sys.argv = words = [word for word in sys.argv[1:] if word not in ("-I", "-S")]
+if words[:1] == ["-"]:
+    exec(compile(sys.stdin.read(), "<stdin>", "exec"), {{"__name__": "__main__"}})
+elif words[:1] == ["-c"]:
+    exec(words[1], {{"__name__": "__main__"}})
+else:
+    runpy.run_path(words[0], run_name="__main__")
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: `do` makes it happen on a stage, `ends` are the struck cell's (status, cause).
+
+    `act` is for the stand-in trainer, `matrix` for the campaign, `disk_mib` and `memory_mib` for
+    the nodes; `says` must stand in the outcome's reason.
+    """
+
+    name: str
+    do: Callable[[Stage], Row]
+    ends: tuple[tuple[str, str], ...]
+    act: Mapping[str, str] = field(default_factory=dict)
+    matrix: Mapping[str, Any] = field(default_factory=dict)
+    says: str = ""
+    disk_mib: int | None = None
+    memory_mib: int | None = None
+
+
+def kill_program(number: int, program: str, what: int = signal.SIGKILL) -> Callable[[Stage], Row]:
+    """Signal a node's first process with that word in its command line."""
+
+    def do(stage: Stage) -> Row:
+        node = stage.group.nodes[number]
+
+        def strike() -> None:
+            pids = [pid for pid, argv in node.processes() if program in " ".join(argv)]
+            node.signal(pids[0], what)
+
+        return stage.strike(strike)
+
+    return do
+
+
+def sshd_gone(stage: Stage) -> Row:
+    node = stage.group.nodes[1]
+    return stage.strike(node.kill_sshd, node.start_sshd)
+
+
+def listener_gone(stage: Stage) -> Row:
+    node = stage.group.nodes[1]
+    return stage.strike(lambda: node.kill_sshd(sessions=False), node.start_sshd)
+
+
+def link_down(stage: Stage) -> Row:
+    node = stage.group.nodes[3]
+    stage.start()
+    node.link(False)
+    took_s = max(stage.until_struck_ended(), 0.0)
+    took_s += stage.until_clean(3)  # the cut-off node has to end its part by itself
+    node.link(True)
+    return stage.row(took_s)
+
+
+def link_down_shortly(stage: Stage) -> Row:
+    node = stage.group.nodes[3]
+    stage.start()
+    node.link(False)
+    subprocess.run(["sleep", "2"], check=True)
+    node.link(True)
+    return stage.row(stage.until_struck_ended())
+
+
+def node_gone(stage: Stage) -> Row:
+    node = stage.group.nodes[2]
+    return stage.strike(node.kill, node.boot)
+
+
+def node_reboots(stage: Stage) -> Row:
+    node = stage.group.nodes[2]
+    return stage.strike(lambda: node.reboot(down_s=1.0))
+
+
+def runner_killed(stage: Stage) -> Row:
+    stage.start()
+    assert stage.bench.process is not None
+    os.kill(stage.bench.process.pid, signal.SIGKILL)
+    stage.bench.finish()
+    took_s = stage.until_clean()
+    again = stage.bench.run("--again", "--only", "env=CELL:struck*", "--stop-after", "8")
+    assert "stopped by --stop-after" in again.stderr, again.stderr
+    return stage.row(took_s, attempt=2)
+
+
+def ctrl_c(times: int) -> Callable[[Stage], Row]:
+    def do(stage: Stage) -> Row:
+        stage.start()
+        assert stage.bench.process is not None
+        for _ in range(times):
+            os.kill(stage.bench.process.pid, signal.SIGINT)
+            subprocess.run(["sleep", "0.2"], check=True)
+        took_s = stage.until_clean()
+        code, said = stage.bench.finish()
+        assert code == 130, said
+        return stage.row(took_s)
+
+    return do
+
+
+def port_taken(stage: Stage) -> Row:
+    plans = json.loads(stage.bench.run("--dry-run", "--format", "json").stdout)
+    argv = plans[1]["nodes"][0]["argv"]
+    port = argv[argv.index("--master_port") + 1]
+    serve = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1])))"
+    busy = stage.group.nodes[0].popen([base_python(), "-c", f"{serve}; time.sleep(90)", port])
+    try:
+        return stage.by_itself()
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+def before_only(stage: Stage) -> None:
+    """Run the first cell alone: what comes then is between two benches."""
+    done = stage.bench.run("--only", "env=CELL:before*")
+    assert done.returncode == 0, done.stderr
+
+
+def disk_full(stage: Stage) -> Row:
+    node = stage.group.nodes[2]
+    before_only(stage)
+    node.fill_disk()
+    try:
+        stage.bench.start("--only", "env=CELL:struck*")
+        took_s = stage.until_struck_ended()
+        stage.bench.finish()
+    finally:
+        node.free_disk()
+    return stage.row(took_s)
+
+
+def control_disk_full(stage: Stage) -> Row:
+    runs = stage.bench.runs
+    runs.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(runs)]
+    subprocess.run(mount, check=True)
+    stage.bench.start()
+    code, said = stage.bench.finish(timeout=PATIENCE_S)
+    assert code != 0, said
+    assert "Traceback" not in said, said
+    assert "No space left on device" in said, said
+    took_s = stage.until_clean()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(runs)], check=True)
+    row = stage.row(took_s)
+    kept = stage.folder / "kept"
+    shutil.copytree(runs, kept)
+    subprocess.run(["umount", str(runs)], check=True)
+    return row
+
+
+def dataset_truncated(stage: Stage) -> Row:
+    node = stage.group.nodes[1]
+    before_only(stage)
+    path = f"{_root(stage)}/datasets/default/default_text_document.bin"
+    node.exec(["truncate", "-s", "1999", path], check=True)
+    try:
+        stage.bench.start("--only", "env=CELL:struck*")
+        took_s = stage.until_struck_ended()
+        stage.bench.finish()
+    finally:
+        node.exec(["truncate", "-s", "2000", path], check=True)
+    return stage.row(took_s)
+
+
+def environment_differs(stage: Stage) -> Row:
+    node = stage.group.nodes[1]
+    before_only(stage)
+    path = f"{_root(stage)}/systems/torch_gpt/{_pin(stage)}/installed.json"
+    was = node.read(path)
+    write = "import sys; open(sys.argv[1], 'w').write(sys.argv[2])"
+    node.exec([base_python(), "-c", write, path, was.replace('"1"', '"2"')], check=True)
+    refused = stage.bench.run()
+    node.exec([base_python(), "-c", write, path, was], check=True)
+    assert refused.returncode == 2, refused.stderr
+    assert "on node2 differs from the one on node1" in refused.stderr
+    row = stage.row(None)
+    return Row(**{**vars(row), "status": "refused", "reason": refused.stderr.strip()})
+
+
+def clock_offset(stage: Stage) -> Row:
+    node = stage.group.nodes[1]
+    late = f"{_root(stage)}/python-late"
+    write = (
+        "import os, sys; open(sys.argv[1], 'w').write(sys.argv[2]); os.chmod(sys.argv[1], 0o755)"
+    )
+    text = LATE.format(python=base_python())
+    node.exec([base_python(), "-c", write, late, text], check=True)
+    hosts = stage.group.inventory / "host_vars"
+    hosts.mkdir()
+    (hosts / "node2.yml").write_text(f"ansible_python_interpreter: {late}\n")
+    row = stage.by_itself()
+    prepared = next(stage.folder_of("struck").glob("nodes/0001-node2/prepared"))
+    offset = float(json.loads(prepared.read_text())["clock_offset_s"])
+    assert 3590 < offset < 3610
+    return row
+
+
+def two_benches(stage: Stage) -> Row:
+    stage.start()
+    same = stage.bench.run()
+    assert same.returncode == 2, same.stderr
+    assert "another bench runs campaign" in same.stderr
+    cells = {
+        "name": "other",
+        "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": 5},
+    }
+    other = Bench(stage.folder, stage.group.inventory, cells)
+    refused = other.run()
+    assert refused.returncode == 1, refused.stderr
+    assert other.outcome("torch_gpt")["cause"] == "node_busy", refused.stderr
+    return stage.row(stage.until_struck_ended())
+
+
+def changed_between(what: str) -> Callable[[Stage], Row]:
+    """Change the inventory or the matrix between a bench and its resume: refused, says what."""
+
+    def do(stage: Stage) -> Row:
+        before_only(stage)
+        path = stage.bench.matrix
+        if what == "inventory":
+            path = next((stage.group.inventory / "group_vars").rglob("*.yml"))
+        was = path.read_text()
+        if what == "inventory":
+            path.write_text(
+                was.replace("cluster_devices_per_node: 2", "cluster_devices_per_node: 3")
+            )
+        else:
+            path.write_text(was.replace("CELL: after", "CELL: afterwards"))
+        assert path.read_text() != was
+        refused = stage.bench.run()
+        path.write_text(was)
+        assert refused.returncode == 2, refused.stderr
+        assert f"the {what}" in refused.stderr
+        assert "differs from the one that campaign" in refused.stderr
+        row = stage.row(None)
+        return Row(**{**vars(row), "status": "refused", "reason": refused.stderr.strip()})
+
+    return do
+
+
+def _root(stage: Stage) -> str:
+    return str(ROOT / "build" / "stand-in")
+
+
+def _pin(stage: Stage) -> str:
+    return next((ROOT / "build/stand-in/systems/torch_gpt").iterdir()).name
+
+
+def once(stage: Stage) -> Row:
+    """The stand-in does it by itself."""
+    return stage.by_itself()
+
+
+def _act(act: str, **more: str) -> dict[str, str]:
+    return {"ACT": act, **more}
+
+
+TWO = {"ACT_RANK": "2"}
+FAILED = (("failed", "exit"),)
+OK = (("ok", ""),)
+LOST = (("node_lost", "node_lost"),)
+
+FAULTS = (
+    Fault("trainer killed on one rank", kill_program(2, "train.py"), FAILED, says="signal 9"),
+    Fault("trainer segfaults", once, FAILED, _act("segfault", **TWO), says="signal 11"),
+    Fault(
+        "Python exception on one rank", once, FAILED, _act("exit_3", **TWO), says="ValueError"
+    ),
+    Fault(
+        "one rank hangs", once, (("stalled", "stalled"),), _act("hang_one", **TWO),
+        {"stall_limit_s": 4}, says="no node printed anything for 4 s",
+    ),
+    Fault(
+        "all ranks hang, and ignore TERM", once, (("stalled", "stalled"),), _act("hang"),
+        {"stall_limit_s": 4}, says="no node printed anything for 4 s",
+    ),
+    Fault("time limit", once, (("timed_out", "time_limit"),), {}, {"time_limit_s": 3}),
+    Fault(
+        "out of memory, by the kernel", once, FAILED, _act("eat", **TWO), memory_mib=600,
+        says="lack of memory",
+    ),
+    Fault("link down for longer than lost_contact_s", link_down, LOST, says="node4"),
+    Fault("link down for 2 s", link_down_shortly, OK),
+    Fault("sshd gone, listener and sessions", sshd_gone, LOST, says="node2"),
+    Fault("sshd's listener alone killed", listener_gone, OK),
+    Fault("whole node gone", node_gone, LOST, says="node3"),
+    Fault(
+        "node reboots midway", node_reboots, (*LOST, ("failed", "supervisor_lost")), says="node3"
+    ),
+    Fault("supervisor killed", kill_program(1, "-I -S -"), (("failed", "supervisor_lost"),)),
+    Fault("bench killed, then bench again", runner_killed, (("interrupted", "interrupted"),)),
+    Fault("Ctrl-C once", ctrl_c(1), (("interrupted", "interrupted"),)),
+    Fault("Ctrl-C twice", ctrl_c(2), (("interrupted", "interrupted"), ("none", ""))),
+    Fault("port taken", port_taken, (("did_not_run", "port_in_use"),), says="is already in use"),
+    Fault(
+        "disk full on a node", disk_full, (("did_not_run", "disk_full"),), disk_mib=256,
+        says="node3",
+    ),
+    Fault(
+        "disk full on the control node", control_disk_full, (("none", ""), FAILED[0], OK[0]),
+        _act("flood", FLOOD_MIB="16"),
+    ),
+    Fault(
+        "dataset truncated on one node", dataset_truncated, (("did_not_run", "changed"),),
+        says="node2",
+    ),
+    Fault("environment differs on one node", environment_differs, (("refused", ""),), says="node2"),
+    Fault("a node's clock is an hour ahead", clock_offset, OK),
+    Fault("trainer floods 1 GB of log", once, OK, _act("flood", FLOOD_MIB="1024")),
+    Fault("log with binary rubbish", once, OK, _act("rubbish")),
+    Fault("trainer forks a daemon", once, OK, _act("daemon")),
+    Fault(
+        "launcher dies, its child lives", once, FAILED, _act("orphan", **TWO), says="exit code 5"
+    ),
+    Fault("exit code 0 without a step", once, (("did_not_run", "no_step"),), _act("no_step")),
+    Fault("two benches at once", two_benches, OK, {"STEP_S": "0.6"}),
+    Fault("inventory changes before the resume", changed_between("inventory"), (("refused", ""),)),
+    Fault("matrix changes before the resume", changed_between("matrix"), (("refused", ""),)),
+)  # fmt: skip
+
+
+def play(fault: Fault, stage: Stage) -> list[str]:
+    """Let the fault happen; what is wrong with its end, in words, and the row on the stage."""
+    row = fault.do(stage)
+    stage.rows.append(row)
+    wrong = []
+    if (row.status, row.cause if row.status != "refused" else "") not in fault.ends:
+        wrong.append(f"ended as {row.status}/{row.cause}: {row.reason}")
+    if fault.says not in row.reason:
+        wrong.append(f"{fault.says!r} is not in {row.reason!r}")
+    if not row.fine:
+        wrong.append(f"left {stage.left()}, lost {row.lost}, after {row.after}")
+    return wrong
+
+
+def wait_clean(stage: Stage) -> None:
+    """Nothing of ours is left on any node."""
+    wait(lambda: not stage.left(), PATIENCE_S, "clean nodes")
+
+
+def folder_for(base: Path, fault: Fault) -> Path:
+    """A new folder of a fault's campaign."""
+    path = base / fault.name.replace(" ", "-").replace(",", "").replace("'", "")
+    path.mkdir(parents=True)
+    return path
