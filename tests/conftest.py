@@ -12,7 +12,7 @@ import pytest
 from runner.systems.pins import pins
 from tests import stand_in
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.roles.apt_repository"]
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -31,6 +31,10 @@ if act == "fail_first" and mine:
     sys.exit(1)
 if act == "daemon":
     subprocess.Popen(["setsid", "sleep", "1000"], env={{}})
+if act == "orphan" and mine:
+    subprocess.Popen(["sleep", "1000"])
+if act == "rubbish":
+    os.write(1, bytes(range(256)) * 4096 + b"\\x1b[2J\\r")
 if act == "flood" and mine:
     line = "x" * 1023 + "\\n"
     for _ in range(int(os.environ["FLOOD_MIB"])):
@@ -42,7 +46,13 @@ for step in range(1, steps + 1):
         sys.exit(3)
     if mine and act == "segfault" and step == 3:
         os.kill(os.getpid(), signal.SIGSEGV)
-    if act == "hang" and step == 3:
+    if mine and act == "orphan" and step == 3:
+        os._exit(5)
+    if mine and act == "eat" and step == 3:
+        eaten = [bytearray(1 << 20) for _ in range(1 << 14)]
+    if act == "hang_one" and step == 3 and not mine:
+        time.sleep(1000)  # as in a collective that one rank never joins
+    if (act == "hang" or act == "hang_one" and mine) and step == 3:
         child = subprocess.Popen(["sleep", "1000"])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(1000)

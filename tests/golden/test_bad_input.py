@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner import systems
 from runner.__main__ import main
-from runner.systems.base import Parameter
 from tests.golden.places import inventory
 
 GOOD = "defaults: {system: torch_gpt}\n"
@@ -211,17 +209,6 @@ def test_parallel_sizes_that_do_not_fit(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """torch_gpt has data parallel only: it is given two more parameters here, as others have."""
-    real = systems.load("torch_gpt")
-    names = ("tensor_parallel", "pipeline_parallel")
-    more = tuple(Parameter(name, int, 1, "devices", minimum=1) for name in names)
-
-    def parallel(cell: Any) -> dict[str, int]:
-        found = {name: cell.parameters[name] for name in names}
-        return {**found, "data_parallel": 1}
-
-    split = {**vars(real), "parameters": (*real.parameters, *more), "parallel": parallel}
-    monkeypatch.setattr("runner.systems.torch_gpt.SYSTEM", type(real)(**split))
     values = {"system": "torch_gpt", "devices_per_node": 2, **sizes}
     bad = Bad(f"defaults: {values}", (words,))
     assert main(arguments(bad, tmp_path)) == 2

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["bench", "collect", "systems", "--version"]),
+        ([], ["bench", "collect", "compare", "export", "rerun", "parse", "systems", "--version"]),
         (
             ["bench"],
             [
@@ -57,6 +58,21 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
         ),
         (["systems"], ["name", "its parameters"]),
+        (
+            ["compare"],
+            [
+                *("A B", "--runs", "--threshold QUANTITY=PERCENT%", "{table,markdown,json}"),
+                *("memory_used_mib", "exit codes: 0 no regression, 1 a regression, 2 bad input"),
+            ],
+        ),
+        (
+            ["export"],
+            ["CAMPAIGN", "--runs", "-o FILE", "--output FILE", "--redact", "node1", "exit codes"],
+        ),
+        (
+            ["rerun"],
+            ["RUN_DIR", "-i INVENTORY", "rerun-<campaign>", "exit codes: 0 the run is ok, 1 it is"],
+        ),
     ],
 )
 def test_help_teaches(
@@ -77,7 +93,11 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [[], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x"]]
+    "line",
+    [
+        *([], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x"], ["compare", "x"]),
+        *(["export"], ["rerun"], ["compare", "a", "b", "--format", "csv"]),
+    ],
 )
 def test_a_command_line_that_is_none_is_exit_code_2(
     line: list[str], capsys: pytest.CaptureFixture[str]
@@ -233,10 +253,11 @@ def test_the_folder_of_a_run_has_all_that_a_reader_needs(
 ) -> None:
     attempt = bench.attempt("zero_stage=0")
     assert {path.name for path in attempt.iterdir()} == {
-        *("run.json", "launch.sh", "outcome.json", "nodes"),
+        *("run.json", "launch.sh", "outcome.json", "progress", "nodes"),
     }
     node = attempt / "nodes" / "0000-localhost"
-    assert {path.name for path in node.iterdir()} == {
+    # Samples come once a second: a run as short as this may have none.
+    assert {path.name for path in node.iterdir()} - {"samples.csv"} == {
         *("prepared", "launcher.log", "timeline.jsonl", "done.json"),
     }
     assert (node / "launcher.log").read_bytes().count(b"torch_gpt step=") == 8
@@ -344,6 +365,72 @@ def test_collect_without_any_campaign_says_how_to_make_one(tmp_path: Path) -> No
     done = runner("collect", "--runs", str(tmp_path))
     assert done.returncode == 2
     assert "there are no campaigns under" in done.stderr
+
+
+def test_a_campaign_compares_with_itself_with_its_export_and_with_its_table(
+    first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
+) -> None:
+    archived, table = folder / "small.tar.gz", folder / "small.json"
+    runs = ["--runs", str(bench.runs)]
+    done = runner("export", "small-here", *runs, "-o", str(archived), "--redact")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"wrote {archived}, ")
+    assert collect(bench, "--format", "json", "--output", str(table)).returncode == 0
+    for other in ("small-here", str(bench.campaign), str(archived), str(table)):
+        done = runner("compare", other, "small-here", *runs)
+        assert done.returncode == 0, done.stderr
+        assert "no regression: 2 not_ok, 2 same" in done.stdout
+    content = json.loads(table.read_text())
+    for row in content["rows"]:
+        row["samples_per_s"] = row["samples_per_s"] and row["samples_per_s"] * 2
+    table.write_text(json.dumps(content))
+    done = runner("compare", str(table), "small-here", *runs, "--format", "markdown")
+    assert done.returncode == 1
+    assert "**2 regressions: 2 slower, 2 not_ok**" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["compare", "small-here", "smal-here"], "did you mean 'small-here'?"),
+        (["compare", "small-here", "none.tar.gz"], "there is no file or folder none.tar.gz"),
+        (["compare", "a", "b", "--threshold", "speed=1"], "there is no quantity 'speed'"),
+        (["export", "smal-here"], "did you mean 'small-here'?"),
+        (["export", "small-here", "-o", "/proc/none/x"], "/proc/none/x cannot be written"),
+        (["export", "small-here", "-o", "/tmp"], "/tmp is a folder; name a file"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence_and_exit_code_2(
+    first: subprocess.CompletedProcess[str], bench: Bench, line: list[str], words: str
+) -> None:
+    done = runner(*line, "--runs", str(bench.runs))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_a_recorded_run_is_run_again_beside_its_campaign(
+    first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
+) -> None:
+    recorded = bench.attempt("zero_stage=0")
+    done = runner("rerun", str(recorded), "-i", str(bench.inventory))
+    assert done.returncode == 0, done.stderr
+    assert "campaign rerun-small-here: 1 runs; folder" in done.stderr
+    assert "rerun against recorded" in done.stdout
+    again = next((bench.runs / "rerun-small-here").glob("*/repeat1/attempt1"))
+    was, now = (json.loads((path / "run.json").read_text()) for path in (recorded, again))
+    assert now["rerun_of"] == was["run_id"]
+    assert now["nodes"][0]["argv"] == was["nodes"][0]["argv"]
+    failed = runner("rerun", str(bench.attempt("zero_stage=2")), "-i", str(bench.inventory))
+    assert failed.returncode == 1
+    assert "the stand-in failed at step 3" in failed.stderr
+    other = inventory(folder / "other" / "here", cluster_root="/elsewhere")
+    refused = runner("rerun", str(recorded), "-i", str(other))
+    assert refused.returncode == 2
+    assert "the root of localhost was " in refused.stderr
+    assert len(list((bench.runs / "rerun-small-here").glob("*/repeat*/attempt*"))) == 2
+    shutil.rmtree(bench.runs / "rerun-small-here")  # the tests below look at the newest campaign
 
 
 def test_again_runs_the_chosen_cell_once_more_and_counts_the_last_attempt(

@@ -173,6 +173,38 @@ def test_ranks_and_accumulation_change_nothing(
     assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tensor-parallel", "2", "--micro-batch-size", "8"),
+        ("--tensor-parallel", "2", "--micro-batch-size", "4", "--zero-stage", "3"),
+        ("--pipeline-parallel", "2", "--micro-batch-size", "4"),
+    ],
+)
+def test_splitting_the_model_changes_nothing(train: Train, words: tuple[str, ...]) -> None:
+    run = train(2, *words)
+    assert run.status == 0, run.err
+    assert run.config["data_parallel_size"] == "1"
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
+    assert run.column("grad_norm") == pytest.approx(train(2, *BASE).column("grad_norm"), rel=2e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tensor-parallel", "2", "--pipeline-parallel", "2", "--micro-batch-size", "4"),
+        ("--tensor-parallel", "2", "--zero-stage", "2", "--micro-batch-size", "2"),
+        ("--pipeline-parallel", "2", "--micro-batch-size", "2", "--activation-checkpointing"),
+    ],
+)
+def test_four_ranks_split_the_model_and_the_data(train: Train, words: tuple[str, ...]) -> None:
+    run = train(4, *words)
+    assert run.status == 0, run.err
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
+    assert run.column("grad_norm") == pytest.approx(train(2, *BASE).column("grad_norm"), rel=2e-2)
+
+
 @pytest.mark.parametrize("stage", ["0", "3"])
 def test_activation_checkpointing_changes_nothing(train: Train, stage: str) -> None:
     run = train(2, "--zero-stage", stage, "--micro-batch-size", "4", "--activation-checkpointing")

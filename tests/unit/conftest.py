@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runner.parse_command import parse
+from tests import torch_first  # noqa: F401 - before any test module brings Ansible
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ FAILED: Ending = {"steps": 3, "halt": {"cause": "exit", "message": "n1: exit cod
 SILENT: Ending = {"steps": 0, "halt": {"cause": "exit", "message": "n1: exit code 1"}}
 LOST: Ending = {"steps": 3, "halt": {"cause": "node_lost", "message": "n1: out of contact"}}
 PORT: Ending = {"steps": 0, "halt": {"cause": "port_in_use", "message": "n1: port in use"}}
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n'
 MATRIX = small_matrix({"zero_stage": [0, 1]})
 
 
@@ -65,7 +66,8 @@ class Nodes:
             ]
             error = "ValueError: the trainer said why\n" if "halt" in ending else ""
             text = "".join(lines) if node["node_rank"] == 0 else ""
-            (home / "launcher.log").write_text(text + error)
+            said = ending.get("said", {}).get(node["host"], error)
+            (home / "launcher.log").write_text(text + said)
         if "halt" in ending and not (folder / "halt").exists():
             (folder / "halt").write_text(json.dumps({"host": "n1", **ending["halt"]}))
         self.plays.append({**run, "playbook": playbook, "hosts": list(hosts)})
@@ -176,6 +178,49 @@ def test_the_record_of_a_failure_has_the_logs_own_words(
     record = load.records(rundir.find(tmp_path, None), tmp_path)[0]
     assert (record.status, record.measurement.intervals) == ("did_not_run", ())
     assert record.reason == "n1: exit code 1: ValueError: the trainer said why"
+
+
+OOM = TRACEBACK + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB\n"
+GONE = TRACEBACK + "torch.distributed.DistBackendError: NCCL error: ncclRemoteError\n"
+
+
+def test_the_first_cause_is_that_of_the_node_that_failed_first_by_all_nodes_logs(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    """n1's launcher ended first, but only because n2 ran out of memory."""
+    nodes.endings = [{**FAILED, "said": {"n1": GONE, "n2": OOM}}]
+    run(small_matrix(defaults={"nodes": 2}))
+    attempt = next((tmp_path / "m-rack").glob("*/repeat1/attempt1"))
+    said = json.loads((attempt / "outcome.json").read_text())
+    sentence = (
+        "memory ran out: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB"
+        " (nodes/0001-n2/launcher.log:3)"
+    )
+    assert said["reason"] == f"n1: exit code 1: {sentence}"
+    assert (said["ending"], said["diagnosis"]) == ("n1: exit code 1", "out_of_memory")
+    assert said["evidence"] == {"log": "nodes/0001-n2/launcher.log", "line": 3}
+    record = load.records(rundir.find(tmp_path, None), tmp_path)[0]
+    assert record.reason == said["reason"]
+    assert record.diagnosis == "out_of_memory"
+    assert record.log.endswith("nodes/0001-n2/launcher.log")
+
+
+def test_collect_reads_the_cause_anew_and_leaves_the_outcome_as_it_was(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    """What was recorded by a version that knew less of logs."""
+    nodes.endings = [{**SILENT, "said": {"n1": OOM}}]
+    run(small_matrix())
+    path = next((tmp_path / "m-rack").glob("*/repeat1/attempt1/outcome.json"))
+    said = json.loads(path.read_text())
+    older = {"reason": "n1: exit code 1: no idea", "diagnosis": None, "rules": "older"}
+    path.write_text(json.dumps({**said, **older}))
+    before = path.read_bytes()
+    record = load.records(rundir.find(tmp_path, None), tmp_path)[0]
+    assert record.reason == said["reason"]
+    assert path.read_bytes() == before
+    path.write_text(json.dumps({"status": "failed", "cause": "exit", "reason": "as it was"}))
+    assert load.records(rundir.find(tmp_path, None), tmp_path)[0].reason == "as it was"
 
 
 def test_finished_cells_are_kept_without_asking_the_nodes(run: Run, nodes: Nodes) -> None:

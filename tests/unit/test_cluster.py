@@ -90,6 +90,20 @@ def test_keys_for_the_whole_cluster_are_read() -> None:
     assert (found.device_memory_mib, found.lost_contact_s) == (81920, 4.0)
 
 
+def test_npu_is_a_device() -> None:
+    assert parse(changed(cluster_device="npu")).device == "npu"
+
+
+def test_an_address_that_is_still_to_be_edited_is_refused_before_nodes_are_asked() -> None:
+    cluster.refuse_unedited(parse(listed("a")))
+    unedited = parse(listed("a", "b", b={"ansible_host": "EDIT-ME"}))
+    with pytest.raises(UserError) as caught:
+        cluster.refuse_unedited(unedited)
+    assert str(caught.value) == (
+        "the address of b is still EDIT-ME; write it into ansible_host in inventory/test/hosts.yml"
+    )
+
+
 def test_other_variables_are_neither_read_nor_judged() -> None:
     found = parse(changed(ansible_password="{{ vault }}", my_own="{{ x }}"))
     assert "vault" not in repr(found)
@@ -106,7 +120,7 @@ def test_other_variables_are_neither_read_nor_judged() -> None:
         (changed(ansible_host="{{ x }}"), ["ansible_host of a is a template"]),
         (changed(cluster_root=None), ["cluster_root of a is not set", "/opt/trainbench"]),
         (changed(cluster_root="tb"), ["'tb'", "on a remote node it must be absolute"]),
-        (changed(cluster_device="gpu"), ["cluster_device is 'gpu'", "cpu, cuda"]),
+        (changed(cluster_device="gpu"), ["cluster_device is 'gpu'", "cpu, cuda, npu"]),
         (changed(cluster_devices_per_node=0), ["is 0", "at least 1"]),
         (changed(cluster_devices_per_node="2"), ["is '2'", "a whole number"]),
         (changed(cluster_devices_per_node=True), ["is True", "a whole number"]),

@@ -10,6 +10,8 @@ import pytest
 
 from runner.cluster import KEYS
 from runner.diagnosis import STATUSES as CAUSES
+from runner.doctor.items import RULES
+from runner.inspection import DATASET_KEYS
 from runner.records import STATUSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +26,12 @@ def statuses(listed: Mapping[str, str] = STATUSES) -> str:
     return f"\n| status | meaning |\n| --- | --- |\n{rows}\n"
 
 
+def items() -> str:
+    return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in RULES.values())
+
+
 PARTS = {
+    "docs/doctor.md": ("items", items),
     "docs/inventory.md": ("keys", keys),
     "docs/parsers.md": ("causes", lambda: statuses(CAUSES)),
     "docs/runs.md": ("statuses", statuses),
@@ -43,6 +50,12 @@ def test_generated_parts_are_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == generated(path), (
         "run: python -m tests.unit.test_docs"
     )
+
+
+def test_what_bench_reads_of_a_dataset_is_documented() -> None:
+    text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+    section = text.partition("## A dataset of your own\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(DATASET_KEYS)
 
 
 def test_relative_links_lead_somewhere() -> None:

@@ -81,3 +81,28 @@ def test_formulas_are_named_apart_and_cited() -> None:
     assert MODEL_FLOPS.id == "megatron-model-flops"
     assert HARDWARE_FLOPS.id != MODEL_FLOPS.id
     assert "2104.04473" in MODEL_FLOPS.source
+
+
+def megatron_core_0_5(shape: ModelShape, batch: int, vocab: int) -> float:
+    """NVIDIA/Megatron-LM core_v0.5.0, megatron/training.py:62-78, without grouped queries."""
+    s, layers, h = shape.seq_length, shape.num_layers, shape.hidden_size
+    return 60 * batch * s * layers * h * h * (1 + 1 / 5 + s / (5 * h) + vocab / (10 * layers * h))
+
+
+def megatron_core_0_13(shape: ModelShape, batch: int, vocab: int) -> float:
+    """core_v0.13.0, megatron/training/training.py:transformer_flops for a dense GPT, expanded.
+
+    Since core_v0.12.0 the attention scores count half, for the causal mask.
+    """
+    s, layers, h = shape.seq_length, shape.num_layers, shape.hidden_size
+    mlp, attention, logits = 2 * 4 * h, 2 * h + 2 * h + s / 2 * 2, h * vocab
+    return batch * s * (layers * 6 * h * (mlp + attention) + 6 * logits)
+
+
+@pytest.mark.parametrize("layers", [2, 24, 96])
+def test_model_flops_are_what_megatron_itself_computed_until_core_0_11(layers: int) -> None:
+    shape = gpt(layers, 1024)
+    ours = flops_per_iteration(shape, 8)
+    assert ours == pytest.approx(megatron_core_0_5(shape, 8, shape.vocab_size))
+    scores = 6 * 8 * shape.seq_length**2 * shape.hidden_size * layers
+    assert ours - scores == pytest.approx(megatron_core_0_13(shape, 8, shape.vocab_size))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner import load
 from runner.errors import UserError
+from runner.layouts import Layout
 from runner.records import Record
 from runner.rundir import Campaign, write_json
+from runner.tables.environment import environment_section
 from tests.unit.builders import small_cluster, small_matrix, small_run
+from tests.unit.campaigns import Story, inspected, torch_gpt, write
 
 
 def pending(tmp_path: Path) -> tuple[Campaign, list[Record]]:
@@ -62,3 +66,69 @@ def test_campaign_json_holds_each_cell_whole(tmp_path: Path) -> None:
     campaign, _ = pending(tmp_path)
     cells = json.loads((campaign.path / "campaign.json").read_text())["cells"]
     assert {"id", "name", "pin", "dataset", "env", "device_ids", "parameters"} <= set(cells[0])
+
+
+def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path: Path) -> None:
+    campaign, records = pending(tmp_path)
+    assert load.shown(campaign) == (Layout(), [])
+    campaign.new_attempt(records[0].cell_id, 1)
+    again = small_matrix(
+        {"zero_stage": [0, 1], "nodes": [1, 2]},
+        {"model": "gpt2-small", "micro_batch_size": 2, "global_batch_size": 8},
+        repeats=2,
+        warmup_iters=3,
+        table={"shape": "osdi"},
+        published=[{"source": "paper", "rows": [{"samples_per_s": 3}]}],
+    )
+    campaign.open(again, small_cluster())
+    layout, documents = load.shown(campaign)
+    assert (layout.shape, documents[0].source) == ("osdi", "paper")
+    assert load.shown(campaign, "flat")[0].shape == "flat"
+    with pytest.raises(UserError, match="--shape is 'osdy'"):
+        load.shown(campaign, "osdy")
+    assert load.records(campaign, tmp_path)[0].status == "pending"
+
+
+def test_device_and_day_of_a_run(tmp_path: Path) -> None:
+    campaign, before = pending(tmp_path)
+    for host, name in (("n1", "NVIDIA H200"), ("n2", "NVIDIA H200")):
+        devices = [{"name": name, "memory_mib": 1, "driver": "1"}]
+        facts = dict.fromkeys(("hostname", "system", "kernel", "cpu", "cpu_count", "memory_mib"))
+        write_json(campaign.inspected / f"{host}.json", {**facts, "devices": devices})
+    attempt = campaign.new_attempt(before[0].cell_id, 1)
+    run = small_run({"zero_stage": 0}, small_cluster()).to_json()
+    write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": attempt.cell_id}})
+    ended = {"status": "did_not_run", "reason": "x", "cause": "exit", "started_at": 1.7e9}
+    write_json(attempt.path / "outcome.json", ended)
+    found = load.records(campaign, tmp_path)[0]
+    assert found.device == "NVIDIA H200"
+    assert found.date.startswith("2023-11-1")
+
+
+def test_the_environment_has_what_env_json_knows_of_a_node(tmp_path: Path) -> None:
+    """env.json as playbooks/verify.yml writes it, brought into the campaign by the inspection."""
+    gpu = {"driver": "450.80", "devices": [{"power.limit": w} for w in ("300", "300")]}
+    env = {
+        "gpu": gpu,
+        "cuda_toolkits": {"/usr/local/cuda-11.3": "11.3.1", "/usr/local/cuda-10.2": "10.2.89"},
+        "libraries": {"libnccl.so.2": "libnccl.so.2.7.3"},
+        "systems": {"torch_gpt/torch-2.13": {"torch": "2.13.0", "lock_sha256": "0" * 64}},
+        "network": {"interfaces": {"ib0": {"mtu": 2044, "speed_mbit_s": 100_000}}},
+    }
+    odd = {**env, "gpu": {"devices": [{"power.limit": "300"}, {"power.limit": "250"}]}}
+
+    def facts(host: str) -> dict[str, Any]:
+        return inspected(host, files={"env": odd if host == "n2" else env})
+
+    campaign = write(
+        tmp_path, small_matrix(), small_cluster(), lambda *_: Story({0: torch_gpt(50)}), facts=facts
+    )
+    section = environment_section(load.records(campaign, tmp_path))
+    same = dict(section["node_same"])
+    assert same["CUDA toolkits"] == "10.2.89, 11.3.1"
+    assert same["libraries / libnccl.so.2"] == "libnccl.so.2.7.3"
+    assert same["systems / torch_gpt/torch-2.13 / torch"] == "2.13.0"
+    assert same["network / ib0"] == "MTU 2044, 100000 Mbit/s"
+    assert section["node_differs"] == [
+        ("power limit, W", [("300", "n1"), ("300, 250", "n2")]),
+    ]

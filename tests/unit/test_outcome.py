@@ -1,23 +1,34 @@
 """How a run ended: from its nodes, its first cause, and what it measured."""
 
 import itertools
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner import outcome
-from runner.outcome import Outcome, decide, last_words
+from runner.diagnosis import Verdict
+from runner.outcome import Outcome, decide, explain, last_words
 from runner.paths import PROJECT
 from runner.records import STATUSES, Interval, Measurement
 
 RECORDED = PROJECT / "tests" / "data" / "torchrun"
+VERDICT = Verdict(
+    "out_of_memory",
+    "memory ran out: CUDA out of memory (nodes/0001-b/log:7)",
+    Path("runs/x/nodes/0001-b/log"),
+    7,
+    "CUDA out of memory",
+    "nodes/0001-b/log",
+)
 WELL = {"ended_by": "exit", "rc": 0}
 NOT_A_RUN = {"pending"}  # of a table's row; no run ends so
 # Every cause word that the launch plugin, the supervisor and bench write into `halt`.
 CAUSES = [
     *("exit", "time_limit", "stopped", "node_lost", "control_lost", "interrupted", "missing"),
     *("changed", "port_in_use", "node_busy", "exists", "disk_full", "io_error", "unreachable"),
-    *("launch_error", "supervisor_lost"),
+    *("launch_error", "supervisor_lost", "stalled", "log_limit", "device_busy", "no_device"),
 ]
 
 
@@ -33,7 +44,6 @@ def ended(cause: str = "", reached: int = 5, **more: Any) -> Outcome:
         "halt": {"cause": cause, "host": "a", "message": f"a: {cause}"} if cause else None,
         "measured": steps(reached),
         "train_iters": 5,
-        "last_words": "",
         "play_words": "",
     }
     return decide(**{**facts, **more})
@@ -105,14 +115,33 @@ def test_a_node_without_an_answer_is_a_launch_error_with_ansibles_words() -> Non
     assert ended(done={}, play_words="b: no such plugin").reason == "b: no such plugin"
 
 
-def test_a_failed_launcher_is_reported_with_the_logs_own_words() -> None:
-    end = ended("exit", last_words="ValueError: no")
-    assert (end.reason, end.last_words) == ("a: exit: ValueError: no", "ValueError: no")
+def test_a_failed_launcher_is_reported_with_the_first_cause_and_its_evidence() -> None:
+    end = explain(ended("exit"), VERDICT, "an epilogue")
+    assert end.reason == "a: exit: memory ran out: CUDA out of memory (nodes/0001-b/log:7)"
+    assert (end.status, end.ending, end.diagnosis) == ("failed", "a: exit", "out_of_memory")
+    assert end.evidence == {"log": "nodes/0001-b/log", "line": 7}
+    assert end.last_words == "CUDA out of memory"
 
 
-def test_other_causes_keep_their_own_sentence() -> None:
-    assert ended("time_limit", last_words="step 3").reason == "a: time_limit"
-    assert ended("time_limit", last_words="step 3").last_words == "step 3"
+def test_without_evidence_a_failed_launcher_is_reported_with_its_last_words() -> None:
+    for verdict in (None, Verdict("no_step", "nothing in the log says why"), Verdict("ok", "")):
+        end = explain(ended("exit"), verdict, "ValueError: no")
+        assert (end.reason, end.last_words) == ("a: exit: ValueError: no", "ValueError: no")
+        assert (end.diagnosis, end.evidence) == (None, None)
+
+
+def test_exit_code_0_without_a_step_is_explained_where_the_log_can() -> None:
+    """Upstream's scripts exit 0 when the trainer fails."""
+    end = explain(ended(reached=0), VERDICT, "")
+    assert (end.status, end.cause, end.diagnosis) == ("did_not_run", "no_step", "out_of_memory")
+    assert end.reason.startswith("the launcher ended with exit code 0 and logged no step: memory")
+
+
+def test_a_time_limit_is_explained_by_what_came_before_it_not_by_what_it_did() -> None:
+    late = replace(VERDICT, status="killed", sentence="a process was killed")
+    assert explain(ended("time_limit"), late, "step 3").reason == "a: time_limit"
+    assert explain(ended("time_limit"), late, "step 3").last_words == "step 3"
+    assert explain(ended("time_limit"), VERDICT, "").diagnosis == "out_of_memory"
 
 
 def test_bench_runs_again_only_what_a_machine_or_a_person_ended() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,14 @@ import pytest
 from runner.__main__ import main
 from runner.diagnosis import STATUSES
 from runner.parsers.latest import latest_step
+from runner.parsers.measure import measure
 from tests.unit.trainer_lines import libai, megatron
 
 KEYS = [
     *("system", "status", "reason", "steps", "runs", "first_iteration", "last_iteration"),
     *("step_time_ms", "samples_per_s", "skipped", "nan", "last_loss", "memory_mib"),
 ]
+MEGATRON = partial(measure, "megatron_deepspeed")
 
 
 @pytest.fixture
@@ -86,13 +91,22 @@ def test_a_log_without_a_step_says_so_and_has_no_numbers(
 
 
 def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+    path, silent = tmp_path / "log", tmp_path / "silent"
     path.write_text(megatron(7) + "\n" + "noise\n" * 50_000)
-    step = latest_step(path)
-    assert step is not None
-    assert step.iteration == 7
+    silent.write_text("noise\n" * 50_000)
+    for parse, logs in ((MEGATRON, {0: path}), (MEGATRON, {0: silent, 1: path, 2: silent})):
+        step = latest_step(parse, logs)
+        assert step is not None
+        assert step.iteration == 7
     path.write_text(libai(99, time=1.0) + "\n")
-    found = latest_step(path, "libai")
+    found = latest_step(partial(measure, "libai"), {0: path})
     assert found is not None
     assert found.iteration == 100
-    assert latest_step(tmp_path / "none") is None
+    assert latest_step(MEGATRON, {0: tmp_path / "none"}) is None
+
+
+def test_help_imports_no_parser() -> None:
+    """numpy alone takes longer than all else that the command line needs."""
+    code = "import sys; from runner.__main__ import parser; parser(); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

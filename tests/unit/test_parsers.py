@@ -235,3 +235,25 @@ def test_megatron_lines_in_the_middle_of_a_long_log_are_not_overlooked(read: Any
     noise = ["building the model"] * 20_000
     result = read([step, *noise, megatron(10, rate=1.5), *noise, step])
     assert (result["steps"], result["samples_per_s"]) == (1, 1.5)
+
+
+def steps(*iterations: int) -> list[bytes]:
+    return [("".join(megatron(n) + "\n" for n in iterations)).encode()]
+
+
+@pytest.mark.parametrize(
+    ("logs", "counted", "apart"),
+    [
+        ({0: (1, 2, 3)}, [1, 2, 3], []),
+        ({0: (), 1: (1, 2, 3)}, [1, 2, 3], []),
+        ({0: (3, 4), 1: (1, 2)}, [1, 2, 3, 4], []),
+        ({0: (1, 2), 1: (1, 2, 3)}, [1, 2, 3], [0, 1]),
+        ({0: (1, 2), 1: (1, 2)}, [1, 2], [0, 1]),
+    ],
+)
+def test_steps_that_several_nodes_log_count_once(
+    logs: dict[int, tuple[int, ...]], counted: list[int], apart: list[int]
+) -> None:
+    found = measure("megatron_lm", {rank: steps(*said) for rank, said in logs.items()})
+    assert [interval.iteration for interval in found.intervals] == counted
+    assert sorted(found.by_node) == apart

@@ -10,6 +10,7 @@ import pytest
 
 from runner.parse_command import parse
 from runner.parsers.measure import measure
+from runner.records import Utilisation
 from tests.unit.trainer_lines import (
     SMI_HEADER,
     libai,
@@ -162,3 +163,26 @@ def test_nothing_has_no_numbers(read: Any) -> None:
     result = read(b"")
     assert (result["system"], result["status"], result["steps"]) == (None, "no_step", 0)
     assert all(result[key] is None for key in ("step_time_ms", "skipped", "nan", "last_loss"))
+
+
+def test_perplexity_is_of_the_last_evaluation_and_utilisation_the_busiest_reading() -> None:
+    log = b"""\
+ iteration       10/      20 | consumed samples:           80 | elapsed time per iteration (ms): 100.0 | learning rate: 1.000E-04 | global batch size:     8 | lm loss: 9.0E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |
+utilization.gpu [%], memory.used [MiB]
+73 %, 5603 MiB
+95 %, 5601 MiB
+ validation loss at iteration 10 | lm loss value: 9.661073E+00 | lm loss PPL: 1.569461E+04 |
+ validation loss at iteration 20 | lm loss value: 9.076966E+00 | lm loss PPL: 8.751377E+03 |
+"""
+    found = measure("megatron_deepspeed", {0: [log]})
+    assert found.perplexity == 8751.377
+    assert found.utilisation == Utilisation(95.0, "log")
+    assert found.memory_used_mib == 5603.0
+
+
+def test_a_recorded_run_of_megatron_core_on_four_gpus() -> None:
+    """Tensor x pipeline parallel: the last rank logs, in torchrun's `[default3]:` lines."""
+    text = (DATA / "megatron_core" / "h200_tp2_pp2.log").read_bytes()
+    found = measure("megatron_core", {0: [text]})
+    assert [step.iteration for step in found.intervals][-1] == 50
+    assert found.intervals[0].loss == pytest.approx(11.02767)

@@ -13,6 +13,7 @@ import pytest
 from runner import checks, plan
 from runner.cluster import Cluster
 from runner.errors import UserError
+from runner.paths import BASE_PATH
 from runner.plan import PORTS, NodeRun, Run, port_of
 from runner.render import launch_script
 from tests.unit.builders import small_cluster, small_matrix, small_run
@@ -32,8 +33,9 @@ def test_two_nodes_of_two_devices_get_these_command_lines() -> None:
             *("--master_addr", "10.0.0.1", "--master_port", port, f"{HOME}/src/train.py"),
         ]
         assert dict(node.env) == {
-            "PATH": f"{HOME}/env/bin:{plan.BASE_PATH}",
+            "PATH": f"{HOME}/env/bin:{BASE_PATH}",
             "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",
             "OMP_NUM_THREADS": "1",
         }
         assert node.cwd == f"{HOME}/src"
@@ -84,6 +86,9 @@ def test_each_node_has_its_own_root() -> None:
     assert all(path.startswith("/data/") for path in run.nodes[1].requires)
 
 
+BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
 @pytest.mark.parametrize(
     ("device", "defaults", "cluster_env", "expected"),
     [
@@ -96,22 +101,26 @@ def test_each_node_has_its_own_root() -> None:
             {"OMP_NUM_THREADS": "8", "GLOO_SOCKET_IFNAME": "eth0"},
         ),
         ("cpu", {"device_ids": [1]}, {}, {"OMP_NUM_THREADS": "1"}),
-        ("cuda", {}, {}, {}),
-        ("cuda", {"device_ids": [5, 1]}, {}, {"CUDA_VISIBLE_DEVICES": "5,1"}),
+        ("cuda", {}, {}, BY_BUS),
+        ("cuda", {"device_ids": [5, 1]}, {}, {**BY_BUS, "CUDA_VISIBLE_DEVICES": "5,1"}),
         (
             "cuda",
             {"device_ids": [5], "env": {"CUDA_VISIBLE_DEVICES": "GPU-1"}},
             {},
-            {"CUDA_VISIBLE_DEVICES": "GPU-1"},
+            {**BY_BUS, "CUDA_VISIBLE_DEVICES": "GPU-1"},
         ),
-        ("cuda", {"env": {"PATH": "/mine"}}, {}, {"PATH": "/mine"}),
+        ("cuda", {"env": {"PATH": "/mine"}}, {}, {**BY_BUS, "PATH": "/mine"}),
     ],
 )
 def test_the_cells_variables_win_over_the_clusters_and_those_over_the_systems(
     device: str, defaults: dict[str, Any], cluster_env: dict[str, str], expected: dict[str, str]
 ) -> None:
     run = small_run(defaults, small_cluster(devices=8, device=device, env=cluster_env))
-    base = {"PATH": f"{HOME}/env/bin:{plan.BASE_PATH}", "PYTHONUNBUFFERED": "1"}
+    base = {
+        "PATH": f"{HOME}/env/bin:{BASE_PATH}",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+    }
     assert dict(run.nodes[0].env) == {**base, **expected}
 
 
@@ -126,9 +135,11 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
     assert content["warmup_iters"] == 2
     assert content["supervisor"] == {
         "time_limit_s": 90.0,
+        "stall_limit_s": 1800.0,
         "lost_contact_s": 7.0,
         "grace_s": plan.GRACE_S,
         "log_cap_bytes": plan.LOG_CAP_BYTES,
+        "log_limit_bytes": plan.LOG_LIMIT_BYTES,
     }
     assert set(content["nodes"][0]) == set(NodeRun.__dataclass_fields__)
 
@@ -151,6 +162,7 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
         ({"num_attention_heads": 3}, small_cluster(), ["does not divide hidden_size 128"]),
         ({"precision": "fp16"}, small_cluster(), ["fp16 needs a GPU"]),
         ({"split": "1,2"}, small_cluster(), ["split is '1,2'", "900,50,50"]),
+        ({}, small_cluster(device="npu"), ["torch_gpt trains on cpu or cuda", "rack is npu"]),
     ],
 )
 def test_a_cell_that_cannot_run_is_refused_by_name(

@@ -3,7 +3,9 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +13,11 @@ from hypothesis import strategies as st
 
 from runner.collect import render
 from runner.records import Interval, Measurement, ModelShape, Record
-from runner.report.environment import environment_section
+from runner.report.groups import MOST, groups
+from runner.report.links import href
 from runner.report.page import breakable, grouped
-from runner.report.sections import href
+from runner.tables.environment import environment_section
+from tests.unit.campaigns import forty
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 VOID = {"meta", "link", "br", "img", "wbr"}
@@ -138,13 +142,13 @@ def test_plots_follow_the_page_colours_and_keep_text_as_text() -> None:
     assert text.count('role="img"') == 4
     assert "var(--c0)" in text
     assert "#0102" not in text
-    assert re.search(r"<text[^>]*>n2-zero1</text>", text)
+    assert re.search(r"<text[^>]*>iteration</text>", text)
 
 
 def test_curves_say_their_cell_on_hover() -> None:
     text = render(CAMPAIGN, "html")
     assert text.count("<title>n2-zero1</title>") == 2
-    assert "<title>n1-zero0: 231.0 samples/s (p5" in text
+    assert 'title="n1-zero0: 231.0 samples/s (p5' in text
 
 
 def test_ids_are_unique() -> None:
@@ -159,7 +163,7 @@ def test_failed_cells_show_reason_last_words_and_log() -> None:
     text = render([*runs, *CAMPAIGN[1:]], "html")
     assert "<pre>CUDA out of memory</pre>" in text
     assert "repeat 1, 2" in text
-    assert text.count('href="n1-zero0/launcher.log"') == 4
+    assert text.count('href="n1-zero0/launcher.log"') == 5
     assert "\x1b" not in text
 
 
@@ -211,6 +215,94 @@ def test_environment_tells_cells_apart() -> None:
 )
 def test_links_are_relative(path: str, link: str | None) -> None:
     assert href(path) == link
+
+
+# --- forty cells ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def forty_cells(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where a report of forty cells would stand, and its text."""
+    folder = tmp_path_factory.mktemp("forty")
+    return folder, render(forty(folder), "html")
+
+
+def test_forty_cells_are_drawn_so_that_curves_can_be_told_apart(
+    forty_cells: tuple[Path, str],
+) -> None:
+    _, text = forty_cells
+    page = Page(text)
+    assert page.open == []
+    drawings = re.findall(r'<svg [^>]*role="img".*?</svg>', text, re.DOTALL)
+    curves = [drawing for drawing in drawings if "over iterations" in drawing]
+    assert len(curves) == 14  # loss and step time, seven groups each
+    assert all(1 <= drawing.count("<title>") <= MOST for drawing in drawings if drawing in curves)
+    for words in ("system torch_gpt, zero_stage 0", "nodes 1, micro_batch_size 2"):
+        assert words in "".join(page.text)
+    assert text.count('class="name"') == 40
+
+
+def test_a_report_of_forty_cells_refers_to_nothing_outside(forty_cells: tuple[Path, str]) -> None:
+    _, text = forty_cells
+    page = Page(text)
+    assert all(not re.match(r"[a-z]+:|//|/", link) for link in page.links() if link != "data:,")
+    assert not re.search(r"https?:|@import|url\((?!#)|<(script|iframe|img|object|embed)", text)
+
+
+def test_every_number_links_to_a_log_that_is_there(forty_cells: tuple[Path, str]) -> None:
+    folder, text = forty_cells
+    links = set(re.findall(r'<a class="figure" href="([^"]+)"', text))
+    assert len(links) == 39  # one of 40 is pending
+    for link in set(Page(text).links()) - {"data:,"}:
+        if not link.startswith("#"):
+            assert (folder / unquote(link)).is_file(), link
+    cells = re.findall(r'<td class="number[^"]*"[^>]*>(.*?)</td>', text)
+    assert {cell for cell in cells if "href=" not in cell and re.search(r"\d", cell)} == {"0/1"}
+
+
+def test_nodes_that_log_or_were_sampled_have_curves_of_their_own(
+    forty_cells: tuple[Path, str],
+) -> None:
+    _, text = forty_cells
+    for words in ("step time, ms over iteration, one line a node", "busy, % over s, one line"):
+        drawings = re.findall(rf'<svg [^>]*aria-label="{words}.*?</svg>', text, re.DOTALL)
+        assert len(drawings) == 3  # of a cell of each system
+        assert all(drawing.count(": node ") == 4 for drawing in drawings)
+
+
+def test_what_fails_names_the_log_that_says_why(forty_cells: tuple[Path, str]) -> None:
+    _, text = forty_cells
+    found = re.findall(r"<p>(n4: exit code 1: memory ran out.*?)</p>", text)
+    assert len(found) == 3
+    assert all("nodes/0003-n4/launcher.log" in unquote(words) for words in found)
+
+
+@pytest.mark.parametrize(
+    ("axes", "labels", "names"),
+    [
+        ([{"a": "1"}], [""], [("",)]),
+        ([{"a": "1"}, {"a": "2"}], [""], [("a 1", "a 2")]),
+        (
+            [{"a": a, "b": b, "c": "x"} for a in "12" for b in "12345"],
+            ["a 1", "a 2"],
+            [tuple(f"b {b}" for b in "12345")] * 2,
+        ),
+        (
+            [{"a": str(n)} for n in range(9)],
+            ["cells 1 to 7", "cells 8 to 9"],
+            [tuple(f"a {n}" for n in range(7)), ("a 7", "a 8")],
+        ),
+        ([{"a": "1"}] * 8, ["cells 1 to 7", "cells 8 to 8"], None),
+        ([], [], []),
+    ],
+)
+def test_cells_are_grouped_by_as_few_axes_as_will_do(
+    axes: list[dict[str, str]], labels: list[str], names: list[tuple[str, ...]] | None
+) -> None:
+    found = groups(axes)
+    assert [group.label for group in found] == labels
+    assert names is None or [group.names for group in found] == names
+    assert sorted(place for group in found for place in group.members) == list(range(len(axes)))
 
 
 nested = st.recursive(

@@ -103,7 +103,7 @@ def test_the_same_again_goes_on_and_leaves_the_record_alone(begun: Campaign) -> 
     ("matrix", "words"),
     [
         (replace(MATRIX, repeats=3), "repeats was 2"),
-        (replace(MATRIX, warmup_iters=3), "warmup_iters was 0"),
+        (replace(MATRIX, warmup_iters=3), "warmup_iters was None"),
         (replace(MATRIX, baseline="zero_stage=0"), "baseline was None"),
         (small_matrix({"zero_stage": [0]}, repeats=2), "1 cells gone, such as zero_stage=1"),
         (small_matrix({"zero_stage": [0, 1, 2]}, repeats=2), "1 cells new, such as zero_stage=2"),
@@ -271,3 +271,28 @@ def test_a_wrong_name_is_answered_with_the_nearest(three: Path) -> None:
 def test_no_campaign_at_all_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no campaigns under .* bench --matrix"):
         rundir.find(tmp_path / "none", None)
+
+
+def test_env_json_of_the_nodes_is_read_where_verify_left_one(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path / "c")
+    campaign.inspected.mkdir(parents=True)
+    for host, files in (("n1", {"env": {"schema": 1}}), ("n2", {"env": None}), ("n3", {})):
+        (campaign.inspected / f"{host}.json").write_text(json.dumps({"files": files}))
+    assert campaign.envs() == {"n1": {"schema": 1}}
+
+
+def test_a_checkup_forgets_and_numbers_its_probes(tmp_path: Path) -> None:
+    found = rundir.checkup(tmp_path, "rack")
+    assert (found.asked, found.node("n1")) == (None, {})
+    rundir.write_json(found.path / "asked.json", {"nodes": {}})
+    rundir.write_json(found.path / "env" / "n1.json", {"env": {}})
+    assert found.node("n1")["env"] == {}
+    found.forget()
+    assert (found.asked, found.node("n1")) == (None, {})
+    assert [found.new_probe().path.name for _ in range(2)] == ["probe1", "probe2"]
+    with (
+        found.locked(),
+        pytest.raises(UserError, match="another doctor asks the nodes of rack"),
+        found.locked(),
+    ):
+        pass

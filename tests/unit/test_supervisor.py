@@ -22,7 +22,9 @@ import pytest
 
 from runner.paths import PROJECT
 
-SOURCE = (PROJECT / "roles" / "launch" / "files" / "supervisor.py").read_text(encoding="utf-8")
+FILES = PROJECT / "roles" / "launch" / "files"
+SOURCE = (FILES / "supervisor.py").read_text(encoding="utf-8")
+SAMPLER = (FILES / "sampler.py").read_text(encoding="utf-8")
 PYTHON = [sys.executable, "-I", "-S"]
 SH = "/bin/sh"
 SLEEP = "exec sleep 1000"
@@ -83,6 +85,10 @@ class Run:
             "files": {},
             "requires": {},
             "ports": [],
+            "device": "cpu",
+            "device_ids": [0],
+            "sampler": SAMPLER,
+            "log_limit_bytes": 1 << 30,
             "time_limit_s": 60.0,
             "lost_contact_s": 60.0,
             "grace_s": 1.0,
@@ -98,8 +104,11 @@ class Run:
         argv = [*PYTHON, str(self.dir / "supervisor.py"), *arguments]
         return said(subprocess.run(argv, capture_output=True, text=True, timeout=60))
 
-    def poll(self, *, go: bool = False, stop: str = "", wait_s: float = 0.0) -> dict[str, Any]:
+    def poll(
+        self, *, go: bool = False, stop: str = "", wait_s: float = 0.0, over: bool = False
+    ) -> dict[str, Any]:
         more = [*(["--go"] if go else []), *(["--stop", stop] if stop else [])]
+        more += ["--over"] if over else []
         answer = self.ask("poll", "--offset", str(self.offset), "--wait", str(wait_s), *more)
         data = zlib.decompress(base64.b64decode(answer["data"]))
         self.log += data
@@ -302,13 +311,36 @@ def test_a_supervisor_that_is_sent_term_ends_its_run(make: Make) -> None:
     assert done["message"] == "the supervisor was sent TERM"
 
 
+def test_a_node_whose_processes_another_starts_waits_and_ends_what_has_the_mark(
+    make: Make,
+) -> None:
+    """As with the deepspeed launcher: the first node's starts these over ssh."""
+    mark = uuid.uuid4().hex
+    run = make(argv=[], mark=mark)
+    assert "refused" not in run.prepare()
+    assert run.poll(go=True, wait_s=0.3)["done"] is None
+    other = subprocess.Popen(["sleep", "1000"], env={**os.environ, "PYTHON_TRAINBENCH_RUN": mark})
+    try:
+        assert run.poll(wait_s=0.2)["done"] is None
+        run.poll(over=True)
+        done = run.done()
+        assert (done["ended_by"], done["rc"], done["left"]) == ("exit", 0, 0)
+        assert other.wait(5) == -15
+    finally:
+        other.kill()
+
+
 def test_after_sigkill_of_the_supervisor_a_poll_cleans_by_the_mark(make: Make) -> None:
     run = make(f"setsid sleep 1000 & echo $! $$; {SLEEP}").start()
     run.wait_for_log(b"\n")
     os.kill(run.daemon, signal.SIGKILL)
     wait(lambda: not alive(run.daemon))
     done = run.done()
-    assert (done["ended_by"], done["signalled"], done["left"]) == ("supervisor_lost", 2, 0)
+    assert (done["ended_by"], done["signalled"], done["left"]) == (
+        "supervisor_lost",
+        3,  # the shell, its child, the sampler
+        0,
+    )
     assert not any(alive(int(pid)) for pid in run.log.split())
     assert run.poll()["done"] == done
 
@@ -362,7 +394,7 @@ def test_a_port_in_use_is_refused_by_number(make: Make, address: str) -> None:
 
 def test_a_busy_node_names_who_holds_it_and_is_free_again_afterwards(make: Make) -> None:
     holder = make(SLEEP).start()
-    late = make("true", lost_contact_s=0.1, grace_s=0.1)
+    late = make("true", lost_contact_s=3.0, grace_s=0.1)
     answer = late.prepare()
     assert answer["refused"] == "node_busy"
     assert holder.id in answer["message"]
@@ -371,7 +403,8 @@ def test_a_busy_node_names_who_holds_it_and_is_free_again_afterwards(make: Make)
     holder.done(stop="enough")
     assert "refused" not in late.prepare()  # the refused try of the same name is no hindrance
     late.poll(go=True)
-    assert late.done()["rc"] == 0
+    done = late.done()
+    assert done["rc"] == 0, done
 
 
 def test_a_run_of_the_same_name_that_goes_on_is_left_alone(make: Make) -> None:
@@ -583,3 +616,56 @@ def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
 
 def test_the_source_is_python_3_8() -> None:
     ast.parse(SOURCE, feature_version=(3, 8))
+
+
+# --- stalls, floods, memory -------------------------------------------------------------------
+
+
+def test_a_stalled_run_writes_where_its_processes_stand(make: Make) -> None:
+    """No py-spy here: Python's own faulthandler, at ABRT, into the log."""
+    child = "import time\ndef waits_for_ever():\n    print(1, flush=True)\n    time.sleep(99)\n"
+    script = f"exec {sys.executable} -c '{child}waits_for_ever()'"
+    env = {"PATH": "/usr/bin:/bin", "PYTHONFAULTHANDLER": "1"}
+    run = make(script, env=env).start()
+    run.wait_for_log(b"1")
+    run.poll(stop="stalled")
+    done = run.done()
+    assert (done["ended_by"], done.get("message")) == ("stop", "stalled"), done
+    assert b"waits_for_ever" in (run.dir / "log").read_bytes()
+
+
+def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path) -> None:
+    """A stand-in for py-spy: what is proved is who is asked, and where the answer lies."""
+    spy = tmp_path / "py-spy"
+    spy.write_text('#!/bin/sh\necho "stack of $3"\n')
+    spy.chmod(0o755)
+    shell = tmp_path / "sh"
+    shell.symlink_to(SH)
+    run = make(SLEEP, argv=[str(shell), "-c", "echo up; exec sleep 1000"]).start()
+    run.wait_for_log(b"up")
+    run.poll(stop="stalled")
+    run.done()
+    assert (run.dir / "stacks.txt").read_text().startswith("stack of ")
+    fetched = run.ask("fetch", "--name", "stacks.txt", "--offset", "0", "--length", "100")
+    assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"stack of ")
+
+
+def test_a_log_beyond_its_limit_ends_the_run(make: Make) -> None:
+    done = make("while :; do echo 0123456789; done", log_limit_bytes=100_000).finish()
+    assert done["ended_by"] == "log_limit"
+    assert done["left"] == 0
+
+
+def test_the_sampler_is_no_part_of_the_run(make: Make) -> None:
+    """It is ended with the run, and is not counted among the processes that had to be."""
+    done = make("sleep 1.5").finish()
+    assert (done["ended_by"], done["signalled"], done["left"]) == ("exit", 0, 0)
+    assert done["oom_kills"] == 0
+
+
+def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make("true")
+    full = "os.statvfs = lambda path: type('S', (), {'f_bavail': 100, 'f_frsize': 4096})"
+    refused = call(f"{full}\nprepare({run.job!r}, SOURCE)")
+    assert refused["refused"] == "disk_full"
+    assert "only 0 MiB are free on the disk of" in refused["message"]

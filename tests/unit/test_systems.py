@@ -39,7 +39,11 @@ def test_each_system_has_a_role_and_each_role_with_pins_a_system() -> None:
 @pytest.mark.parametrize(
     "inventory", sorted((PROJECT / "inventory").glob("*/")), ids=lambda p: p.name
 )
-def test_inventories_ask_for_systems_that_exist(inventory: Path) -> None:
+def test_inventories_ask_for_systems_that_exist(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostfile").write_text("node1 slots=8\n")
+    monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))  # for `allocation`
     asked = systems_of(inventory)
     assert asked
     assert asked <= set(NAMES)

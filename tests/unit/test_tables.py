@@ -222,20 +222,21 @@ def test_golden_table() -> None:
 # Wide lines are the table's own.
 # ruff: noqa: E501
 GOLDEN = """\
-common: campaign osdi, system oneflow_gpt, nodes x devices 1x8, parallel dp8 tp1 pp1, window 3-12, FLOP vocabulary 50257
-  unpadded
+common: campaign osdi, system oneflow_gpt, nodes x devices 1x8, parallel dp8 tp1 pp1, window 3-12, warm-up given 2, FLOP
+  vocabulary 50257 unpadded
 
-status       optimization  batch  batch   samples/s  spread  samples/s vs  step time    model    used   final  repeats
-                                  micro/     median              baseline         ms  TFLOP/s     MiB    loss       ok
+status       optimization  batch  batch   samples/s  spread  samples/s vs  step time    model    used   final  steps
+                                  micro/     median              baseline         ms  TFLOP/s     MiB    loss
                                   global                                              /device
-----------------------------------------------------------------------------------------------------------------------
-ok           off           4      4/32        239.0    0.0%      baseline      133.9    26.14  11,301  2.0000      1/1
-ok           on            4      4/32        235.0    0.0%    -4.0,↓1.7%      136.2    25.70    9547  2.0000      1/1
-did_not_run  on            8      8/64            –       –             –          –        –       –       –      0/1
+--------------------------------------------------------------------------------------------------------------------
+ok           off           4      4/32        239.0    0.0%      baseline      133.9    26.14  11,301  2.0000     10
+ok           on            4      4/32        235.0    0.0%    -4.0,↓1.7%      136.2    25.70    9547  2.0000     10
+did_not_run  on            8      8/64            –       –             –          –        –       –       –      –
 
 10-5: did_not_run: no training step was logged
 samples/s and step time: median over the steps after warm-up (the window); spread: interquartile range of the logged
   intervals, in percent of the median.
+95% interval: of the median, by a moving-block bootstrap of the steps and, with repeats, of the runs.
 TFLOP/s per device: megatron-model-flops = 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), forward and backward pass, no
   recomputation counted (Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass); rows
   compare only where window and vocabulary are the same.
@@ -243,7 +244,9 @@ Memory, MiB; allocated (memory_allocated_mib): not measured; used (memory_used_m
   process) had in use.
 Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
 10-5: not compared: no cell with optimization=off and the same other axes.
-Left out to fit 120 columns: cell, tokens/s, used vs baseline, steps (--format markdown and csv show all).
+loss vs baseline: same within the curves' noise over at least 10 logged losses (docs/measures.md).
+Left out to fit 120 columns: cell, 95% interval, samples/s mean, CV, samples/s/device, tokens/s, step time p95 ms, used
+  vs baseline, repeats ok (--format markdown and csv show all).
 """
 
 
@@ -323,7 +326,8 @@ def test_csv_is_full_precision_with_empty_fields() -> None:
 
 def test_json_is_as_documented() -> None:
     document = json.loads(to_json(rows(OSDI, "optimization=off")))
-    assert set(document) == {"schema", "campaign", "common", "formula", "rows"}
+    names = {"schema", "campaign", "common", "formula", "environment", "rows", "published"}
+    assert set(document) == names
     assert (document["schema"], document["campaign"]) == (1, "osdi")
     assert document["common"]["system"] == "oneflow_gpt"
     assert "optimization" not in document["common"]

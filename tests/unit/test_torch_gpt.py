@@ -60,6 +60,12 @@ def test_a_model_can_be_changed() -> None:
         (["--micro-batch-size", "x"], "--micro-batch-size: invalid int value: 'x'"),
         (["--zero", "1"], "unrecognized arguments: --zero 1"),
         (["--num-attention-heads", "3"], "--hidden-size 128 is not a multiple of --num-attention"),
+        (["--tensor-parallel", "3"], "--num-attention-heads 4 is not a multiple of --tensor-par"),
+        (["--pipeline-parallel", "3"], "--num-layers 4 is not a multiple of --pipeline-parallel"),
+        (["--pipeline-parallel", "2", "--zero-stage", "1"], "goes with --zero-stage 0 only"),
+        (["--pipeline-parallel", "2", "--eval-iters", "1"], "has no validation"),
+        (["--tensor-parallel", "2", "--zero-stage", "1"], "not with 1"),
+        (["--engine", "deepspeed", "--tensor-parallel", "2"], "is data parallel only"),
     ],
 )
 def test_wrong_arguments_are_refused(words: list[str], message: str) -> None:
@@ -82,6 +88,32 @@ def test_accumulation() -> None:
         arguments.TrainerError, match=r"24 is not a multiple of .* 2 x 5 ranks = 10"
     ):
         arguments.accumulation(made, 5)
+
+
+def test_accumulation_counts_data_parallel_ranks_and_fills_the_pipeline() -> None:
+    made = options("--micro-batch-size", "2", "--pipeline-parallel", "2", "--tensor-parallel", "2")
+    with pytest.raises(arguments.TrainerError, match=r"6 ranks are not a multiple of .* = 4"):
+        arguments.accumulation(made, 6)
+    assert arguments.accumulation(made, 8) == 2
+    assert made.global_batch_size == 8
+    made.global_batch_size = 4
+    with pytest.raises(arguments.TrainerError, match=r"1 passes, fewer than .* make it 8 or more"):
+        arguments.accumulation(made, 8)
+
+
+def test_the_stages_of_a_pipeline_are_the_whole_model() -> None:
+    whole = model.GPT(64, 8, 4, 16, 2)
+    names = [name for name, _ in whole.named_parameters()]
+    x = tokens = torch.randint(64, (2, 8))
+    held: list[str] = []
+    for stage in range(4):
+        part = model.GPT(64, 8, 4, 16, 2)
+        part.load_state_dict(whole.state_dict())
+        part.keep_stage(stage, 4)
+        held += [name for name, _ in part.named_parameters()]
+        x = part(x)
+    assert sorted(held) == sorted([*names, "token_embedding.weight"])  # at both ends
+    torch.testing.assert_close(x, whole(tokens))
 
 
 def test_every_option_is_explained() -> None:
@@ -152,7 +184,7 @@ def test_first_loss_is_that_of_guessing() -> None:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, parameter in made.named_parameters():
-            parameter.copy_(model.initial_value(name, parameter, 2, generator))
+            parameter.copy_(model.initial_value(name, parameter.shape, 2, generator))
     tokens = torch.randint(512, (4, 32))
     assert made(tokens, tokens.roll(-1, 1)).item() == pytest.approx(np.log(512), abs=0.1)
 
