@@ -2,7 +2,7 @@
 
     python -m benchmarks.setup [--nodes 1 2 4 8]       (root on Linux: `make setting-up`)
 
-Real test nodes (tests/cluster) get the roles of inventory/vs once: base, driver, CUDA, Docker, an
+Real test nodes (tests/cluster) get the roles of inventory/vs once: base, driver, CUDA, Docker,
 torch_gpt with this checkout's torch (which would else be unpacked once a node, on one machine's
 disk), ssh between all nodes, a dataset, verify. Then, in one go because machines
 are noisy, the same playbook runs again, beside what one would otherwise do: Ansible without
@@ -122,8 +122,7 @@ def main() -> int:
             raise RuntimeError(first.out[-3000:])
         print(f"first setup of {most} nodes: {time.monotonic() - began:.0f} s", file=sys.stderr)
         for count in chosen.nodes:
-            if count != most:
-                play(inventories[count], timeout=900)  # the mesh is of fewer nodes now
+            play(inventories[count], timeout=900)  # the mesh is of other nodes now
             rows.append(row(cluster, inventories[count], count, chosen.no_pipelining))
             if count == most:
                 where = parts(inventories[count], Path(name) / "reports")

@@ -1,6 +1,7 @@
 """A machine's packages, files and services: what is there, what is wanted, and what was found.
 
     python3 state.py look < SPEC     print the differences and what would mend them; change nothing
+    python3 state.py verify < SPEC   fail with the differences
     python3 state.py begin < SPEC    write down what the machine is like before a change
     python3 state.py wanted < SPEC   print what apt would be asked for, and its sources
     python3 state.py key < SPEC      install repositories' keys that were fetched, if they are right
@@ -10,8 +11,7 @@
     python3 state.py forget < SPEC   remove the ledger, or say what could not be taken off
 
 SPEC is JSON; roles/node_state/meta/argument_specs.yml says what its lists hold. Runs on the node
-by its own Python (3.8 or newer). What goes wrong is data too, one sentence as `error`: a task that
-fails by its exit code would print this whole program.
+by its own Python (3.8 or newer). What goes wrong is one sentence on stderr, and exit code 1.
 
 The ledger, /var/lib/trainbench/<name>.json, holds what was new because of us: never more, so that
 removal leaves what was found. While a change is under way it also holds the list of packages from
@@ -811,10 +811,18 @@ def forget(spec: Spec) -> dict[str, Any]:
     return {"stays": plan["stays"]}
 
 
+def verify(spec: Spec) -> dict[str, Any]:
+    """Raises StateError with what differs."""
+    if found := look(spec)["differences"]:
+        raise StateError("; ".join(found))
+    return {}
+
+
 def main() -> None:
     """Run the command line."""
     steps = {
         "look": look,
+        "verify": verify,
         "begin": begin,
         "key": key,
         "wanted": wanted,
@@ -826,7 +834,7 @@ def main() -> None:
     try:
         print(json.dumps(steps[sys.argv[1]](json.load(sys.stdin)), sort_keys=True))
     except (StateError, OSError) as error:
-        print(json.dumps({"error": str(error)}))
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

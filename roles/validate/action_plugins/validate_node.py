@@ -176,10 +176,11 @@ def system_faults(
     ]
 
 
-def facts(said: Mapping[str, str]) -> dict[str, str]:
+def facts(said: Mapping[str, str]) -> dict[str, Any]:
     """What other roles read, under the names that Ansible's own facts have."""
     name, version = said.get("id", ""), said.get("version", "")
     return {
+        "_ansible_facts_gathered": True,  # plays with `gathering = smart` ask no more
         "ansible_distribution": NAMES.get(name, name),
         "ansible_distribution_version": version,
         "ansible_distribution_major_version": version.partition(".")[0],
