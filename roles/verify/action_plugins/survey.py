@@ -97,8 +97,9 @@ class ActionModule(NodeAction):
     ) -> dict[str, Any]:
         hosts = [str(host) for host in given["hosts"]]
         alive = set(variables["ansible_play_hosts"])
-        nodes = {}
+        nodes, conda = {}, False
         for host in hosts:
+            conda |= bool(variables["hostvars"][host].get("__verify_read", {}).get("conda"))
             kept = variables["hostvars"][host].get("__verify_failures", [])
             nodes[host] = {
                 "lost": host not in alive,
@@ -106,7 +107,7 @@ class ActionModule(NodeAction):
                     {"role": str(one["role"]), "message": message(one["result"])} for one in kept
                 ],
             }
-        roles = [str(role) for role in given.get("roles") or []]
+        roles = [str(role) for role in given.get("roles") or [] if conda or role != "conda"]
         save(
             out_dir / "asked.json", {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
         )
