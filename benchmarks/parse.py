@@ -31,8 +31,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from runner.commands.parse import parse
 from runner.lines import blocks
-from runner.parse_command import parse
 from runner.parsers.latest import latest_step
 from runner.parsers.measure import measure
 

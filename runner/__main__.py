@@ -1,4 +1,4 @@
-"""The command line: `python -m runner COMMAND`; commands of their own are in *_command.py."""
+"""The command line: `python -m runner COMMAND`; most commands are in runner/commands/."""
 
 from __future__ import annotations
 
@@ -11,26 +11,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner import (
-    __version__,
-    compare_command,
-    export_command,
-    parse_command,
-    rerun_command,
-    status_command,
-)
-from runner.doctor import command as doctor_command
+from runner import __version__
+from runner.commands import compare, doctor, export, parse, rerun, status
 from runner.errors import UserError
 from runner.layouts import SHAPES
 from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
 
 OWN = {
-    "status": status_command,
-    "parse": parse_command,
-    "compare": compare_command,
-    "export": export_command,
-    "rerun": rerun_command,
-    "doctor": doctor_command,
+    "status": status,
+    "parse": parse,
+    "compare": compare,
+    "export": export,
+    "rerun": rerun,
+    "doctor": doctor,
 }
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"

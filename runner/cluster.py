@@ -67,6 +67,18 @@ class Cluster:
     lost_contact_s: float = 6.0
 
     @property
+    def label(self) -> str:
+        """The name; outside of this checkout's inventory/ with a mark of the folder.
+
+        `__verify_name` of roles/verify is the same; a test compares them.
+        """
+        path = self.path.resolve()
+        folder = path if path.is_dir() else path.parent
+        if folder.is_relative_to(PROJECT / "inventory"):
+            return self.name
+        return f"{self.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+
+    @property
     def digest(self) -> str:
         """What a campaign belongs to: changes with any address, device, root or variable."""
         facts = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,33 +49,15 @@ class View:
         self.count += 1
         title = f"[{self.count}/{self.total}] {cell.name}"
         title += f" repeat {repeat}" if repeat > 1 else ""
-        over = threading.Event()
-        watcher = threading.Thread(
-            target=self._watch, args=(title, cell, attempt, over), daemon=True
-        )
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
-
-    def _watch(self, title: str, cell: Cell, attempt: Attempt, over: threading.Event) -> None:
-        began = time.monotonic()
         wanted = cell.parameters.get("train_iters")
         parse = systems.load(cell.system).parse
 
-        def words() -> Text:
+        def line(elapsed_s: float) -> str:
             now = latest_step(parse, attempt.logs())
-            return Text(f"{title}: {progress(now, wanted, time.monotonic() - began)}")
+            return f"{title}: {progress(now, wanted, elapsed_s)}"
 
-        if self.console.is_terminal:
-            with self.console.status(words()) as status:
-                while not over.wait(LIVE_S):
-                    status.update(words())
-            return
-        while not over.wait(PLAIN_S):
-            self.console.print(words())
+        with live(self.console, line):
+            yield
 
     def ended(
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
@@ -100,6 +82,33 @@ class View:
         words += "; stopped by Ctrl-C, the same command goes on" if tally.interrupted else ""
         words += "; stopped by --stop-after, the same command goes on" if tally.expired else ""
         self.console.print(words, markup=False)
+
+
+@contextmanager
+def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
+    """Until the block ends, `line` of the seconds since: live in a terminal, else plain lines."""
+    began = time.monotonic()
+    over = threading.Event()
+
+    def words() -> Text:
+        return Text(line(time.monotonic() - began))
+
+    def watch() -> None:
+        if console.is_terminal:
+            with console.status(words()) as status:
+                while not over.wait(LIVE_S):
+                    status.update(words())
+            return
+        while not over.wait(PLAIN_S):
+            console.print(words())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def progress(now: Interval | None, wanted: int | None, elapsed_s: float) -> str:

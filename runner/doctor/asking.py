@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from runner import cluster as clusters
 from runner import rundir
@@ -22,15 +18,13 @@ from runner.errors import UserError
 from runner.lines import tail
 from runner.play import play
 from runner.rundir import Attempt, Checkup
-
-LIVE_S = 0.5  # between two looks, in a terminal
-PLAIN_S = 10.0  # between two plain lines elsewhere
+from runner.view import live
 
 
 def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     """Everything that was asked for. Raises UserError where no node could be asked."""
     cluster = clusters.load(inventory)
-    checkup = rundir.checkup(runs, cluster.name)
+    checkup = rundir.checkup(runs, cluster.label)
     interrupts = Interrupts()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with checkup.locked(), interrupts.handled():
@@ -57,7 +51,7 @@ def _survey(
     checkup.forget()
     hosts = [node.host for node in cluster.nodes]
     title = f"asking {len(hosts)} node{'s' if len(hosts) > 1 else ''} what they are"
-    with _progress(console, title, lambda: ""):
+    with live(console, lambda elapsed_s: f"{title}, {elapsed_s:.0f} s"):
         played = play(
             "verify.yml",
             cluster.path,
@@ -98,12 +92,13 @@ def _measure(
         if interrupts.count:
             attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
 
-    def words() -> str:
+    def line(elapsed_s: float) -> str:
         logs = running[-1].logs() if running else {}
-        return measured.step(measured.lines(tail(logs[0]))) if logs else ""
+        now = measured.step(measured.lines(tail(logs[0]))) if logs else ""
+        return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
     nodes = [node for node in cluster.nodes if node.host in found.envs]
-    with _progress(console, "measuring", words):
+    with live(console, line):
         return probing.launch(
             checkup,
             cluster,
@@ -114,31 +109,3 @@ def _measure(
             started=started,
             cancelled=interrupts.twice,
         )
-
-
-@contextmanager
-def _progress(console: Console, title: str, words: Callable[[], str]) -> Iterator[None]:
-    """What goes on, until the block ends: a live line in a terminal, plain lines elsewhere."""
-    began = time.monotonic()
-    over = threading.Event()
-
-    def line() -> Text:
-        now = words()
-        return Text(f"{title}{': ' + now if now else ''}, {time.monotonic() - began:.0f} s")
-
-    def watch() -> None:
-        if console.is_terminal:
-            with console.status(line()) as status:
-                while not over.wait(LIVE_S):
-                    status.update(line())
-            return
-        while not over.wait(PLAIN_S):
-            console.print(line())
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()

@@ -7,14 +7,14 @@ one node. docs/systems/ascend_gpt.md has each difference from upstream's scripts
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
 from runner.systems import gpt, launchers
-from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.base import Command, Parameter, System
 from runner.systems.pins import pins
 
 if TYPE_CHECKING:
@@ -213,22 +213,6 @@ def ds_config(values: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read Megatron's lines, else DeepSpeed's `steps:` lines."""
-    return measure("ascend_gpt", logs)
-
-
-def model(values: Mapping[str, Any]) -> ModelShape:
-    """The model's shape, with GPT-2's vocabulary."""
-    return gpt.shape(values)
-
-
-def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run."""
-    stage = cell.parameters["zero_stage"]
-    return gpt.estimate(cell, cluster, model(cell.parameters), zero_stage=stage, half=True)
-
-
 SYSTEM = System(
     name="ascend_gpt",
     summary="the Ascend model zoo's GPT-2 in five sizes, on NPUs or CUDA (document 004)",
@@ -238,9 +222,9 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
-    model=model,
-    estimate=estimate,
+    parse=partial(measure, "ascend_gpt"),
+    model=gpt.shape,
+    estimate=gpt.estimate,
     parallel=gpt.parallel,
     devices=("npu", "cuda"),
     resolve=resolve,

@@ -113,28 +113,38 @@ def python(node: NodeContext) -> str:
 
 
 def estimate(
-    cell: Cell, cluster: Cluster, model: ModelShape, *, zero_stage: int, half: bool
+    cell: Cell,
+    cluster: Cluster,
+    *,
+    model: ModelShape | None = None,
+    zero_stage: int | None = None,
+    flash_attention: bool = False,
 ) -> Estimate:
-    """Memory of one device and time of one run, from the shape and the parallel sizes."""
+    """Memory of one device and time of one run, from the shape and the parallel sizes.
+
+    What is not given is what the cell's own `num_layers` and such, `zero_stage` and `precision`
+    say; a system without `precision` trains in half.
+    """
     from runner.flops import flops_per_iteration
 
+    values = cell.parameters
+    model = shape(values) if model is None else model
     sizes = parallel(cell)
     stage = replace(model, num_layers=max(model.num_layers // sizes["pipeline_parallel"], 1))
     memory = estimates.memory_mib(
         stage,
-        micro_batch_size=cell.parameters["micro_batch_size"],
-        zero_stage=zero_stage,
+        micro_batch_size=values["micro_batch_size"],
+        zero_stage=values["zero_stage"] if zero_stage is None else zero_stage,
         data_parallel=sizes["data_parallel"],
-        half=half,
-        activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
-        flash_attention=False,
+        half=values.get("precision") != "fp32",
+        activation_checkpointing=bool(values.get("activation_checkpointing")),
+        flash_attention=flash_attention,
     )
-    batch = cell.parameters.get("global_batch_size") or (
-        cell.parameters["micro_batch_size"] * sizes["data_parallel"]
-    )
+    batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
     flops = flops_per_iteration(model, batch)
-    time = estimates.time_s(flops, cell.parameters["train_iters"], cell.world_size, cluster.device)
+    time = estimates.time_s(flops, values["train_iters"], cell.world_size, cluster.device)
     return Estimate(
+        # The embeddings and the output, which a tensor group does not split, are counted as split.
         memory_mib=memory / sizes["tensor_parallel"],
         time_s=time,
         basis="shape, parallel sizes and typical rates",

@@ -5,14 +5,13 @@ docs/systems/libai.md has each difference from upstream's script and configurati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
 from runner.systems import gpt, launchers
-from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.base import Command, Parameter, System
 from runner.systems.pins import pins
 
 if TYPE_CHECKING:
@@ -172,23 +171,6 @@ def config(cell: Cell, node: NodeContext, files: gpt.Data) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read LiBai's lines (rank 0 prints them) and the nvidia-smi tables of iteration 99."""
-    return measure("libai", logs)
-
-
-def model(values: Mapping[str, Any]) -> ModelShape:
-    """The model's shape, with GPT-2's vocabulary."""
-    return gpt.shape(values)
-
-
-def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run."""
-    values = cell.parameters
-    half = values["precision"] == "fp16"
-    return gpt.estimate(cell, cluster, model(values), zero_stage=values["zero_stage"], half=half)
-
-
 SYSTEM = System(
     name="libai",
     summary="LiBai's GPT-2 on OneFlow: tensor, pipeline, ZeRO (document 000)",
@@ -198,9 +180,9 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
-    model=model,
-    estimate=estimate,
+    parse=partial(measure, "libai"),
+    model=gpt.shape,
+    estimate=gpt.estimate,
     parallel=gpt.parallel,
     devices=("cpu", "cuda"),
 )

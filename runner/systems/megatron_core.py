@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
 from runner.systems import gpt, launchers
 from runner.systems.base import Command, Estimate, Parameter, System
 from runner.systems.pins import pins
@@ -152,22 +151,10 @@ def command(cell: Cell, node: NodeContext) -> Command:
     )
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read Megatron's lines (the last rank prints them)."""
-    return measure("megatron_core", logs)
-
-
-def model(values: Mapping[str, Any]) -> ModelShape:
-    """The model's shape, with GPT-2's vocabulary; a log's padded one replaces that."""
-    return gpt.shape(values)
-
-
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Memory of one device and time of one run."""
-    values = cell.parameters
-    stage = 1 if values["distributed_optimizer"] else 0
-    half = values["precision"] != "fp32"
-    return gpt.estimate(cell, cluster, model(values), zero_stage=stage, half=half)
+    stage = 1 if cell.parameters["distributed_optimizer"] else 0
+    return gpt.estimate(cell, cluster, zero_stage=stage)
 
 
 SYSTEM = System(
@@ -179,8 +166,8 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
-    model=model,
+    parse=partial(measure, "megatron_core"),
+    model=gpt.shape,
     estimate=estimate,
     parallel=gpt.parallel,
     devices=("cuda",),

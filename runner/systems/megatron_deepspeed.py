@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
 from runner.systems import gpt, launchers
-from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.base import Command, Parameter, System
 from runner.systems.launchers import LAUNCH, RUN
 from runner.systems.pins import pins
 
@@ -307,28 +307,6 @@ def ds_config(values: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read Megatron's lines (the last rank prints them), else DeepSpeed's."""
-    return measure("megatron_deepspeed", logs)
-
-
-def model(values: Mapping[str, Any]) -> ModelShape:
-    """The model's shape, with GPT-2's vocabulary; a log's padded one replaces that."""
-    return gpt.shape(values)
-
-
-def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run."""
-    values = cell.parameters
-    return gpt.estimate(
-        cell,
-        cluster,
-        model(values),
-        zero_stage=values["zero_stage"],
-        half=values["precision"] != "fp32",
-    )
-
-
 SYSTEM = System(
     name="megatron_deepspeed",
     summary="Megatron-DeepSpeed's GPT: tensor, pipeline, ZeRO (documents 000 and 001)",
@@ -338,9 +316,9 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
-    model=model,
-    estimate=estimate,
+    parse=partial(measure, "megatron_deepspeed"),
+    model=gpt.shape,
+    estimate=gpt.estimate,
     parallel=gpt.parallel,
     devices=("cuda",),
 )

@@ -7,14 +7,13 @@ Two trainers: v1.1.5 with 3D parallelism (document 002), and the older one at a7
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
 from runner.systems import gpt, launchers
-from runner.systems.base import Command, Estimate, Parameter, System
+from runner.systems.base import Command, Parameter, System
 from runner.systems.launchers import DEEPSPEED, LAUNCH
 from runner.systems.pins import pins
 
@@ -258,23 +257,6 @@ def ds_config(cell: Cell) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read Megatron's lines (rank 0 prints them), else DeepSpeed's."""
-    return measure("megatron_lm", logs)
-
-
-def model(values: Mapping[str, Any]) -> ModelShape:
-    """The model's shape, with GPT-2's vocabulary; a log's padded one replaces that."""
-    return gpt.shape(values)
-
-
-def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run."""
-    values = cell.parameters
-    half = values["precision"] == "fp16"
-    return gpt.estimate(cell, cluster, model(values), zero_stage=values["zero_stage"], half=half)
-
-
 SYSTEM = System(
     name="megatron_lm",
     summary="DeepSpeedExamples' Megatron-LM GPT-2, with or without DeepSpeed (documents 002, 003)",
@@ -284,9 +266,9 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
-    model=model,
-    estimate=estimate,
+    parse=partial(measure, "megatron_lm"),
+    model=gpt.shape,
+    estimate=gpt.estimate,
     parallel=gpt.parallel,
     devices=("cuda",),
 )

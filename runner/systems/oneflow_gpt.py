@@ -6,12 +6,13 @@ docs/systems/oneflow_gpt.md has each difference from upstream's train_gpt2.sh, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
+from runner.records import ModelShape
 from runner.systems import gpt
 from runner.systems.base import Command, Estimate, Parameter, System
 from runner.systems.pins import pins
@@ -112,11 +113,6 @@ def command(cell: Cell, node: NodeContext) -> Command:
     )
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read OneFlow's `step:` lines (the first node prints them)."""
-    return measure("oneflow_gpt", logs)
-
-
 def model(values: Mapping[str, Any]) -> ModelShape:
     """The model's shape."""
     heads, width, layers = MODELS[values["model"]]
@@ -125,10 +121,8 @@ def model(values: Mapping[str, Any]) -> ModelShape:
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Memory of one device and time of one run."""
-    values = cell.parameters
-    stage = 1 if values["placement_optimization"] else 0
-    half = values["precision"] == "fp16"
-    return gpt.estimate(cell, cluster, model(values), zero_stage=stage, half=half)
+    stage = 1 if cell.parameters["placement_optimization"] else 0
+    return gpt.estimate(cell, cluster, model=model(cell.parameters), zero_stage=stage)
 
 
 SYSTEM = System(
@@ -140,7 +134,7 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
+    parse=partial(measure, "oneflow_gpt"),
     model=model,
     estimate=estimate,
     parallel=gpt.parallel,

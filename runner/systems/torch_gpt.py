@@ -6,14 +6,14 @@ Runs on any machine: CPU (gloo) or CUDA (NCCL). The trainer is roles/torch_gpt/f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.parsers.measure import measure
-from runner.records import Measurement, ModelShape
-from runner.systems import estimates, gpt, launchers
+from runner.records import ModelShape
+from runner.systems import gpt, launchers
 from runner.systems.base import Command, Estimate, Parameter, System
 from runner.systems.launchers import DEEPSPEED
 from runner.systems.pins import pins
@@ -192,31 +192,10 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
     return argv
 
 
-def parse(logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read the lines `torch_gpt step=...` and `torch_gpt config ...` (node rank 0 prints them)."""
-    return measure("torch_gpt", logs)
-
-
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Memory of one device and time of one run, from the shape alone."""
-    from runner.flops import flops_per_iteration
-
     model = shape(cell.parameters)
-    sizes = gpt.parallel(cell)
-    layers = max(model.num_layers // sizes["pipeline_parallel"], 1)
-    memory = estimates.memory_mib(
-        replace(model, num_layers=layers),
-        micro_batch_size=cell.parameters["micro_batch_size"],
-        zero_stage=cell.parameters["zero_stage"],
-        data_parallel=sizes["data_parallel"],
-        half=cell.parameters["precision"] != "fp32",
-        activation_checkpointing=cell.parameters["activation_checkpointing"],
-    )
-    # The embeddings and the output, which a tensor group does not split, are counted as split.
-    memory /= sizes["tensor_parallel"]
-    flops = flops_per_iteration(model, cell.parameters["global_batch_size"])
-    time = estimates.time_s(flops, cell.parameters["train_iters"], cell.world_size, cluster.device)
-    return Estimate(memory_mib=memory, time_s=time, basis="shape and typical rates")
+    return gpt.estimate(cell, cluster, model=model, flash_attention=True)
 
 
 SYSTEM = System(
@@ -228,7 +207,7 @@ SYSTEM = System(
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=parse,
+    parse=partial(measure, "torch_gpt"),
     model=shape,
     estimate=estimate,
     parallel=gpt.parallel,

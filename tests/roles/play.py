@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests.cluster.fixtures import Group
 from tests.conftest import ROOT
+
+TRAINER = """
+- hosts: nodes
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role:
+        name: trainer
+        tasks_from: "{{ entry }}"
+      vars:
+        systems_root: "{{ cluster_root }}/systems"
+        node_root: "{{ cluster_root }}"
+        trainer_pin_sets: "{{ trainer_pins | list }}"
+"""
 
 
 @dataclass(frozen=True)
@@ -39,3 +55,11 @@ def play(
         timeout=timeout,
     )
     return Ran(ran.returncode, ran.stdout + ran.stderr)
+
+
+def play_trainer(group: Group, folder: Path, *words: str, timeout: int = 300, **extra: Any) -> Ran:
+    """Run the `entry` of the role trainer, by a playbook in `folder`."""
+    (folder / "trainer.yml").write_text(TRAINER)
+    extra = {"entry": "main", **extra}
+    path = folder / "trainer.yml"
+    return play(group.inventory, "-e", json.dumps(extra), *words, playbook=path, timeout=timeout)

@@ -12,24 +12,11 @@ import pytest
 
 from tests.cluster.fixtures import Group, RealNodes
 from tests.roles.interpreters import python
-from tests.roles.play import Ran, play
+from tests.roles.play import Ran, play_trainer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.network]
 BASE = "/opt/trainbench-frameworks"
 HOME = f"{BASE}/systems/frameworks/pin"
-PLAYBOOK = """
-- hosts: nodes
-  gather_facts: false
-  tasks:
-    - ansible.builtin.import_role:
-        name: trainer
-        tasks_from: "{{ entry }}"
-      vars:
-        systems_root: "{{ cluster_root }}/systems"
-        node_root: "{{ cluster_root }}"
-        trainer_system: frameworks
-        trainer_pin_sets: [pin]
-"""
 
 
 @pytest.fixture
@@ -39,17 +26,9 @@ def group(real_nodes: RealNodes) -> Iterator[Group]:
     made.nodes[0].exec(["rm", "-rf", BASE], check=True)
 
 
-def run(
-    group: Group,
-    folder: Path,
-    pin: dict[str, Any],
-    entry: str = "main",
-    more: dict[str, Any] | None = None,
-) -> Ran:
-    playbook = folder / "frameworks.yml"
-    playbook.write_text(PLAYBOOK)
-    extra = {"entry": entry, "trainer_pins": {"pin": pin}, **(more or {})}
-    return play(group.inventory, "-e", json.dumps(extra), playbook=playbook, timeout=1800)
+def run(group: Group, folder: Path, pin: dict[str, Any], **more: Any) -> Ran:
+    extra = {"trainer_system": "frameworks", "trainer_pins": {"pin": pin}, **more}
+    return play_trainer(group, folder, timeout=1800, **extra)
 
 
 @pytest.mark.slow
@@ -64,19 +43,19 @@ def test_deepspeed_of_today_is_installed_and_its_report_read(group: Group, tmp_p
     }
     made = run(group, tmp_path, pin)
     assert made.rc == 0, made.out
-    verified = run(group, tmp_path, pin, "verify")
+    verified = run(group, tmp_path, pin, entry="verify")
     assert verified.rc == 0, verified.out
     # Another torch by hand: the lock says so. Brought back, and only that.
     pip = [f"{HOME}/env/bin/python3", "-m", "pip"]
     node.exec([*pip, "uninstall", "-qy", "deepspeed"], check=True)
-    broken = run(group, tmp_path, pin, "verify")
+    broken = run(group, tmp_path, pin, entry="verify")
     assert "deepspeed 0.19.8 is not there" in broken.out
     assert run(group, tmp_path, pin).rc == 0
-    assert run(group, tmp_path, pin, "verify").rc == 0
+    assert run(group, tmp_path, pin, entry="verify").rc == 0
     # A pin that is not what the report says.
     report = f"{HOME}/env/bin/ds_report"
     node.exec(["sh", "-c", f"printf '#!/bin/sh\\nexit 3\\n' >{report}"], check=True)
-    unread = run(group, tmp_path, pin, "verify")
+    unread = run(group, tmp_path, pin, entry="verify")
     assert "deepspeed: ds_report fails" in unread.out
 
 
@@ -95,12 +74,12 @@ def test_document_001s_pins_are_installed_on_python_3_8(group: Group, tmp_path: 
         "imports": ["transformers"],
     }
     where = {"python_env_interpreters": [python("3.8")]}
-    made = run(group, tmp_path, pin, more=where)
+    made = run(group, tmp_path, pin, **where)
     assert made.rc == 0, made.out
-    assert "PydanticUserError" in run(group, tmp_path, pin, "verify", where).out
+    assert "PydanticUserError" in run(group, tmp_path, pin, entry="verify", **where).out
     pin["requirements"].append("pydantic==1.10.13")
-    assert run(group, tmp_path, pin, more=where).rc == 0
-    verified = run(group, tmp_path, pin, "verify", where)
+    assert run(group, tmp_path, pin, **where).rc == 0
+    verified = run(group, tmp_path, pin, entry="verify", **where)
     assert verified.rc == 0, verified.out
     installed = json.loads(group.nodes[0].read(f"{HOME}/installed.json"))
     assert installed["identity"]["python"].startswith("3.8.")
@@ -123,11 +102,11 @@ def test_oneflow_0_8_0_of_the_index_is_installed_and_imported(group: Group, tmp_
     }
     links = os.environ.get("PIP_FIND_LINKS", "")
     where = {"python_env_interpreters": [python("3.8")], "python_env_find_links": links}
-    made = run(group, tmp_path, pin, more=where)
+    made = run(group, tmp_path, pin, **where)
     assert made.rc == 0, made.out
-    verified = run(group, tmp_path, pin, "verify", where)
+    verified = run(group, tmp_path, pin, entry="verify", **where)
     assert verified.rc == 0, verified.out
-    again = run(group, tmp_path, pin, more=where)
+    again = run(group, tmp_path, pin, **where)
     assert again.changed() == {"node1": 0}
     installed = json.loads(group.nodes[0].read(f"{HOME}/installed.json"))
     assert installed["identity"]["versions"]["oneflow"] == "0.8.0"

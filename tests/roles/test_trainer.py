@@ -20,25 +20,12 @@ from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.node import Node
 from tests.conftest import ROOT
 from tests.roles import wheels
-from tests.roles.play import Ran, play
+from tests.roles.play import Ran, play_trainer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.network]
 BASE = "/opt/trainbench-trainer"
 HOME = f"{BASE}/root/systems/toy/one"
 PYTHON = f"{HOME}/env/bin/python3"
-PLAYBOOK = """
-- hosts: nodes
-  gather_facts: false
-  tasks:
-    - ansible.builtin.import_role:
-        name: trainer
-        tasks_from: "{{ entry }}"
-      vars:
-        systems_root: "{{ cluster_root }}/systems"
-        node_root: "{{ cluster_root }}"
-        trainer_system: toy
-        trainer_pin_sets: [one]
-"""
 TORCH = """
 class version: cuda = "11.3"
 class cuda: is_available = staticmethod(lambda: True)
@@ -73,11 +60,9 @@ class Site:
     folder: Path
     pin: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, *words: str, entry: str = "main", **changed: Any) -> Ran:
-        playbook = self.folder / "trainer.yml"
-        playbook.write_text(PLAYBOOK)
-        extra = {"entry": entry, "trainer_pins": {"one": self.pin}, **changed}
-        return play(self.group.inventory, "-e", json.dumps(extra), *words, playbook=playbook)
+    def run(self, *words: str, **changed: Any) -> Ran:
+        extra = {"trainer_system": "toy", "trainer_pins": {"one": self.pin}, **changed}
+        return play_trainer(self.group, self.folder, *words, **extra)
 
     def read(self, node: Node, name: str) -> Any:
         return json.loads(node.read(f"{HOME}/{name}"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.parse_command import parse
+from runner.commands.parse import parse
 from tests import torch_first  # noqa: F401 - before any test module brings Ansible
 
 

@@ -252,13 +252,14 @@ def test_the_quickstarts_inventory_is_read() -> None:
 # --- one rule, two readers ------------------------------------------------------------------------
 
 
-def from_playbooks(inventory: Path, host: str) -> list[str]:
-    """node_root and its folders as every playbook sees them (playbooks/group_vars/all.yml)."""
+def from_playbooks(inventory: Path, host: str, *names: str) -> list[str]:
+    """Variables as every playbook sees them (playbooks/group_vars/all.yml), and roles/verify."""
     ran = subprocess.run(
         [
             *("ansible", host, "-i", str(inventory), "--playbook-dir", "playbooks"),
             *("-c", "local", "-m", "ansible.builtin.debug"),
-            *("-a", "msg={{ [node_root, systems_root, datasets_root] }}"),
+            *("-e", "@roles/verify/vars/main.yml"),
+            *("-a", f"msg={{{{ [{', '.join(names)}] }}}}"),
         ],
         capture_output=True,
         text=True,
@@ -284,7 +285,7 @@ def test_playbooks_and_runner_agree_on_where_things_lie(
         ansible_connection=connection,
     )
     node = cluster.load(folder).nodes[0]
-    assert from_playbooks(folder, "a") == [
+    assert from_playbooks(folder, "a", "node_root", "systems_root", "datasets_root") == [
         str(node.root),
         str(paths.system_home(node.root, "s", "p").parents[1]),
         str(paths.dataset_home(node.root, "d").parent),
@@ -293,4 +294,20 @@ def test_playbooks_and_runner_agree_on_where_things_lie(
 
 def test_playbooks_and_runner_agree_on_the_quickstarts_inventory() -> None:
     node = cluster.load(paths.DEFAULT_INVENTORY).nodes[0]
-    assert from_playbooks(paths.DEFAULT_INVENTORY, "localhost")[0] == str(node.root)
+    assert from_playbooks(paths.DEFAULT_INVENTORY, "localhost", "node_root") == [str(node.root)]
+
+
+def test_playbooks_and_runner_agree_on_where_checkups_lie(tmp_path: Path) -> None:
+    """Two inventories of one name, outside of this checkout, have a folder each."""
+    folders = [
+        write(tmp_path / place / "rack", "nodes: {hosts: {a: {}}}", **BASE) for place in "xy"
+    ]
+    labels = [cluster.load(folder).label for folder in folders]
+    assert len(set(labels)) == 2
+    assert all(label.startswith("rack-") for label in labels)
+    assert [from_playbooks(folder, "a", "__verify_name") for folder in folders] == [
+        [label] for label in labels
+    ]
+    local = paths.DEFAULT_INVENTORY
+    assert [cluster.load(local).label] == from_playbooks(local, "localhost", "__verify_name")
+    assert cluster.load(local).label == "local"

@@ -8,10 +8,12 @@ import gzip
 import hashlib
 import http.server
 import io
+import json
 import lzma
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tarfile
 import threading
@@ -301,6 +303,62 @@ def test_a_disk_that_others_fill_on_the_way(
 )
 def test_sizes_as_people_say_them(size: int, words: str) -> None:
     assert fetch.human(size) == words
+
+
+# --- the program, as python_env, conda and prefetch run it ----------------------------------------
+
+
+def spec(site: Site, path: Path, **more: Any) -> dict[str, Any]:
+    return {"url": site.address, "path": str(path), "sha256": SHA256, "mirrors": {}, **more}
+
+
+def test_brought_once(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    assert fetch.bring(spec(site, path)) == {"changed": True}
+    assert path.read_bytes() == DATA
+    assert fetch.bring(spec(site, path)) == {"changed": False}
+    assert fetch.bring(spec(site, path, sha256="", md5=MD5)) == {"changed": False}
+    assert site.asked == [None]
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_what_was_there_of_another_file_is_given_up(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file.part").write_bytes(b"x" * 1000)
+    assert fetch.bring(spec(site, tmp_path / "file"))["changed"]
+    assert site.asked == ["bytes=1000-", None]
+    (tmp_path / "file").write_bytes(b"of an older pin")
+    assert fetch.bring(spec(site, tmp_path / "file"))["changed"]
+    assert (tmp_path / "file").read_bytes() == DATA
+
+
+def test_a_folder_may_stand_for_the_address(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "pub").mkdir()
+    (tmp_path / "pub" / "file").write_bytes(DATA)
+    mirrors = {"https://example.org/": f"file://{tmp_path}/pub/"}
+    given = spec(site, tmp_path / "x", url="https://example.org/file", mirrors=mirrors)
+    assert fetch.bring(given) == {"changed": True}
+
+
+def test_a_wrong_checksum_is_one_line(site: Site, tmp_path: Path) -> None:
+    given = json.dumps(spec(site, tmp_path / "file", sha256="00"))
+    argv = [sys.executable, "-I", str(fetch.__file__)]
+    done = subprocess.run(
+        argv, input=given, capture_output=True, text=True, env={"no_proxy": "127.0.0.1"}
+    )
+    assert done.returncode == 1
+    assert f"has sha256 {SHA256}, not 00 as its pin says; it was removed" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_said(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file.part").symlink_to("/dev/full")
+    with pytest.raises(fetch.FetchError, match=f"^the disk of {tmp_path} is full while writing"):
+        fetch.bring(spec(site, tmp_path / "file"))
+
+
+# --- archives -------------------------------------------------------------------------------------
 
 
 def zipped(data: bytes) -> bytes:

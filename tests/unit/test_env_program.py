@@ -211,10 +211,8 @@ def test_a_venv_gets_the_config_program_of_its_python_and_others_their_own(tmp_p
 
 def test_the_program_runs_on_the_oldest_python_of_a_node() -> None:
     """Nodes have 3.8 or newer; its syntax is held to that here, on any Python."""
-    for name in ("env.py", "download.py"):
-        path = Path(env.__file__).with_name(name)
-        code = f"import ast; ast.parse(open({str(path)!r}).read(), feature_version=(3, 8))"
-        subprocess.run([sys.executable, "-c", code], check=True)
+    code = f"import ast; ast.parse(open({env.__file__!r}).read(), feature_version=(3, 8))"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_pip_that_says_nowhere_what_it_installed_is_too_old() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from runner.paths import PROJECT
-from runner.systems.libai import parse
+from runner.systems.libai import SYSTEM
 
 RECORDED = (PROJECT / "tests" / "data" / "libai" / "cpu_2_nodes.log").read_bytes()
 
 
 def test_a_recorded_log() -> None:
-    found = parse({0: [RECORDED]})
+    found = SYSTEM.parse({0: [RECORDED]})
     assert [interval.iteration for interval in found.intervals] == list(range(1, 21))
     losses = [interval.loss for interval in found.intervals]
     assert (losses[0], losses[-1]) == (8.329, 7.013)
@@ -26,4 +26,6 @@ def test_a_recorded_log() -> None:
 
 
 def test_byte_by_byte() -> None:
-    assert parse({0: (RECORDED[i : i + 1] for i in range(len(RECORDED)))}) == parse({0: [RECORDED]})
+    assert SYSTEM.parse({0: (RECORDED[i : i + 1] for i in range(len(RECORDED)))}) == SYSTEM.parse(
+        {0: [RECORDED]}
+    )

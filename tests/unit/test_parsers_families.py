@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.parse_command import parse
+from runner.commands.parse import parse
 from runner.parsers.measure import measure
 from runner.records import Utilisation
 from tests.unit.trainer_lines import (

@@ -139,7 +139,7 @@ def test_files_come_from_the_mirror_and_are_checked(tmp_path: Path, site: tuple[
     assert (tmp_path / "f/data/example.org/a+b.bin").read_bytes() == b"corpus"
     with pytest.raises(prefetch.PrefetchError, match=f"has sha256 {right}, not 0000"):
         work.files([prefetch.File(url, "0" * 64)])
-    with pytest.raises(prefetch.PrefetchError, match="has another md5 than 0000"):
+    with pytest.raises(prefetch.PrefetchError, match=r"has md5 .*, not 0000"):
         work.files([prefetch.File(url, md5="0" * 32)])
     assert not (tmp_path / "f/data/example.org/a+b.bin").exists()
 

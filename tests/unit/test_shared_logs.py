@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runner.parse_command import parse
+from runner.commands.parse import parse
 from tests.unit.test_parsers_property import Steps, steps
 
 SHARED = os.environ.get("TRAINBENCH_SHARED")

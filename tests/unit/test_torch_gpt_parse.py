@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runner.paths import PROJECT
 from runner.records import Interval, Measurement
-from runner.systems.torch_gpt import parse
+from runner.systems.torch_gpt import SYSTEM
 
 RECORDED = (PROJECT / "tests" / "data" / "torch_gpt" / "cpu_2_processes.log").read_bytes()
 LINE = (
@@ -21,7 +21,7 @@ LINE = (
 
 
 def read(*parts: bytes) -> Measurement:
-    return parse({0: parts})
+    return SYSTEM.parse({0: parts})
 
 
 def steps(found: Measurement) -> list[int]:
@@ -122,7 +122,7 @@ def test_an_interval_covers_the_iterations_since_the_line_before() -> None:
 
 
 def test_nodes_that_print_nothing_of_their_own_change_nothing() -> None:
-    found = parse({1: [b"W1121 noise\n"], 0: [RECORDED], 2: []})
+    found = SYSTEM.parse({1: [b"W1121 noise\n"], 0: [RECORDED], 2: []})
     assert found == read(RECORDED)
 
 
@@ -133,7 +133,7 @@ def test_memory_is_the_fullest_devices_over_all_lines() -> None:
 
 
 def test_no_log_is_no_measurement() -> None:
-    assert parse({}) == parse({0: []}) == read(b"") == Measurement()
+    assert SYSTEM.parse({}) == SYSTEM.parse({0: []}) == read(b"") == Measurement()
 
 
 words = st.sampled_from(

@@ -1,5 +1,12 @@
 """Download one file: resumed where it was left, checked by checksum, retried while it gets on.
 
+    python3 fetch.py < SPEC
+
+SPEC is JSON: url (the public address), path (where the file goes), sha256 and md5 (left out or ""
+where nobody knows it), mirrors (beginning of an address to what stands in its place). Prints
+{"changed": bool}. Exits 0, or 1 with one line on stderr that says what is wrong and the cure.
+Other programs of this role import it.
+
 Standard library only, Python 3.8 or newer: it runs with whatever Python the node has. A source is
 an http or https address, a file:// address, or an absolute path. What came so far lies beside the
 target as ``<target>.part``, so that the next run goes on from there; ``<target>.part.json`` says
@@ -107,8 +114,9 @@ def need_room(folder: str, need: int, what: str) -> None:
     if need > free:
         raise FetchError(
             f"the disk of {folder} is too small for {what}: {human(need)} more are needed and "
-            f"{human(free)} are free; free {human(need - free)}, or set cluster_root to a larger "
-            "disk, and run this again: it goes on from where it was"
+            f"{human(free)} are free; free {human(need - free)}, or set cluster_root (of "
+            "prefetch.yml: prefetch_dir) to a larger disk, and run this again: it goes on from "
+            "where it was"
         )
 
 
@@ -118,8 +126,8 @@ def full(folder: str, what: str, need: int | None) -> FetchError:
     more = f"{human(need)} more are needed and " if need is not None else ""
     return FetchError(
         f"the disk of {folder} is full while writing {what}: {more}{human(free)} are free; free "
-        "some, or set cluster_root to a larger disk, and run this again: it goes on from where it "
-        "was"
+        "some, or set cluster_root (of prefetch.yml: prefetch_dir) to a larger disk, and run this "
+        "again: it goes on from where it was"
     )
 
 
@@ -149,6 +157,7 @@ class Download:
         self.folder = os.path.dirname(target)
         self.total: int | None = None
         self.received = 0
+        self.doubtful = False  # the part may be of another file; its checksum tells
 
     def run(self) -> Fetched:
         """Bring the file. Raises FetchError."""
@@ -158,9 +167,20 @@ class Download:
         else:
             self._gather()
             os.replace(self.part, self.target)
-        found = self._checked()
+        found = checksums(self.target)
+        wrong = [kind for kind, wanted in self.wanted.items() if wanted and found[kind] != wanted]
         self._forget()
-        return Fetched(self.received, resumed, found)
+        if not wrong:
+            return Fetched(self.received, resumed, found["sha256"])
+        os.unlink(self.target)
+        if self.doubtful:
+            self.doubtful = False
+            return self.run()
+        raise FetchError(
+            f"{os.path.basename(self.target)} from {shown(self.source)} has {wrong[0]} "
+            f"{found[wrong[0]]}, not {self.wanted[wrong[0]]} as {self.why} says; it was removed: "
+            "correct the source or the checksum and run this again"
+        )
 
     # The whole
 
@@ -177,7 +197,7 @@ class Download:
                 if failures >= TRIES:
                     raise FetchError(
                         f"cannot download {shown(self.source)}: {error}; check the node's way to "
-                        "it, or name a mirror in site_mirrors.data, and run this again: it goes on "
+                        "it, or name a mirror in site_mirrors, and run this again: it goes on "
                         f"from {human(self._size())}"
                     ) from None
                 self.wait(min(2.0 ** (failures - 1), MAX_WAIT_S))
@@ -186,20 +206,6 @@ class Download:
                     left = None if self.total is None else self.total - self._size()
                     raise full(self.folder, os.path.basename(self.target), left) from None
                 raise FetchError(f"cannot write {self.part}: {error.strerror}") from None
-
-    def _checked(self) -> str:
-        """The SHA-256 of a file that is what it should be; another is removed and named."""
-        found = checksums(self.target)
-        for kind, wanted in self.wanted.items():
-            if wanted and found[kind] != wanted:
-                os.unlink(self.target)
-                self._forget()
-                raise FetchError(
-                    f"{os.path.basename(self.target)} from {shown(self.source)} has {kind} "
-                    f"{found[kind]}, not {wanted} as {self.why} says; it was removed: correct the "
-                    "source or the checksum and run this again"
-                )
-        return found["sha256"]
 
     def _size(self) -> int:
         try:
@@ -229,6 +235,7 @@ class Download:
 
     def _restart(self) -> None:
         """Nothing of the part can be used."""
+        self.doubtful = False
         with open(self.part, "wb"):
             pass
 
@@ -250,7 +257,7 @@ class Download:
         except OSError as error:
             raise FetchError(
                 f"cannot read {path}: {error.strerror}; bring the file there, or correct "
-                "site_mirrors.data"
+                "site_mirrors"
             ) from None
         with stream:
             state = os.fstat(stream.fileno())
@@ -269,6 +276,7 @@ class Download:
             have = 0
         if have:
             headers["Range"] = f"bytes={have}-"
+            self.doubtful = not validator
         if have and validator:
             headers["If-Range"] = validator
         # the scheme is http or https: _receive saw to it
@@ -320,7 +328,7 @@ class Download:
             raise _AgainError(words)
         raise FetchError(
             f"cannot download {shown(self.source)}: {words}; correct the address, or name a mirror "
-            "in site_mirrors.data"
+            "in site_mirrors"
         )
 
     def _copy(self, stream: BinaryIO, total: int | None) -> None:
@@ -352,3 +360,39 @@ class Download:
             if have > total:
                 self._restart()
             raise _AgainError(f"the connection ended after {human(have)} of {human(total)}")
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def mirrored(address: str, mirrors: dict[str, str]) -> str:
+    """The address to use: the longest beginning that a mirror stands for is replaced."""
+    beginning = max((each for each in mirrors if address.startswith(each)), key=len, default="")
+    return mirrors[beginning] + address[len(beginning) :] if beginning else address
+
+
+def bring(spec: dict[str, Any]) -> dict[str, bool]:
+    """Put the file in place, if it is not there. Raises FetchError."""
+    path, wanted = spec["path"], {kind: spec.get(kind, "") for kind in ("sha256", "md5")}
+    if os.path.exists(path):
+        found = checksums(path)
+        if all(found[kind] == digest for kind, digest in wanted.items() if digest):
+            return {"changed": False}
+        os.unlink(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    Download(mirrored(spec["url"], spec["mirrors"]), path, **wanted, why="its pin").run()
+    return {"changed": True}
+
+
+def main(source: BinaryIO) -> int:
+    """Run the command line; the exit code."""
+    try:
+        print(json.dumps(bring(json.load(source))))
+    except (FetchError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.stdin.buffer))

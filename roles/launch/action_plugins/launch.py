@@ -23,14 +23,17 @@ import hashlib
 import json
 import os
 import platform
-import shlex
+import sys
 import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.node_action import NodeAction, one_line, save
 
 FILES = Path(__file__).resolve().parents[1] / "files"
 SUPERVISOR = FILES / "supervisor.py"
@@ -55,22 +58,15 @@ class LostError(Exception):
     """The node could not be reached, or stopped answering for lost_contact_s."""
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+class ActionModule(NodeAction):
     """`launch:` with `run_dir` and `lock` (control node paths), or `operation: inspect|stop`."""
 
-    TRANSFERS_FILES = False
     _supports_check_mode = False
-    _supports_async = False
+    default_python = "python3"
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        interpreter = variables.get("ansible_python_interpreter") or "python3"
-        self.python = str(self._templar.template(interpreter))
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
         host = str(variables["inventory_hostname"])
-        arguments = self._task.args
         operation = arguments.get("operation", "launch")
         if operation == "inspect":
             result.update(self._inspect(Path(arguments["out_dir"]), host, arguments["paths"]))
@@ -89,20 +85,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
         Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
         answered was not the supervisor.
         """
-        argv = [self.python, "-I", "-S", *arguments]
         data = source.encode() if source is not None else None
-        answer = self._low_level_execute_command(shlex.join(argv), in_data=data)
-        for line in answer["stdout_lines"]:
-            if line.startswith("TRAINBENCH "):
-                said: dict[str, Any] = json.loads(line[len("TRAINBENCH ") :])
-                return said
-        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
-        said_last = words[-1] if words else "no output"
-        if answer["rc"] in (126, 127):
-            said_last += (
-                "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
-            )
-        raise AnsibleError(f"{self.python} gave no answer (exit {answer['rc']}): {said_last}")
+        said: dict[str, Any] = json.loads(self.ask("-I", "-S", *arguments, data=data))
+        return said
 
     def supervise(self, call: str) -> dict[str, Any]:
         """Send the supervisor's source with one call at its end (nothing is on disk yet)."""
@@ -410,20 +395,6 @@ def words_of(done: dict[str, Any]) -> str:
         "log_limit": "the launcher's log outgrew its limit of 4 GiB",
         "supervisor_lost": "the supervisor was killed",
     }.get(str(done.get("ended_by")), f"ended by {done.get('ended_by')}")
-
-
-def one_line(error: BaseException) -> str:
-    """An error's last line, which is where ssh says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def save(path: Path, facts: dict[str, Any]) -> None:
-    """Write JSON so that a reader sees all of it or none of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.tmp")
-    fresh.write_text(json.dumps(facts), encoding="utf-8")
-    fresh.replace(path)
 
 
 def unpack(text: str) -> bytes:

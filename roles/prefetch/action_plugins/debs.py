@@ -9,13 +9,15 @@ The node's side is roles/prefetch/files/closure.py.
 from __future__ import annotations
 
 import hashlib
-import json
-import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.node_action import NodeAction
 
 PROGRAM = Path(__file__).resolve().parents[1] / "files" / "closure.py"
 BATCH = 512 << 20  # bytes on the node's disk at a time
@@ -42,30 +44,21 @@ def has(path: Path, sha256: str) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+class ActionModule(NodeAction):
     """`debs:`; its arguments stand in tasks/apt.yml."""
 
     _supports_check_mode = True
-    _supports_async = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        given = (task_vars or {}).get("ansible_python_interpreter") or "/usr/bin/python3"
-        self.python = str(self._templar.template(given))
-        arguments = self._task.args
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if arguments["step"] == "plan":
-            planned = self._call("plan", {"groups": arguments["groups"]})
-            result["planned"] = {**planned, "release": arguments["release"]}
-            return result
+            planned = self.tell(PROGRAM, {"groups": arguments["groups"]}, "plan")
+            return {"planned": {**planned, "release": arguments["release"]}}
         scratch = arguments["planned"]["scratch"]
         folder = Path(arguments["folder"], "apt", arguments["planned"]["release"])
         try:
-            result["changed"] = self._fetch(arguments["planned"], folder)
+            return {"changed": self._fetch(arguments["planned"], folder)}
         finally:
-            self._call("drop", {"scratch": scratch, "all": True})
-        return result
+            self.tell(PROGRAM, {"scratch": scratch, "all": True}, "drop")
 
     def _fetch(self, planned: dict[str, Any], folder: Path) -> bool:
         """Bring what is lacking; whether there was any."""
@@ -75,7 +68,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
             folder.mkdir(parents=True, exist_ok=True)
             for names in batches(lacking):
                 spec = {"scratch": planned["scratch"], "files": names}
-                answer = self._call("fetch", spec)
+                answer = self.tell(PROGRAM, spec, "fetch")
                 for name in names:
                     part = folder / f"{name}.part"
                     self._connection.fetch_file(answer["paths"][name], str(part))
@@ -85,18 +78,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
                     if not has(folder / name, lacking[name][1]):
                         (folder / name).unlink()
                         raise AnsibleActionFail(f"{name} came damaged; run it again")
-                self._call("drop", {"scratch": planned["scratch"], "all": False})
+                self.tell(PROGRAM, {"scratch": planned["scratch"], "all": False}, "drop")
         return bool(lacking)
-
-    def _call(self, step: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """Run closure.py on the node; its answer. Raises AnsibleActionFail with its words."""
-        argv = [self.python, "-I", "-c", PROGRAM.read_text(encoding="utf-8"), step]
-        answer = self._low_level_execute_command(
-            shlex.join(argv), in_data=json.dumps(spec).encode()
-        )
-        for line in answer["stdout_lines"]:
-            if line.startswith("TRAINBENCH "):
-                said: dict[str, Any] = json.loads(line[len("TRAINBENCH ") :])
-                return said
-        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
-        raise AnsibleActionFail(words[-1] if words else f"no answer (exit {answer['rc']})")

@@ -277,7 +277,7 @@ class Prefetch:
         self.spec = spec
         self.folder = Path(spec["dir"])
         self.mirrors = spec["mirrors"]
-        self.downloader = Path(spec["roles"], "python_env", "files", "download.py")
+        self.downloader = Path(spec["roles"], "dataset", "files", "fetch.py")
 
     def files(self, files: Iterable[File]) -> None:
         """Files by URL, resumed and checked."""
@@ -286,17 +286,13 @@ class Prefetch:
                 "url": item.url,
                 "path": str(self.folder / item.path),
                 "sha256": item.sha256,
+                "md5": item.md5,
                 "mirrors": self.mirrors.get(item.kind) or {},
-                "check": False,
             }
             argv = [sys.executable, "-I", str(self.downloader)]
             ran = subprocess.run(argv, input=json.dumps(asked), capture_output=True, text=True)
             if ran.returncode != 0:
                 raise PrefetchError(ran.stderr.strip())
-            path = self.folder / item.path
-            if item.md5 and digest_of(path, "md5") != item.md5:
-                path.unlink()
-                raise PrefetchError(f"{item.url} has another md5 than {item.md5}; run it again")
 
     def commits(self, commits: Iterable[tuple[str, str]]) -> None:
         """Bare repositories that have the commits, and give them out by their names."""
@@ -427,7 +423,7 @@ def manifest(folder: Path, found: Needs) -> dict[str, Any]:
         if (
             path.is_file()
             and name != "manifest.json"
-            and not name.endswith((".part", ".new", ".control"))
+            and not name.endswith((".part", ".part.json", ".new", ".control"))
         ):
             listed[name] = [path.stat().st_size, digest_of(path, "sha256")]
     only = sorted(item.path for item in found.files if item.dataset)

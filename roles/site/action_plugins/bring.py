@@ -9,14 +9,17 @@ packages it takes, such as debian12; empty for none). The node's side is roles/s
 from __future__ import annotations
 
 import json
-import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.node_action import NodeAction
 
 PROGRAM = Path(__file__).resolve().parents[1] / "files" / "have.py"
 MANIFEST = "manifest.json"
@@ -57,28 +60,20 @@ def mirrors_in(folder: str, places: Mapping[str, Mapping[str, str]]) -> dict[str
     }
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+class ActionModule(NodeAction):
     """`bring:`; its arguments stand in tasks/main.yml."""
 
     TRANSFERS_FILES = True
     _supports_check_mode = True
-    _supports_async = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        given = variables.get("ansible_python_interpreter") or "/usr/bin/python3"
-        self.python = str(self._templar.template(given))
-        arguments = self._task.args
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         source, folder = Path(arguments["source"]), str(arguments["folder"])
         manifest = read_manifest(source)
         release = str(arguments["release"])
         files = needed(manifest, data=bool(arguments["data"]), release=release)
         check = bool(self._task.check_mode)
         spec = {"folder": folder, "files": files, "place": [], "check": check}
-        first = self._call(spec)
+        first = self.tell(PROGRAM, spec)
         changed = bool(first["lacking"] or first["extra"])
         if first["lacking"] and not check:
             for path in first["lacking"]:
@@ -87,23 +82,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
                         f"{source / path} is gone; run playbooks/prefetch.yml again"
                     )
                 self._connection.put_file(str(source / path), f"{folder}/{path}.part")
-            self._call({**spec, "place": first["lacking"]})
-        result.update(changed=changed, brought=first["lacking"])
-        result["mirrors"] = mirrors_in(folder, manifest["mirrors"])
+            self.tell(PROGRAM, {**spec, "place": first["lacking"]})
         packages = f"apt/{release}"
-        result["apt"] = f"{folder}/{packages}" if f"{packages}/Release" in files else ""
-        return result
-
-    def _call(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Run have.py on the node; its answer. Raises AnsibleActionFail with its words."""
-        program = PROGRAM.read_text(encoding="utf-8")
-        argv = [self.python, "-I", "-c", program]
-        answer = self._low_level_execute_command(
-            shlex.join(argv), in_data=json.dumps(spec).encode()
-        )
-        for line in answer["stdout_lines"]:
-            if line.startswith("TRAINBENCH "):
-                said: dict[str, Any] = json.loads(line[len("TRAINBENCH ") :])
-                return said
-        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
-        raise AnsibleActionFail(words[-1] if words else f"no answer (exit {answer['rc']})")
+        return {
+            "changed": changed,
+            "brought": first["lacking"],
+            "mirrors": mirrors_in(folder, manifest["mirrors"]),
+            "apt": f"{folder}/{packages}" if f"{packages}/Release" in files else "",
+        }

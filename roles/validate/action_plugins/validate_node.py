@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from typing import Any
 import yaml
 from ansible import context
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.node_action import NodeAction
 
 TO_EDIT = "EDIT-ME"  # runner/cluster.py has the same
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
@@ -225,19 +229,14 @@ def options(roles: Path) -> dict[str, set[str]]:
     return found
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+class ActionModule(NodeAction):
     """`validate_node:`; its arguments stand in tasks/main.yml."""
 
-    TRANSFERS_FILES = False
     _supports_check_mode = True
-    _supports_async = False
+    default_python = "auto"
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        arguments = self._task.args
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
         host = str(variables["inventory_hostname"])
         roles = Path(arguments["roles"])
         trainers = [path.parents[1].name for path in roles.glob("*/vars/pins.yml")]
@@ -259,9 +258,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
         self, host: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> tuple[dict[str, str], list[str]]:
         """The node's answer, and what is wrong with it. Raises AnsibleConnectionFailure."""
-        given = str(self._templar.template(variables.get("ansible_python_interpreter") or "auto"))
-        named = not given.startswith("auto")
-        python = given if named else "/usr/bin/python3"
+        named = not self.python.startswith("auto")
+        python = self.python if named else NodeAction.default_python
         argv = ["sh", "-c", ASK, "ask", python, str(arguments["root"])]
         answer = self._low_level_execute_command(shlex.join(argv))
         lines = [

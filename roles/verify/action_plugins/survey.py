@@ -16,16 +16,19 @@ runs Ansible: roles know nothing of it but its exit code.
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.node_action import NodeAction, one_line, save
 
 PROGRAM = Path(__file__).resolve().parents[1] / "files" / "env.py"
 PROJECT = Path(__file__).resolve().parents[3]
@@ -33,28 +36,20 @@ CLOCK = "import time; print('TRAINBENCH', time.time())"
 GOOD_DELAY_S = 0.15  # of one exchange: a cold connection takes longer, so it is asked once more
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
+class ActionModule(NodeAction):
     """`survey:` with an `operation` and `out_dir`, as the file's first lines say."""
 
-    TRANSFERS_FILES = False
-    _supports_async = False
+    default_python = "python3"
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        given = self._task.args
-        out_dir = Path(str(given["out_dir"]))
-        result["changed"] = False
-        if given["operation"] == "begin":
-            shutil.rmtree(out_dir / "env", ignore_errors=True)
-            (out_dir / "asked.json").unlink(missing_ok=True)
-        elif given["operation"] == "read":
-            result.update(self._read(out_dir, given, variables))
-        else:
-            result.update(self._report(out_dir, given, variables))
-        return result
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        out_dir = Path(str(arguments["out_dir"]))
+        if arguments["operation"] == "read":
+            return {"changed": False, **self._read(out_dir, arguments, variables)}
+        if arguments["operation"] == "report":
+            return {"changed": False, **self._report(out_dir, arguments, variables)}
+        shutil.rmtree(out_dir / "env", ignore_errors=True)
+        (out_dir / "asked.json").unlink(missing_ok=True)
+        return {"changed": False}
 
     # -- one node ------------------------------------------------------------------------------
 
@@ -63,15 +58,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
     ) -> dict[str, Any]:
         host = str(variables["inventory_hostname"])
         path = out_dir / "env" / f"{host}.json"
-        interpreter = variables.get("ansible_python_interpreter") or "python3"
-        python = [str(self._templar.template(interpreter)), "-I", "-S"]
         spec = dict(given["spec"])
         try:
-            spec["time"] = self._clock(python, float(given.get("clock_offset_s") or 0))
+            spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
             spec["write"] = bool(spec.get("write")) and not self._task.check_mode
-            said, *_ = self._exchange(
-                [*python, "-", json.dumps(spec)], PROGRAM.read_text(encoding="utf-8")
-            )
+            said = self.ask("-I", "-S", "-", json.dumps(spec), data=PROGRAM.read_bytes())
         except (AnsibleConnectionFailure, AnsibleError) as error:
             save(path, {"unreachable": one_line(error)})
             raise
@@ -80,7 +71,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
         roles = [str(role) for role in given.get("roles") or []]
         return {"roles": roles, "conda": bool(env.get("conda"))}
 
-    def _clock(self, python: list[str], injected_s: float) -> dict[str, float]:
+    def _clock(self, injected_s: float) -> dict[str, float]:
         """The node's clock against ours: offset and bound of its error, in seconds.
 
         The offset is the node's time less the middle of the exchange, its error at most half of
@@ -89,29 +80,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
         """
         best: tuple[float, float] | None = None
         for _ in range(3):
-            said, sent, received = self._exchange([*python, "-c", CLOCK], None)
-            delay = received - sent
+            sent, began = time.time(), time.monotonic()
+            said = self.ask("-I", "-S", "-c", CLOCK)
+            delay = time.monotonic() - began
             if best is None or delay < best[0]:
-                best = (delay, float(said) - (sent + received) / 2)
+                best = (delay, float(said) - (sent + delay / 2))
             if delay < GOOD_DELAY_S:
                 break
         assert best is not None
         return {"offset_s": round(best[1] + injected_s, 4), "error_s": round(best[0] / 2, 4)}
-
-    def _exchange(self, argv: list[str], source: str | None) -> tuple[str, float, float]:
-        """What a program on the node answered, when it was asked and when the answer came."""
-        data = source.encode() if source is not None else None
-        sent, began = time.time(), time.monotonic()
-        answer = self._low_level_execute_command(shlex.join(argv), in_data=data)
-        received = sent + time.monotonic() - began
-        for line in answer["stdout_lines"]:
-            if line.startswith("TRAINBENCH "):
-                return line[len("TRAINBENCH ") :], sent, received
-        words = (answer["stderr"] or answer["stdout"]).strip().splitlines()
-        last = words[-1] if words else "no output"
-        if answer["rc"] in (126, 127):
-            last += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
-        raise AnsibleError(f"{argv[0]} gave no answer (exit {answer['rc']}): {last}")
 
     # -- all of them ---------------------------------------------------------------------------
 
@@ -120,8 +97,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
     ) -> dict[str, Any]:
         hosts = [str(host) for host in given["hosts"]]
         alive = set(variables["ansible_play_hosts"])
-        nodes = {}
+        nodes, conda = {}, False
         for host in hosts:
+            conda |= bool(variables["hostvars"][host].get("__verify_read", {}).get("conda"))
             kept = variables["hostvars"][host].get("__verify_failures", [])
             nodes[host] = {
                 "lost": host not in alive,
@@ -129,7 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skip
                     {"role": str(one["role"]), "message": message(one["result"])} for one in kept
                 ],
             }
-        roles = [str(role) for role in given.get("roles") or []]
+        roles = [str(role) for role in given.get("roles") or [] if conda or role != "conda"]
         save(
             out_dir / "asked.json", {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
         )
@@ -169,17 +147,3 @@ def message(result: Any) -> str:
     if told == "non-zero return code" or not told:
         told = next((word for word in words if word), told or "it failed, and said nothing")
     return told
-
-
-def one_line(error: BaseException) -> str:
-    """An error's last line, which is where ssh says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def save(path: Path, facts: dict[str, Any]) -> None:
-    """Write JSON so that a reader sees all of it or none of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.tmp")
-    fresh.write_text(json.dumps(facts), encoding="utf-8")
-    fresh.replace(path)
