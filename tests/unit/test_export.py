@@ -292,7 +292,11 @@ def test_what_no_export_would_hold_is_refused(
     assert {found.name for found in tmp_path.iterdir()} == {"x.tar.gz", "in"}
 
 
-@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b""), gzip.compress(b"x" * 2000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"text", gzip.compress(b""), gzip.compress(b"x" * 2000)],
+    ids=["empty", "text", "no members", "no tar"],  # not the bytes, which hold the time of day
+)
 def test_what_is_no_archive_is_refused_in_one_sentence(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
