@@ -120,6 +120,7 @@ def refuse_unedited(cluster: Cluster) -> None:
 def ansible_inventory(path: Path) -> dict[str, Any]:
     """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
     env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
+    env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
     ran = subprocess.run(
         [program("ansible-inventory"), "-i", str(path.resolve()), "--list"],
         capture_output=True,

@@ -74,7 +74,9 @@ def test_a_secret_is_in_no_log_no_folder_no_process_list_and_no_report(
     assert [path.name for path in events.iterdir()] == ["events.out.tfevents.1.host"]
     assert (events / "events.out.tfevents.1.host").read_bytes() == bytes(range(256))
     for node in group.nodes:
-        found = node.exec(["find", f"{stand_in_root}/runs", "-name", "r1a1"]).stdout.split()
+        found = node.exec(
+            ["find", f"{stand_in_root}/runs/trust-inventory-0", "-name", "r1a1"]
+        ).stdout.split()
         assert len(found) == 1, found
         assert "exit_3" in found[0]
         assert node.exec(["test", "-e", f"{found[0]}/fetched"]).returncode == 0
@@ -118,6 +120,7 @@ def changed(real_nodes: RealNodes, stand_in_root: Path, tmp_path: Path) -> Itera
     variables = {
         "cluster_root": str(stand_in_root),
         "cluster_devices_per_node": 2,
+        "cluster_systems": ["torch_gpt"],
         "setup_privileged": False,
     }
     group = real_nodes(2, variables=variables)
