@@ -104,7 +104,7 @@ def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Gro
 def test_a_stopped_rank_is_named_and_every_rank_writes_where_it_stands(
     tmp_path: Path, group: Group
 ) -> None:
-    """The others wait in a collective of gloo's. The limit is above what torch's import may take."""
+    """The others wait in gloo for ever. The limit is above what torch's import may take."""
     cell = {"nodes": 2, "devices_per_node": 2, "train_iters": 2000}
     cells = matrix(include=[cell], time_limit_s=600, stall_limit_s=60)
     bench = Bench(tmp_path, group.inventory, cells)
