@@ -114,6 +114,10 @@ setting-up: $(VENV)/.dev setup  ## Measure a setup.yml that has nothing to do, o
 	tools/system-packages
 	python -m benchmarks.setup
 
+.PHONY: sampling
+sampling: $(VENV)/.dev  ## Measure what sampling a node once a second costs it
+	python -m benchmarks.sampling
+
 .PHONY: reading
 reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARED, 3 GB of /tmp)
 	python -m benchmarks.parse

@@ -33,7 +33,7 @@ from tabulate import tabulate
 
 from runner.commands.parse import parse
 from runner.lines import blocks
-from runner.parsers.latest import latest_step
+from runner.parsers.latest import latest
 from runner.parsers.measure import measure
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -152,7 +152,7 @@ def newest_ms(path: Path) -> float:
     times = []
     for _ in range(9):
         began = time.perf_counter()
-        assert latest_step(partial(measure, "megatron_deepspeed"), {0: path}) is not None
+        assert latest(partial(measure, "megatron_deepspeed"), {0: path}) is not None
         times.append((time.perf_counter() - began) * 1000)
     return sorted(times)[len(times) // 2]
 

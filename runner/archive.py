@@ -65,13 +65,13 @@ def pack(root: str, named: Mapping[str, Path], target: Path) -> None:
     """Write `target`, a .tar.gz, with the files `named` (name to path) in a folder `root`.
 
     They stand in the order of their names; times, owners and the machine leave no trace, so that
-    the same files give the same bytes.
+    the same files give the same bytes. Only its owner may read it, as the campaign's folder.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.tmp")
     try:
         with (
-            fresh.open("wb") as raw,
+            open(fresh, "wb", opener=_private) as raw,  # Path.open has no opener
             gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream,
             tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
@@ -80,6 +80,10 @@ def pack(root: str, named: Mapping[str, Path], target: Path) -> None:
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def files(folder: Path) -> dict[str, Path]:

@@ -22,6 +22,7 @@ import yaml
 from runner.errors import UserError
 from runner.matrix import read_env
 from runner.paths import PROJECT, node_root, program
+from runner.redact import SECRET
 from runner.suggest import nearest
 
 DEVICES = ("cpu", "cuda", "npu")
@@ -37,7 +38,8 @@ KEYS: Mapping[str, str] = {
     "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry)",
     "cluster_systems": "systems that setup puts on the nodes",
     "cluster_address": "address of the node for rendezvous; default ansible_host",
-    "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME",
+    "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; one named"
+    " like a secret (HF_TOKEN) is recorded by its name alone, and may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
     "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
 }
@@ -56,7 +58,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of one inventory, in its order."""
+    """The machines of one inventory, in its order.
+
+    `secrets` are variables of cluster_env that are named like secrets: roles/launch reads their
+    values from the inventory, and the runner holds none.
+    """
 
     name: str
     path: Path
@@ -65,6 +71,7 @@ class Cluster:
     env: Mapping[str, str] = field(default_factory=dict)
     device_memory_mib: float | None = None
     lost_contact_s: float = 6.0
+    secrets: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -80,7 +87,7 @@ class Cluster:
 
     @property
     def digest(self) -> str:
-        """What a campaign belongs to: changes with any address, device, root or variable."""
+        """What a campaign belongs to: changes with any address, device, root or plain variable."""
         facts = [
             self.device,
             [(node.host, node.address, node.devices, str(node.root)) for node in self.nodes],
@@ -113,6 +120,7 @@ def refuse_unedited(cluster: Cluster) -> None:
 def ansible_inventory(path: Path) -> dict[str, Any]:
     """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
     env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
+    env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
     ran = subprocess.run(
         [program("ansible-inventory"), "-i", str(path.resolve()), "--list"],
         capture_output=True,
@@ -187,14 +195,19 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
     memory = shared["cluster_device_memory_mib"]
     if memory is not None and (not _is_number(memory) or memory <= 0):
         raise UserError(f"{path}: cluster_device_memory_mib is {memory!r}; it must be a number")
+    env = shared["cluster_env"]
+    secrets = tuple(name for name in env if SECRET.search(name)) if isinstance(env, dict) else ()
+    if secrets:
+        env = {name: value for name, value in env.items() if name not in secrets}
     return Cluster(
         name=_name(path),
         path=path,
         device=device,
         nodes=tuple(_node(host, variables[host], path) for host in hosts),
-        env=read_env(shared["cluster_env"], f"{path}: cluster_env"),
+        env=read_env(env, f"{path}: cluster_env"),
         device_memory_mib=memory,
         lost_contact_s=float(lost),
+        secrets=secrets,
     )
 
 
@@ -227,6 +240,8 @@ def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any
                 f" {', '.join(KEYS)}"
             )
     kept = {key: variables[key] for key in _READ if key in variables}
+    if isinstance(env := kept.get("cluster_env"), dict):
+        kept["cluster_env"] = {k: None if SECRET.search(str(k)) else v for k, v in env.items()}
     for key, value in kept.items():
         if re.search(r"\{[{%]", json.dumps(value)):
             raise UserError(

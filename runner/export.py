@@ -67,7 +67,12 @@ def _same_figures(before: list[Record], after: list[Record]) -> None:
 
 def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     """A copy of the campaign without names, in a folder of its own under `folder`."""
-    named = archive.files(campaign.path)
+    # TensorBoard's files name the host that wrote them, in bytes that have a checksum.
+    named = {
+        name: path
+        for name, path in archive.files(campaign.path).items()
+        if "tfevents" not in path.name
+    }
     hosts = _hosts(campaign)
     known = map(systems.load, systems.names())
     words = {word for s in known for word in (s.name, *(item.name for item in s.parameters))}

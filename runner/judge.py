@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from runner import outcome, systems
+from runner import outcome, stall, systems
 from runner.diagnosis import Verdict, diagnose
 from runner.lines import blocks, tail
 from runner.matrix import Cell
 from runner.records import Measurement
 from runner.rundir import Attempt
+
+STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
 
 
 def measure(system: str, logs: Mapping[int, Path]) -> Measurement:
@@ -28,7 +31,20 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         train_iters=cell.parameters.get("train_iters"),
         play_words=play_words,
     )
+    if ended.cause == "stalled" and (words := stall.words(_stood(attempt))):
+        ended = replace(ended, ending=f"{ended.ending}; {words}")
+        ended = replace(ended, reason=ended.ending)
     return explain(ended, attempt, steps=len(measured.intervals))
+
+
+def _stood(attempt: Attempt) -> list[stall.Stood]:
+    """Where the processes of a run that stalled stood, by what their nodes' logs and stacks say."""
+    found = []
+    for node in (attempt.run or {}).get("nodes", []):
+        log = attempt.log(node["node_rank"], node["host"])
+        text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name("stacks.txt")))
+        found += stall.read(node["host"], text.decode("utf-8", "replace"))
+    return found
 
 
 def explain(ended: outcome.Outcome, attempt: Attempt, *, steps: int) -> outcome.Outcome:
@@ -43,7 +59,8 @@ def explain(ended: outcome.Outcome, attempt: Attempt, *, steps: int) -> outcome.
         paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != first)]
         found = [path for path in paths if path.is_file()]
         verdict = diagnose(found, steps=steps, name=attempt.inside)
-    return outcome.explain(ended, verdict, outcome.last_words(tail(logs[first])))
+    told = stall.LABEL.split(tail(logs[first]).decode("utf-8", "replace"))[0]
+    return outcome.explain(ended, verdict, outcome.last_words(told.encode()))
 
 
 def telling_rank(attempt: Attempt) -> int:

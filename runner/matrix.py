@@ -37,6 +37,7 @@ import yaml
 
 from runner import layouts, published, systems
 from runner.errors import UserError
+from runner.redact import SECRET
 from runner.suggest import nearest
 from runner.systems.base import Parameter, System
 
@@ -410,8 +411,8 @@ def _cell(
                 f" `python -m runner systems {system.name}` lists them"
             )
     env = {
-        **read_env(defaults.get("env"), f"{where}: defaults: env"),
-        **read_env(values.get("env"), f"{where}: env"),
+        **_public_env(defaults.get("env"), f"{where}: defaults: env"),
+        **_public_env(values.get("env"), f"{where}: env"),
     }
     device_ids = _device_ids(values.get("device_ids"), where)
     devices = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
@@ -471,6 +472,18 @@ def read_env(value: Any, where: str) -> dict[str, str]:
         if "\0" in str(text):
             raise UserError(f"{where}: {name} holds a NUL character, which no variable can")
     return {str(name): str(text) for name, text in value.items()}
+
+
+def _public_env(value: Any, where: str) -> dict[str, str]:
+    """A cell's variables, which stand in names, tables and campaign.json. Refuses secrets."""
+    found = read_env(value, where)
+    for name in found:
+        if SECRET.search(name):
+            raise UserError(
+                f"{where}: {name} is named like a secret, and a matrix is recorded and shown as it"
+                " is; set it in the inventory's cluster_env, of which its name alone is recorded"
+            )
+    return found
 
 
 def _device_ids(value: Any, where: str) -> tuple[int, ...] | None:

@@ -64,7 +64,8 @@ class NodeRun:
 class Run:
     """One attempt of one repeat of a cell, ready to launch; run.json is this as data.
 
-    `rerun_of` is the id of the recorded run that this one repeats, if it does.
+    `rerun_of` is the id of the recorded run that this one repeats, if it does. `secrets` are names
+    of variables whose values roles/launch takes from the inventory: no plan holds them.
     """
 
     campaign: str
@@ -79,6 +80,7 @@ class Run:
     master_port: int
     nodes: tuple[NodeRun, ...]
     rerun_of: str | None = None
+    secrets: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -107,6 +109,7 @@ class Run:
                 "log_limit_bytes": LOG_LIMIT_BYTES,
             },
             "nodes": [asdict(node) for node in self.nodes],
+            "secrets": list(self.secrets),
             **({"rerun_of": self.rerun_of} if self.rerun_of else {}),
         }
 
@@ -176,6 +179,7 @@ def make(
         master_address=master,
         master_port=port,
         nodes=tuple(nodes),
+        secrets=cluster.secrets,
     )
 
 
@@ -201,6 +205,7 @@ def read(content: Mapping[str, Any]) -> Run:
         master_port=content["master_port"],
         nodes=tuple(nodes),
         rerun_of=content.get("rerun_of"),
+        secrets=tuple(content.get("secrets", ())),
     )
 
 

@@ -45,7 +45,8 @@ def play(
     """Run `playbooks/<playbook>` on `hosts`; `private` holds ansible-runner's own folders.
 
     ansible-runner's folder is new for each play (a reused one leaks the last play's variables),
-    0700, and removed if the play succeeded: its `command` file holds the whole environment.
+    0700, and removed if the play succeeded. Its `command` file holds the whole environment, secrets
+    included, and is removed as soon as the play has begun.
     """
     import ansible_runner  # 0.2 s: not for commands that run no play
 
@@ -53,7 +54,10 @@ def play(
     folder = Path(tempfile.mkdtemp(dir=private))
     messages: list[str] = []
 
+    command = folder / "artifacts" / "play" / "command"
+
     def on_event(event: dict[str, Any]) -> bool:
+        command.unlink(missing_ok=True)
         if event.get("event") in ("runner_on_failed", "runner_on_unreachable"):
             result = event.get("event_data", {}).get("res", {})
             host = event.get("event_data", {}).get("host", "")
@@ -62,6 +66,7 @@ def play(
 
     ran = ansible_runner.run(
         private_data_dir=str(folder),
+        ident="play",
         project_dir=str(PROJECT),
         playbook=str(PLAYBOOKS / playbook),
         inventory=str(inventory.resolve()),
@@ -80,6 +85,7 @@ def play(
         event_handler=on_event,
         cancel_callback=cancelled,
     )
+    command.unlink(missing_ok=True)
     words = messages[0] if messages else ""
     if ran.rc != 0 and not words:
         words = _last_words(Path(ran.config.artifact_dir) / "stdout")

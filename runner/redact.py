@@ -17,7 +17,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE", re.IGNORECASE)
+# Names of variables and keys whose values are secrets; not TOKENIZERS_PARALLELISM, not `tokens`.
+SECRET = re.compile(
+    r"TOKEN(?!I|S)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE", re.IGNORECASE
+)
 REDACTED = "redacted"
 # Users whose name tells nobody anything, or is a word that logs are full of.
 _COMMON = frozenset(

@@ -4,7 +4,8 @@ runs/<campaign>/campaign.json  lock
   inspect/<host>.json
   <cell>-<hash8>/repeat<K>/attempt<N>/
       run.json  launch.sh  halt  outcome.json
-      nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json
+      nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
+                            stacks.txt  tensorboard/
 runs/.ansible/               private folders of ansible-runner, removed on success
 runs/.doctor/<inventory>/    asked.json  env/<host>.json  lock  probe<N>/ (as an attempt, above)
 """

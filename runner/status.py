@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from runner import systems
-from runner.parsers.latest import latest_step
+from runner.live import Now, left_s, now_of
 from runner.rundir import Attempt, Campaign
-from runner.view import progress
+from runner.view import lasting, progress
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,8 @@ class Running:
 class Status:
     """A campaign as it stands: ended runs by status, those not ok by name, and what runs now.
 
-    `left_s` is a guess: the median time of the runs that ended, for those that did not run.
+    `left_s` is a guess: what the running one says, and the median time of those that ended for each
+    that did not begin.
     """
 
     campaign: str
@@ -56,7 +55,7 @@ class Status:
             now = self.running
             lines.append(f"now: {now.cell}: {now.words}  ({now.folder})")
         if self.left_s is not None:
-            lines.append(f"about {self.left_s / 60:.0f} min left for the runs that did not begin")
+            lines.append(f"campaign: {lasting(self.left_s)}")
         lines += [f"{status}: {cell}: {reason}" for cell, status, reason in self.not_ok]
         return "\n".join(lines)
 
@@ -68,7 +67,7 @@ def look(campaign: Campaign) -> Status:
     ended: Counter[str] = Counter()
     not_ok = []
     times = []
-    running = None
+    running, now = None, Now(None, None, None)
     for cell in settings["cells"]:
         for repeat in range(1, int(settings["repeats"]) + 1):
             attempts = campaign.attempts(cell["id"], repeat)
@@ -78,7 +77,7 @@ def look(campaign: Campaign) -> Status:
             outcome = last.outcome
             if outcome is None:
                 if live:
-                    running = _running(last, cell)
+                    running, now = _running(last, cell)
                 continue
             ended[str(outcome["status"])] += 1
             times.append(float(outcome["wall_s"]))
@@ -93,18 +92,20 @@ def look(campaign: Campaign) -> Status:
         ended=dict(ended),
         not_ok=tuple(not_ok),
         running=running,
-        left_s=statistics.median(times) * waiting if live and times and waiting > 0 else None,
+        left_s=left_s(times, waiting, now.left_s, running.elapsed_s) if running else None,
     )
 
 
-def _running(attempt: Attempt, cell: Mapping[str, Any]) -> Running:
+def _running(attempt: Attempt, cell: Mapping[str, Any]) -> tuple[Running, Now]:
     elapsed_s = max(0.0, time.time() - attempt.planned_at)
-    now = latest_step(systems.load(str(cell["system"])).parse, attempt.logs())
-    return Running(
+    wanted = cell["parameters"].get("train_iters")
+    now = now_of(str(cell["system"]), attempt, wanted)
+    running = Running(
         cell=str(cell["name"]),
         repeat=attempt.repeat,
         attempt=attempt.number,
         elapsed_s=round(elapsed_s, 1),
-        words=progress(now, cell["parameters"].get("train_iters"), elapsed_s),
+        words=progress(now, wanted, elapsed_s),
         folder=str(attempt.path),
     )
+    return running, now

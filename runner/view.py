@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from runner import systems
-from runner.parsers.latest import latest_step
-from runner.records import Interval, Measurement
+from runner.live import Now, left_s, now_of
+from runner.records import Measurement
 
 if TYPE_CHECKING:
     from runner.matrix import Cell
@@ -30,12 +29,15 @@ class View:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self.count = 0
         self.total = 0
+        self.seen: set[tuple[str, int]] = set()  # repeats that ended before, or began: not attempts
+        self.times: list[float] = []  # seconds that ended runs took
 
     def begin(self, campaign: Campaign, total: int, kept: Mapping[Any, str]) -> None:
         """Say what will happen."""
-        self.total, self.count = total, len(kept)
+        self.total, self.seen = total, set(kept)
+        for cell_id, repeat in kept:
+            self._took(campaign.attempts(cell_id, repeat)[-1])
         words = f"campaign {campaign.name}: {total} runs"
         if kept:
             bad = sum(state != "ok" for state in kept.values())
@@ -46,15 +48,16 @@ class View:
     @contextmanager
     def running(self, cell: Cell, repeat: int, attempt: Attempt) -> Iterator[None]:
         """Show how far a run is, until the block ends."""
-        self.count += 1
-        title = f"[{self.count}/{self.total}] {cell.name}"
-        title += f" repeat {repeat}" if repeat > 1 else ""
+        self.seen.add((cell.id, repeat))
+        title = self._title(cell, repeat)
         wanted = cell.parameters.get("train_iters")
-        parse = systems.load(cell.system).parse
+        waiting = self.total - len(self.seen)
 
         def line(elapsed_s: float) -> str:
-            now = latest_step(parse, attempt.logs())
-            return f"{title}: {progress(now, wanted, elapsed_s)}"
+            now = now_of(cell.system, attempt, wanted)
+            words = f"{title}: {progress(now, wanted, elapsed_s)}"
+            left = left_s(self.times, waiting, now.left_s, elapsed_s)
+            return words + (f", campaign {lasting(left)}" if waiting and left else "")
 
         with live(self.console, line):
             yield
@@ -63,9 +66,8 @@ class View:
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
     ) -> None:
         """One line on how a run ended."""
-        title = f"[{self.count}/{self.total}] {cell.name}"
-        title += f" repeat {repeat}" if repeat > 1 else ""
-        line = Text(f"{title}: ")
+        self._took(attempt)
+        line = Text(f"{self._title(cell, repeat)}: ")
         line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
         losses = [item.loss for item in measured.intervals if item.loss is not None]
         if measured.intervals:
@@ -75,6 +77,14 @@ class View:
         if outcome.reason:
             line.append(f" - {outcome.reason} (logs in {attempt.path})")
         self.console.print(line)
+
+    def _title(self, cell: Cell, repeat: int) -> str:
+        title = f"[{len(self.seen)}/{self.total}] {cell.name}"
+        return title + (f" repeat {repeat}" if repeat > 1 else "")
+
+    def _took(self, attempt: Attempt) -> None:
+        if ended := attempt.outcome:
+            self.times.append(float(ended["wall_s"]))
 
     def end(self, tally: Any) -> None:
         """One line on the campaign."""
@@ -111,16 +121,24 @@ def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
         watcher.join()
 
 
-def progress(now: Interval | None, wanted: int | None, elapsed_s: float) -> str:
-    """`iteration 12/50, 98.1 samples/s, loss 5.321, 14 s, about 20 s left`."""
-    if now is None:
+def progress(now: Now, wanted: int | None, elapsed_s: float) -> str:
+    """`iteration 12/50, 98.1 samples/s, loss 5.321, 1024 MiB, 14 s, about 20 s left`."""
+    step = now.step
+    if step is None:
         return f"starting, {elapsed_s:.0f} s"
-    words = [f"iteration {now.iteration}" + (f"/{wanted}" if wanted else "")]
-    if now.samples_per_s is not None:
-        words.append(f"{now.samples_per_s:.1f} samples/s")
-    if now.loss is not None:
-        words.append(f"loss {now.loss:.3f}")
+    words = [f"iteration {step.iteration}" + (f"/{wanted}" if wanted else "")]
+    if step.samples_per_s is not None:
+        words.append(f"{step.samples_per_s:.1f} samples/s")
+    if step.loss is not None:
+        words.append(f"loss {step.loss:.3f}")
+    if now.memory_mib is not None:
+        words.append(f"{now.memory_mib:.0f} MiB")
     words.append(f"{elapsed_s:.0f} s")
-    if wanted and now.step_time_ms:
-        words.append(f"about {(wanted - now.iteration) * now.step_time_ms / 1000:.0f} s left")
+    if now.left_s is not None:
+        words.append(lasting(now.left_s))
     return ", ".join(words)
+
+
+def lasting(left: float) -> str:
+    """`about 20 s left`, in minutes from two on."""
+    return f"about {left:.0f} s left" if left < 120 else f"about {left / 60:.0f} min left"

@@ -24,6 +24,14 @@ step_s = float(os.environ.get("STEP_S", "0.01"))
 if act == "show":
     print("ARGV", repr(argv[1:]), flush=True)
     print("VALUE", repr(os.environ.get("VALUE")), flush=True)
+if act == "events":
+    board = os.path.dirname(os.readlink("/proc/self/fd/1")) + "/tensorboard"
+    os.makedirs(board, exist_ok=True)
+    with open(board + "/events.out.tfevents.1.host", "wb") as events:
+        events.write(bytes(range(256)))
+    os.symlink("/etc/passwd", board + "/tfevents.link")
+if "HF_TOKEN" in os.environ:
+    print("TOKEN of", len(os.environ["HF_TOKEN"]), "letters", flush=True)
 if act == "no_step":
     sys.exit(0)
 if act == "fail_first" and mine:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from runner.lines import tail
-from runner.records import Interval, Measurement
+from runner.records import Measurement
 
 TAILS = (1 << 15, 1 << 18, 1 << 21)  # bytes; more is read only where less has no step
 Parse = Callable[[Mapping[int, Iterable[bytes]]], Measurement]
 
 
-def latest_step(parse: Parse, logs: Mapping[int, Path]) -> Interval | None:
-    """The last step in the last 2 MiB of any node's log (node rank to path); None without one.
+def latest(parse: Parse, logs: Mapping[int, Path]) -> Measurement | None:
+    """What the last 2 MiB of the nodes' logs (node rank to path) say; None where it is no step.
 
     `parse` is a system's own `System.parse`, so that what is shown is what will be counted.
     """
@@ -21,7 +21,7 @@ def latest_step(parse: Parse, logs: Mapping[int, Path]) -> Interval | None:
         ends = {rank: tail(path, size) for rank, path in logs.items()}
         measured = parse({rank: [end] for rank, end in ends.items()})
         if measured.intervals:
-            return measured.intervals[-1]
+            return measured
         if all(len(end) < size // 2 for end in ends.values()):
             return None
     return None

@@ -129,6 +129,12 @@ def check_deepspeed(cell: Cell, cluster: Cluster, *, keeps_signs: bool) -> None:
                 f"cluster_root is {nodes[0].root} on {nodes[0].host} and {node.root} on"
                 f" {node.host}; the deepspeed launcher takes one for all, so make them the same"
             )
+    if cluster.secrets:
+        raise UserError(
+            f"the deepspeed launcher writes {cluster.secrets[0]} into command lines, which everyone"
+            " on the nodes can read; take it out of cluster_env, or take launcher"
+            " torch.distributed.launch or torchrun"
+        )
     for name, value in {**cluster.env, **cell.env}.items():
         if "\n" in value or ("=" in value and not keeps_signs):
             raise UserError(

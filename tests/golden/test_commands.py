@@ -238,7 +238,8 @@ def test_a_campaign_ends_with_the_table_and_exit_code_1_for_a_failed_cell(
 
 
 def test_progress_is_told_on_standard_error(first: subprocess.CompletedProcess[str]) -> None:
-    lines = first.stderr.splitlines()
+    # A busy machine takes so long that the line of every ten seconds comes between.
+    lines = [line for line in first.stderr.splitlines() if not re.search("left|: starting", line)]
     assert lines[0].startswith("campaign small-here: 4 runs; folder ")
     assert lines[1].startswith("[1/4] zero_stage=0: ok, ")
     assert lines[1].endswith("8 iterations, loss 7.273 to 4.444")

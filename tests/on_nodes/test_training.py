@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runner import stall
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench, wait
@@ -97,3 +98,34 @@ def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Gro
     assert returned == 1
     assert bench.outcome("train_iters=6")["status"] == "ok", said
     wait(lambda: not any("train.py" in str(n.processes()) for n in group.nodes), 5, "clean nodes")
+
+
+@pytest.mark.slow
+def test_a_stopped_rank_is_named_and_every_rank_writes_where_it_stands(
+    tmp_path: Path, group: Group
+) -> None:
+    """The others wait in gloo for ever. The limit is above what torch's import may take."""
+    cell = {"nodes": 2, "devices_per_node": 2, "train_iters": 2000}
+    cells = matrix(include=[cell], time_limit_s=600, stall_limit_s=60)
+    bench = Bench(tmp_path, group.inventory, cells)
+    bench.start()
+    bench.wait_for_step(3, timeout=180)
+    node = group.nodes[1]
+    ranks = [pid for pid, argv in node.processes() if argv[-1:] == ["1234"] and "-u" in argv]
+    assert len(ranks) == 2
+    node.signal(max(ranks), signal.SIGSTOP)
+    bench.wait_for_outcome("", 180)
+    outcome = bench.outcome("")
+    assert (outcome["status"], outcome["cause"]) == ("stalled", "stalled")
+    assert outcome["reason"] == (
+        "no node printed anything for 60 s (stall_limit_s);"
+        " the others waited for rank 3 (node2), which was stopped"
+    )
+    stood = []
+    for number in (1, 2):
+        log = bench.attempt("") / "nodes" / f"000{number - 1}-node{number}" / "launcher.log"
+        stood += stall.read(f"node{number}", log.read_text(errors="replace"))
+    assert [one.rank for one in stood] == [0, 1, 2, 3]
+    assert all(one.frame for one in stood)
+    returned, said = bench.finish()
+    assert returned == 1, said

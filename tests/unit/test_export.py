@@ -24,7 +24,11 @@ from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
 
 HOSTS = ("dgx-a17", "gpu")  # one that is told from other words, one that is not
-MATRIX = small_matrix({"zero_stage": [0, 1, 2]}, {"nodes": 2, "env": {"HF_TOKEN": "hf_abcdef"}})
+PLAIN = small_matrix({"zero_stage": [0, 1, 2]}, {"nodes": 2})
+# A matrix with a secret is refused today; campaigns of before may have one.
+MATRIX = replace(
+    PLAIN, cells=tuple(replace(cell, env={"HF_TOKEN": "hf_abcdef"}) for cell in PLAIN.cells)
+)
 SAID = """\
 dgx-a17: NET/Socket : Using [0]eth0:10.20.30.41<0> [1]eth1:fe80::a00:27ff:fe4e:66a1<0>
 gpu: W1121 File "/home/alice/megatron/train.py", line 3; alice@dgx-a17.lab.example.org hf_abcdef
@@ -164,6 +168,16 @@ def test_no_name_is_left_in_any_file_or_file_name(export: Callable[..., Path]) -
             assert word not in name
 
 
+def test_event_files_which_name_their_host_are_left_out(
+    export: Callable[..., Path], campaign: Campaign
+) -> None:
+    node = next(campaign.path.glob("*/repeat1/attempt1/nodes/0000-*"))
+    (node / "tensorboard").mkdir()
+    (node / "tensorboard" / "events.out.tfevents.1.gpu").write_bytes(b"\0alice")
+    assert any("tfevents" in name for name in names(export()))
+    assert not any("tfevents" in name for name in names(export("--redact")))
+
+
 def test_one_word_for_one_name_and_the_rest_as_it_was(export: Callable[..., Path]) -> None:
     everything = texts(export("--redact"))
     log = next(
@@ -293,9 +307,7 @@ def test_what_no_export_would_hold_is_refused(
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"text", gzip.compress(b""), gzip.compress(b"x" * 2000)],
-    ids=["empty", "text", "no members", "no tar"],  # not the bytes, which hold the time of day
+    "content", [b"", b"text", gzip.compress(b"", mtime=0), gzip.compress(b"x" * 2000, mtime=0)]
 )
 def test_what_is_no_archive_is_refused_in_one_sentence(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ import pytest
 
 from runner.__main__ import main
 from runner.diagnosis import STATUSES
-from runner.parsers.latest import latest_step
+from runner.parsers.latest import latest
 from runner.parsers.measure import measure
 from tests.unit.trainer_lines import libai, megatron
 
@@ -95,14 +95,14 @@ def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:
     path.write_text(megatron(7) + "\n" + "noise\n" * 50_000)
     silent.write_text("noise\n" * 50_000)
     for parse, logs in ((MEGATRON, {0: path}), (MEGATRON, {0: silent, 1: path, 2: silent})):
-        step = latest_step(parse, logs)
-        assert step is not None
-        assert step.iteration == 7
+        now = latest(parse, logs)
+        assert now is not None
+        assert now.intervals[-1].iteration == 7
     path.write_text(libai(99, time=1.0) + "\n")
-    found = latest_step(partial(measure, "libai"), {0: path})
+    found = latest(partial(measure, "libai"), {0: path})
     assert found is not None
-    assert found.iteration == 100
-    assert latest_step(MEGATRON, {0: tmp_path / "none"}) is None
+    assert found.intervals[-1].iteration == 100
+    assert latest(MEGATRON, {0: tmp_path / "none"}) is None
 
 
 def test_help_imports_no_parser() -> None:

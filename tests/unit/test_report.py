@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner import load
 from runner.collect import render
 from runner.records import Interval, Measurement, ModelShape, Record
 from runner.report.groups import MOST, groups
 from runner.report.links import href
 from runner.report.page import breakable, grouped
 from runner.tables.environment import environment_section
-from tests.unit.campaigns import forty
+from tests.unit.builders import small_cluster, small_matrix
+from tests.unit.campaigns import Story, forty, torch_gpt, write
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 VOID = {"meta", "link", "br", "img", "wbr"}
@@ -131,6 +133,27 @@ def test_what_logs_and_matrices_say_is_escaped() -> None:
     assert not any(tag in ("script", "img") for tag, _ in page.elements)
     assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
     assert any("<script>" in text for text in page.text)
+
+
+def test_a_log_that_says_html_is_no_html(tmp_path: Path) -> None:
+    """From a log's line to the page: its last words, and the reason that quotes them."""
+    evil = '<script>alert(1)</script>"\' onload="x'
+    matrix = small_matrix({"seed": [1]}, {"nodes": 2, "env": {"NOTE": evil}})
+    halt = {"cause": "exit", "host": "n1", "message": f"n1: exit code 1 {evil}"}
+    log = torch_gpt(3, of=60, then=f"ValueError: {evil}\n")
+    facts: dict[str, Any] = {"system": evil, "cpu": evil}
+    campaign = write(
+        tmp_path,
+        matrix,
+        small_cluster(),
+        lambda cell, repeat: Story({0: log}, halt),
+        facts=lambda host: facts,
+    )
+    records = [replace(record, axes={"note": evil}) for record in load.records(campaign, tmp_path)]
+    page = render(records, "html", None)
+    assert page.count("&lt;script&gt;") >= 4
+    assert "<script" not in page
+    assert 'onload="x' not in page
 
 
 def test_names_are_never_read_as_mathematics() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import json
 import os
 import shlex
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from runner import stall
 from runner.paths import PROJECT
 
 FILES = PROJECT / "roles" / "launch" / "files"
@@ -621,33 +623,92 @@ def test_the_source_is_python_3_8() -> None:
 # --- stalls, floods, memory -------------------------------------------------------------------
 
 
-def test_a_stalled_run_writes_where_its_processes_stand(make: Make) -> None:
-    """No py-spy here: Python's own faulthandler, at ABRT, into the log."""
-    child = "import time\ndef waits_for_ever():\n    print(1, flush=True)\n    time.sleep(99)\n"
-    script = f"exec {sys.executable} -c '{child}waits_for_ever()'"
-    env = {"PATH": "/usr/bin:/bin", "PYTHONFAULTHANDLER": "1"}
-    run = make(script, env=env).start()
-    run.wait_for_log(b"1")
+# A launcher that starts two ranks and ends when one of them does, as torchrun's agent.
+LAUNCHER = """
+import os, subprocess, sys, time
+def waits_for_ever():
+    print("up", flush=True)
+    time.sleep(99)
+if "RANK" in os.environ:
+    waits_for_ever()
+ranks = [
+    subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "RANK": str(rank)})
+    for rank in range(2)
+]
+while all(rank.poll() is None for rank in ranks):
+    time.sleep(0.01)
+for rank in ranks:
+    rank.terminate()
+"""
+FAULTHANDLER = {"PATH": "/usr/bin:/bin", "PYTHONFAULTHANDLER": "1"}
+
+
+def stalled(run: Run, tmp_path: Path, *, stop_rank: int | None = None) -> dict[str, Any]:
+    """Start the two ranks, stop one of them, and end the run as stalled; done.json."""
+    program = tmp_path / "launcher.py"
+    program.write_text(LAUNCHER)
+    run.job["argv"] = [sys.executable, str(program)]
+    run.start()
+    wait(lambda: (run.dir / "log").read_bytes().count(b"up") == 2)
+    if stop_rank is not None:
+        os.kill(rank_pids(run)[stop_rank], signal.SIGSTOP)
     run.poll(stop="stalled")
-    done = run.done()
-    assert (done["ended_by"], done.get("message")) == ("stop", "stalled"), done
-    assert b"waits_for_ever" in (run.dir / "log").read_bytes()
+    return run.done()
+
+
+def rank_pids(run: Run) -> dict[int, int]:
+    """Rank to pid, of the processes that carry the run's mark and a rank."""
+    mark = json.loads((run.dir / "job.json").read_text())["mark"]
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode("utf-8", "replace").split("\0")
+            variables = dict(word.split("=", 1) for word in words if "=" in word)
+            if variables.get("PYTHON_TRAINBENCH_RUN") == mark and "RANK" in variables:
+                found[int(variables["RANK"])] = int(path.parent.name)
+    return found
+
+
+def test_every_rank_of_a_stalled_run_writes_where_it_stands(make: Make, tmp_path: Path) -> None:
+    """No py-spy here: Python's own faulthandler, at ABRT, into the log; of a stopped rank, too.
+
+    The launcher is held until both have: it would end the second when the first is dead.
+    """
+    run = make("", env=FAULTHANDLER)
+    done = stalled(run, tmp_path, stop_rank=1)
+    assert (done["ended_by"], done["message"], done["left"]) == ("stop", "stalled", 0)
+    assert [(one["rank"], one["state"]) for one in done["stood"]] == [
+        (0, "S"),
+        (1, "T"),
+        (None, "S"),
+    ]
+    text = (run.dir / "log").read_text()
+    assert text.count("in waits_for_ever") == 2
+    ranks = stall.read("n1", text)
+    assert [(one.rank, one.held) for one in ranks] == [(0, ""), (1, "stopped")]
+    assert all(one.frame.endswith("in waits_for_ever") for one in ranks)
+    assert stall.words(ranks) == "the others waited for rank 1 (n1), which was stopped"
 
 
 def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path) -> None:
     """A stand-in for py-spy: what is proved is who is asked, and where the answer lies."""
-    spy = tmp_path / "py-spy"
-    spy.write_text('#!/bin/sh\necho "stack of $3"\n')
+    (tmp_path / "bin").mkdir()
+    spy = tmp_path / "bin" / "py-spy"
+    spy.write_text('#!/bin/sh\necho "stack of $4"\n')
     spy.chmod(0o755)
-    shell = tmp_path / "sh"
-    shell.symlink_to(SH)
-    run = make(SLEEP, argv=[str(shell), "-c", "echo up; exec sleep 1000"]).start()
+    python = tmp_path / "bin" / "python3"
+    python.symlink_to(sys.executable)
+    script = "import time; print('up', flush=True); time.sleep(99)"
+    run = make("", argv=[str(python), "-c", script], env=FAULTHANDLER).start()
     run.wait_for_log(b"up")
     run.poll(stop="stalled")
-    run.done()
-    assert (run.dir / "stacks.txt").read_text().startswith("stack of ")
+    done = run.done()
+    pid = done["stood"][0]["pid"]
+    assert f"pid {pid}, stood at:]\nstack of {pid}\n" in (run.dir / "stacks.txt").read_text()
+    assert b"Fatal Python error" not in (run.dir / "log").read_bytes()
+    assert run.poll()["files"]["stacks.txt"] == (run.dir / "stacks.txt").stat().st_size
     fetched = run.ask("fetch", "--name", "stacks.txt", "--offset", "0", "--length", "100")
-    assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"stack of ")
+    assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"[trainbench: pid")
 
 
 def test_a_log_beyond_its_limit_ends_the_run(make: Make) -> None:
@@ -669,3 +730,130 @@ def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPa
     refused = call(f"{full}\nprepare({run.job!r}, SOURCE)")
     assert refused["refused"] == "disk_full"
     assert "only 0 MiB are free on the disk of" in refused["message"]
+
+
+def test_a_log_may_take_half_of_the_free_disk(make: Make) -> None:
+    """A flood on a small disk ends its run, and fills the disk of nobody."""
+    run = make("while :; do echo 0123456789012345678901234567890123456789; done")
+    free = "os.statvfs = lambda path: type('S', (), {'f_bavail': 17000, 'f_frsize': 4096})"
+    assert "refused" not in call(f"{free}\nprepare({run.job!r}, SOURCE)")
+    run.poll(go=True)
+    done = run.done()
+    assert (done["ended_by"], done["left"]) == ("log_limit", 0)
+    assert done["message"] == (
+        "the log outgrew its limit of 33 MiB (4 GiB, or half of the free disk)"
+    )
+
+
+# --- what is fetched, kept, removed ---------------------------------------------------------------
+
+
+def test_event_files_of_the_folder_can_be_fetched_and_nothing_beyond(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    for name in ("tfevents.secret", "outside/tfevents.1"):
+        (tmp_path / name).write_text("not yours")
+    run = make("sleep 0.1").start()
+    events = run.dir / "tensorboard" / "sub"
+    events.mkdir(parents=True)
+    (events / "events.out.tfevents.1.host").write_bytes(b"\0events")
+    (events / "other").write_text("no event file")
+    (events / "tfevents.link").symlink_to(tmp_path / "tfevents.secret")
+    (run.dir / "tensorboard" / "linked").symlink_to(tmp_path / "outside")
+    os.mkfifo(events / "tfevents.fifo")
+    run.done()
+    files = run.poll()["files"]
+    files.pop("samples.csv", None)
+    name = "tensorboard/sub/events.out.tfevents.1.host"
+    assert files == {name: 7}
+
+    def fetched(name: str) -> bytes:
+        answer = run.ask("fetch", "--name", name, "--offset", "0", "--length", "100")
+        return zlib.decompress(base64.b64decode(answer["data"]))
+
+    assert fetched(name) == b"\0events"
+    for other in ("tensorboard/sub/tfevents.link", "job.json", "../../lock", "/etc/passwd"):
+        assert fetched(other) == b""
+    (run.dir / "tensorboard").rename(run.dir / "moved")
+    (run.dir / "tensorboard").symlink_to(tmp_path / "outside")
+    assert name not in run.poll()["files"]
+    assert fetched("tensorboard/tfevents.1") == b""
+
+
+def test_more_event_files_than_are_fetched_are_left(make: Make) -> None:
+    run = make("true").start()
+    run.done()
+    (run.dir / "tensorboard").mkdir()
+    with (run.dir / "tensorboard" / "tfevents.a").open("wb") as stream:
+        stream.truncate(65 << 20)
+    for number in range(70):
+        (run.dir / "tensorboard" / f"tfevents.b{number:02d}").write_bytes(b"x")
+    files = [name for name in run.poll()["files"] if name.startswith("tensorboard/")]
+    assert len(files) == 64
+    assert "tensorboard/tfevents.a" not in files
+
+
+def test_a_closed_folder_is_removed_with_what_is_empty_above_it(make: Make, tmp_path: Path) -> None:
+    run, other = make("true", run_id="c/one/r1a1"), make("true", run_id="c/two/r1a1")
+    for each in (run, other):
+        each.finish()
+    assert run.ask("close")["removed"] is True
+    assert [path.name for path in (tmp_path / "runs" / "c").iterdir()] == ["two"]
+    assert other.ask("close", "--keep")["removed"] is False
+    assert (other.dir / "log").exists()
+    assert other.ask("close")["removed"] is True
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["lock"]
+
+
+def test_a_run_that_goes_on_is_not_removed(make: Make) -> None:
+    run = make(SLEEP).start()
+    assert run.ask("close")["removed"] is False
+    run.poll(stop="test")
+    assert run.done()["ended_by"] == "stop"
+
+
+def test_of_kept_folders_the_newest_stay_and_those_that_nobody_fetched(
+    make: Make, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+
+    def left(name: str, *files: str, age_s: int = 0) -> Path:
+        folder = runs / name
+        folder.mkdir(parents=True)
+        for file in ("job.json", "done.json", *files):
+            (folder / file).write_text("{}")
+        os.utime(folder / "done.json", (1e9 - age_s, 1e9 - age_s))
+        return folder
+
+    kept = [left(f"c/cell/r1a{n}", "fetched", age_s=n) for n in range(1, 26)]
+    waiting = left("c/cell/r2a1", age_s=1000)
+    running = left("c/cell/r2a2", "fetched", age_s=1000)
+    (running / "done.json").unlink()
+    others = left("other/cell/r1a1", "fetched", age_s=1000)
+    somebody = left("c/cell/r3a1", "fetched", age_s=1000)
+    if os.geteuid() == 0:
+        os.chown(somebody, 65534, 65534)
+    make("true", run_id="c/new/r1a1").finish()
+    assert [path.exists() for path in kept] == [True] * 20 + [False] * 5
+    assert waiting.exists()
+    assert running.exists()
+    assert others.exists()
+    assert somebody.exists() == (os.geteuid() == 0)
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def test_a_secret_reaches_the_trainer_and_no_file(make: Make) -> None:
+    secret = f"secret-{uuid.uuid4().hex}"
+    script = f'test "$HF_TOKEN" = {secret[:6]}"-"{secret[7:]} && echo given; exec sleep 1000'
+    run = make(script, secrets={"HF_TOKEN": secret})
+    run.job["argv"] = [SH, "-c", script.replace(secret[7:], '"$2"'), "sh", "", secret[7:]]
+    run.start()
+    run.wait_for_log(b"given")
+    held = [path for path in run.dir.rglob("*") if path.is_file()]
+    assert len(held) > 6
+    assert not [path for path in held if secret.encode() in path.read_bytes()]
+    run.poll(stop="test")
+    run.done()

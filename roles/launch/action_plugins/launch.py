@@ -10,6 +10,9 @@ node; docs/architecture.md has the protocol. The plugins of one run meet in the 
     progress                       touched when any node's log grew: when it rests, the run stalls
     nodes/<rank>-<host>/done.json  how this node ended
 
+Variables that are secret stand in no file: run.json has their names, and the inventory, read here,
+has their values.
+
 Whatever happens on a node comes back as data, never as failed or unreachable: one bad node must
 not drop a host from the play.
 """
@@ -74,7 +77,8 @@ class ActionModule(NodeAction):
             result.update(self._stop(str(arguments["runs"])))
         else:
             run_dir, lock = Path(arguments["run_dir"]), Path(arguments["lock"])
-            result.update(Launch(self, run_dir, lock, host).run())
+            secrets = variables.get("cluster_env") or {}
+            result.update(Launch(self, run_dir, lock, host, secrets).run())
         return result
 
     # -- the connection ------------------------------------------------------------------------
@@ -110,7 +114,9 @@ class ActionModule(NodeAction):
 class Launch:
     """One node's part of one run."""
 
-    def __init__(self, action: ActionModule, run_dir: Path, lock: Path, host: str) -> None:
+    def __init__(
+        self, action: ActionModule, run_dir: Path, lock: Path, host: str, variables: dict[str, Any]
+    ) -> None:
         self.action = action
         self.run_dir = run_dir
         self.lock = lock
@@ -124,6 +130,8 @@ class Launch:
         ]
         self.node = next(node for node in run["nodes"] if node["host"] == host)
         self.settings = run["supervisor"]
+        self.secrets = list(run.get("secrets", ()))
+        self.variables = variables  # cluster_env as the inventory has it, templates and all
         self.host = host
         self.folder = run_dir / "nodes" / f"{self.node['node_rank']:04d}-{host}"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -150,6 +158,7 @@ class Launch:
         if not self.job["argv"]:
             self.wait_s = min(WAITING_POLL_S, longest)
         self.offset = 0
+        self.sampled = 0  # bytes of samples that were brought
         self.whole = True
         self.contact = time.monotonic()
         self.progress = self.run_dir / "progress"
@@ -162,6 +171,7 @@ class Launch:
             done = self.follow()
             try:
                 self.complete(done)
+                self.close(done)
             except LostError as loss:  # how it ended is known all the same
                 done["log"] = f"incomplete: {loss}"
         except RefusalError as refusal:
@@ -182,8 +192,9 @@ class Launch:
     def prepare(self) -> None:
         """Check the node and leave its daemon, or say why not; then wait for every other node."""
         began = time.time()
+        job = {**self.job, "secrets": self.reveal()}
         try:
-            facts = self.action.supervise(f"prepare({self.job!r}, SOURCE)")
+            facts = self.action.supervise(f"prepare({job!r}, SOURCE)")
         except AnsibleConnectionFailure as error:
             raise RefusalError("unreachable", f"cannot be reached: {one_line(error)}") from error
         if "refused" in facts:
@@ -205,6 +216,17 @@ class Launch:
                 renewed = time.monotonic()
             time.sleep(min(0.005 * max(1.0, len(self.hosts) / 8), 0.2))
 
+    def reveal(self) -> dict[str, str]:
+        """The secret variables' values, from the inventory: a vault or a lookup may hold them."""
+        found = {}
+        for name in self.secrets:
+            if self.variables.get(name) is None:
+                raise RefusalError(
+                    "missing", f"cluster_env of the inventory has no {name} any more"
+                )
+            found[name] = str(self.action._templar.template(self.variables[name]))
+        return found
+
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
         go = True
@@ -223,13 +245,23 @@ class Launch:
                     self.whole = False  # more is new than one poll brings; complete() fetches it
                 self.offset = answer["offset"] + len(data)
                 log.write(data)
+                self.sample(answer)
                 self.look_for_a_stall(grew=bool(data))
                 if answer["done"] is not None:
                     done: dict[str, Any] = answer["done"]
                     done["log_bytes"] = answer["size"]
+                    done["files"] = answer["files"]
                     if not ended_well(done):
                         self.halt(cause_of(done), f"{self.host}: {words_of(done)}")
                     return done
+
+    def sample(self, answer: dict[str, Any]) -> None:
+        """Write down the samples that a poll brought, for the live view and the record."""
+        data = unpack(answer["samples"])
+        if data and self.sampled < SAMPLES_BYTES:
+            with (self.folder / "samples.csv").open("ab") as stream:
+                stream.write(data)
+            self.sampled += len(data)
 
     def look_for_a_stall(self, *, grew: bool) -> None:
         """End a run of which no node printed anything for stall_limit_s.
@@ -256,6 +288,7 @@ class Launch:
         """One poll, written down in timeline.jsonl."""
         argv = [f"{self.job['dir']}/supervisor.py", "poll"]
         argv += ["--offset", str(self.offset), "--wait", str(wait_s)]
+        argv += ["--sampled", str(self.sampled)]
         argv += ["--go"] if go else []
         argv += ["--stop", stop] if stop else []
         argv += ["--over"] if self.over() else []
@@ -282,21 +315,29 @@ class Launch:
             return answer, sent
 
     def complete(self, done: dict[str, Any]) -> None:
-        """Bring what the polls did not: samples, stacks, and the log up to its cap."""
-        for name in ("samples.csv", "stacks.txt"):
-            self.bring(name)
+        """Bring what the polls did not: the log up to its cap, samples, stacks, event files."""
+        for name, size in done["files"].items():
+            if fetchable(name):
+                self.bring(name, min(int(size), SAMPLES_BYTES))
         self.complete_log(done)
 
-    def bring(self, name: str) -> None:
-        """A small file of the node's run folder, if there is one."""
-        offset, data = 0, self.fetch(name, 0, FETCH_BYTES)
-        if not data:
-            return
-        with (self.folder / name).open("wb") as stream:
-            while data and offset < SAMPLES_BYTES:
+    def bring(self, name: str, size: int) -> None:
+        """The rest of a file of the node's run folder."""
+        path = self.folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            while stream.tell() < size and (data := self.fetch(name, stream.tell(), FETCH_BYTES)):
                 stream.write(data)
-                offset += len(data)
-                data = self.fetch(name, offset, FETCH_BYTES) if len(data) == FETCH_BYTES else b""
+
+    def close(self, done: dict[str, Any]) -> None:
+        """All was brought: a run that ended well needs no folder on the node any more."""
+        sizes = {"launcher.log": done["log_bytes"], **done["files"]}
+        whole = all(size_of(self.folder / name) == size for name, size in sizes.items())
+        well = whole and ended_well(done) and not (self.run_dir / "halt").exists()
+        argv = [f"{self.job['dir']}/supervisor.py", "close", *([] if well else ["--keep"])]
+        done["kept"] = True
+        with contextlib.suppress(LostError, AnsibleError):  # a result is none the worse for it
+            done["kept"] = not self.ask(argv)[0]["removed"]
 
     def complete_log(self, done: dict[str, Any]) -> None:
         """The log, whole up to the cap, else its head and tail."""
@@ -366,6 +407,23 @@ def mark_of(run_dir: Path) -> str:
     return hashlib.sha256(facts.encode()).hexdigest()[:32]
 
 
+def fetchable(name: str) -> bool:
+    """Whether a name that a node answered is one of a file beside its log, and of nothing else."""
+    if name in ("samples.csv", "stacks.txt"):
+        return True
+    parts = name.split("/")
+    plain = all(part and not part.startswith(".") and part.isprintable() for part in parts)
+    return plain and parts[0] == "tensorboard" and "tfevents" in parts[-1] and len(name) < 1000
+
+
+def size_of(path: Path) -> int:
+    """A file's size in bytes; -1 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
 def ended_well(done: dict[str, Any]) -> bool:
     """Whether the launcher ended by itself with exit code 0."""
     return done.get("ended_by") == "exit" and done.get("rc") == 0
@@ -392,7 +450,6 @@ def words_of(done: dict[str, Any]) -> str:
     return {
         "lease": "the node ended the run itself, having lost the control node",
         "time_limit": "the run reached time_limit_s",
-        "log_limit": "the launcher's log outgrew its limit of 4 GiB",
         "supervisor_lost": "the supervisor was killed",
     }.get(str(done.get("ended_by")), f"ended by {done.get('ended_by')}")
 

@@ -4,11 +4,13 @@ The control node's action plugin sends this file over Ansible's own connection a
 
     python3 - < supervisor.py + a last line      prepare(job): check, write files, leave a daemon
     python3 supervisor.py poll --go ...          start it, wait for news, renew the lease
-    python3 supervisor.py fetch ...              bring the part of the log that no poll brought
+    python3 supervisor.py fetch ...              bring the part of a file that no poll brought
+    python3 supervisor.py close ...              all was brought: remove the folder, or keep it
     python3 - < supervisor.py + a last line      inspect(paths), stop_all(runs, patience)
 
 Every call prints one line, `TRAINBENCH {json}`. The folder of a run holds job.json (0600),
 state.json, lease, go, stop, log, done.json and supervisor.log; who may read it is its owner only.
+Variables that are secret (the job's `secrets`) are in no file of it.
 A job without argv starts nothing: another node's launcher starts this node's processes (deepspeed
 does, over ssh). Its daemon waits until a poll says `--over`, and ends what carries the run's mark.
 
@@ -32,12 +34,17 @@ import resource
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 import zlib
 
-FETCHED = ("log", "samples.csv", "stacks.txt")  # what the control node may bring
+FETCHED = ("log", "samples.csv", "stacks.txt")  # what the control node may bring, and:
+EVENTS = "tensorboard"  # a folder that trainers write event files into
+EVENTS_BYTES = 64 * 1024 * 1024  # of event files that are brought, and
+EVENTS_MOST = 64  # how many
+KEPT_RUNS = 20  # folders of a campaign's fetched runs that stay here: those that did not end well
 MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
 TAIL_BYTES = 64 * 1024  # of new log that one poll brings
 FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
@@ -49,7 +56,8 @@ RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must
 FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
 IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (drivers keep some)
 IDLE_PATIENCE_S = 10.0  # a killed trainer's device memory is freed a moment after its death
-STACK_PATIENCE_S = 5.0  # for every process to write its stack
+STACK_PATIENCE_S = 10.0  # for all processes to write their stacks
+STACK_S = 1.0  # for one of them
 STALLED = "stalled"  # the stop reason that asks for stacks first
 TERMINATED = []  # not empty once the daemon was sent TERM
 
@@ -328,6 +336,29 @@ def make_room(folder):
     shutil.rmtree(folder)
 
 
+def prune(job):
+    """Remove the oldest of this campaign's folders that were fetched, but for KEPT_RUNS of them.
+
+    A folder that nobody fetched stays, and so does one of another user.
+    """
+    found = []
+    for folder, inside, names in os.walk(os.path.join(job["runs"], job["run_id"].split("/")[0])):
+        if "job.json" in names:
+            inside[:] = []
+            fetched = "fetched" in names and "done.json" in names
+            if fetched and os.stat(folder).st_uid == os.geteuid():
+                found.append((stamp_of(os.path.join(folder, "done.json")) or 0, folder))
+    for _, folder in sorted(found, reverse=True)[KEPT_RUNS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def limit_log(job):
+    """A log may take half of what is free, so that a flood fills nobody's disk."""
+    disk = os.statvfs(job["runs"])
+    half = disk.f_bavail * disk.f_frsize // 2
+    job["log_limit_bytes"] = min(job["log_limit_bytes"], half)
+
+
 def take_lock(job):
     """The node's lock, held for the life of the daemon.
 
@@ -367,12 +398,16 @@ def prepare(job, source):
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
     (name to text, written into dir), requires (path to size in bytes or null), ports, device,
     device_ids, sampler (source of sampler.py), time_limit_s, lost_contact_s, grace_s,
-    log_limit_bytes; mark (the same on every node of the run).
+    log_limit_bytes; mark (the same on every node of the run); secrets (variables that are written
+    into no file).
     """
+    secrets = job.pop("secrets", {})
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
         check(job)
         make_room(job["dir"])
+        prune(job)
+        limit_log(job)
         # Of this run alone: another checkout may run the same campaign below another root.
         job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
         os.makedirs(job["dir"], mode=0o700)
@@ -383,6 +418,7 @@ def prepare(job, source):
         write(os.path.join(job["dir"], "job.json"), json.dumps(job))
         write(os.path.join(job["dir"], "lease"), "")
         write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
+        job["env"] = dict(job["env"], **secrets)
     except RefusedError as refusal:
         answer(refused=refusal.cause, message=str(refusal), now=time.time())
         return
@@ -525,7 +561,9 @@ def watch(job):
         elif now - begun > job["time_limit_s"]:
             result = {"ended_by": "time_limit"}
         elif size_of("log") > job["log_limit_bytes"]:
-            result = {"ended_by": "log_limit"}
+            limit = job["log_limit_bytes"] >> 20
+            words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
+            result = {"ended_by": "log_limit", "message": words}
         else:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1)
     ended = time.monotonic()
@@ -534,7 +572,7 @@ def watch(job):
         dead.update(reap())
         time.sleep(0.01)
     if result.get("message") == STALLED:
-        take_stacks(job, dead)
+        result["stood"] = take_stacks(job, dead)
     signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
     status = dead.get(launcher)
     if status is not None:
@@ -596,37 +634,114 @@ def spawn_sampler(job):
 
 
 def take_stacks(job, dead):
-    """Have every process of the run write where it stands, before it is ended.
+    """Have every Python process of the run write where it stands, before it is ended.
 
-    py-spy, where the environment or the node has it, into stacks.txt; else Python's own
-    faulthandler, which the trainer's environment turns on (PYTHONFAULTHANDLER): at ABRT it writes
-    all threads' stacks into the log. What is no Python dies of it, and is to be ended anyway.
+    Returns [{pid, rank, state}]: the rank by the launcher's own variable, the state as /proc has it
+    (T: stopped, D: in a wait that no signal ends). py-spy writes the stacks, where the environment
+    or the node has it and may look, into stacks.txt; else Python's own faulthandler, which the
+    trainer's environment turns on (PYTHONFAULTHANDLER), writes all threads' stacks into the log at
+    ABRT. Children come first and their parents are held meanwhile: a launcher that sees a rank die
+    would end the others before they have written. What is no Python is left alone: ssh may bring
+    another node's stacks.
     """
+    found = {}
     pids = ours(job["mark"], os.getpid())
-    spy = find_program("py-spy", [os.path.dirname(job["argv"][0]), "/usr/local/bin", "/usr/bin"])
-    if not spy:
-        send(pids, signal.SIGABRT)
-        until = time.monotonic() + STACK_PATIENCE_S
-        while time.monotonic() < until and ours(job["mark"], os.getpid()):
+    for pid, started in pids.items():
+        entry = stat_of(pid)
+        if entry and runs_python(pid):
+            found[pid] = {"pid": pid, "rank": rank_of(pid), "state": entry[2], "parent": entry[0]}
+            found[pid]["started"] = started
+    order = sorted(found, key=lambda pid: (-depth_of(pid, found), found[pid]["rank"] or 0, pid))
+    until = time.monotonic() + STACK_PATIENCE_S
+    spy = find_program("py-spy", [os.path.dirname(job["argv"][0])] if job["argv"] else [])
+    asked = [pid for pid in order if not (spy and spied(spy, found[pid], until))]
+    parents = {each["parent"] for each in found.values()}
+    send({pid: found[pid]["started"] for pid in asked if pid in parents}, signal.SIGSTOP)
+    for pid in asked:
+        one = {pid: found[pid]["started"]}
+        if pid in parents:
+            send(one, signal.SIGCONT)  # it may have its children's words to pass on
+            time.sleep(0.3)
+        note(label(found[pid]))
+        send(one, signal.SIGABRT)
+        send(one, signal.SIGCONT)
+        patience = min(until, time.monotonic() + STACK_S)
+        while time.monotonic() < patience and (stat_of(pid) or "ZZZ")[2] not in "ZX":
             dead.update(reap())
-            time.sleep(0.05)
-        return
-    with open("stacks.txt", "ab") as stream:
-        spies = [
-            subprocess.Popen([spy, "dump", "--pid", str(pid)], stdout=stream, stderr=stream)
-            for pid in pids
-        ]
-        until = time.monotonic() + STACK_PATIENCE_S
-        for one in spies:
-            try:
-                one.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                one.kill()
+            time.sleep(0.01)
+    if asked and ours(job["mark"], os.getpid()):
+        time.sleep(2.0)  # pdsh and ssh: the other nodes are asked at the same time
+    return [{key: found[pid][key] for key in ("pid", "rank", "state")} for pid in order]
+
+
+def runs_python(pid):
+    """Whether the process is a Python whose faulthandler is on."""
+    try:
+        program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        return False
+    return program.startswith("python") and "PYTHONFAULTHANDLER" in environment_of(pid)
+
+
+def environment_of(pid):
+    """A process's variables, as it was started with; {} where they cannot be read."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            words = stream.read().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return {}
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def rank_of(pid):
+    """The rank that the launcher gave the process, or None."""
+    rank = environment_of(pid).get("RANK", "")
+    return int(rank) if rank.isdigit() else None
+
+
+def depth_of(pid, found):
+    """How many of the found processes it descends from, one after the other."""
+    depth = 0
+    while pid in found and depth < len(found):
+        pid, depth = found[pid]["parent"], depth + 1
+    return depth
+
+
+def label(one):
+    """What stands before a process's stack."""
+    rank = "" if one["rank"] is None else "rank %d, " % one["rank"]
+    words = {"T": ", stopped", "D": ", in a wait that no signal ends"}.get(one["state"], "")
+    return "[trainbench: %spid %d%s, stood at:]" % (rank, one["pid"], words)
+
+
+def note(line):
+    """A line of ours in the trainer's log."""
+    with open("log", "ab") as stream:
+        stream.write(b"\n" + line.encode() + b"\n")
+
+
+def spied(spy, one, until):
+    """Whether py-spy wrote the process's stack into stacks.txt."""
+    argv = [spy, "dump", "--nonblocking", "--pid", str(one["pid"])]
+    try:
+        ran = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=max(0.1, min(until - time.monotonic(), 5 * STACK_S)),
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    if ran.returncode == 0:
+        with open("stacks.txt", "ab") as stream:
+            stream.write(label(one).encode() + b"\n" + ran.stdout + b"\n")
+    return ran.returncode == 0
 
 
 def find_program(name, folders):
-    """The program's path in the first of the folders that has it, or None."""
-    for folder in folders:
+    """The program's path in the first of the folders, or the node's own, that has it; or None."""
+    for folder in [*folders, "/usr/local/bin", "/usr/bin"]:
         path = os.path.join(folder, name)
         if os.access(path, os.X_OK):
             return path
@@ -664,12 +779,13 @@ def spawn(job):
 # --- what the control node asks ---------------------------------------------------------------
 
 
-def poll(folder, offset, wait_s, go, stop, over=False):
+def poll(folder, offset, wait_s, go, stop, over=False, sampled=0):
     """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
 
-    Answers {done, size, offset, data, now}: `data` is zlib + base64 of the log from `offset`,
-    64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the rest).
-    `over`: the nodes that started something have ended.
+    Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
+    `offset`, 64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the
+    rest). `samples` are those from byte `sampled` on. `files`, once the run is over: name to size
+    of what else can be fetched. `over`: the nodes that started something have ended.
     """
     os.chdir(folder)
     os.utime("lease", ns=(time.time_ns(), time.time_ns()))
@@ -695,8 +811,41 @@ def poll(folder, offset, wait_s, go, stop, over=False):
             data = stream.read(TAIL_BYTES)
     except OSError:
         size, start, data = 0, 0, b""
+    samples = pack(part("samples.csv", sampled, TAIL_BYTES))
+    files = {} if done is None else others()
     os.utime("lease", ns=(time.time_ns(), time.time_ns()))
-    answer(done=done, size=size, offset=start, data=pack(data), now=time.time())
+    facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
+    answer(done=done, now=time.time(), **facts)
+
+
+def part(path, offset, length):
+    """Bytes of a file that is no link; none where there is no such file."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            stream.seek(offset)
+            return stream.read(length)
+    except OSError:
+        return b""
+
+
+def others():
+    """Name to size of what the run left beside its log: samples, stacks, TensorBoard's files.
+
+    Only plain files of the run's own folder, no link and nothing beyond one; event files up to
+    EVENTS_BYTES and EVENTS_MOST in all.
+    """
+    found = {name: size_of(name) for name in FETCHED[1:] if size_of(name)}
+    left, count = EVENTS_BYTES, 0
+    for folder, inside, names in () if os.path.islink(EVENTS) else os.walk(EVENTS):
+        inside.sort()
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            entry = os.lstat(path)
+            fits = stat.S_ISREG(entry.st_mode) and entry.st_size <= left and count < EVENTS_MOST
+            if "tfevents" in name and fits:
+                found[path] = entry.st_size
+                left, count = left - entry.st_size, count + 1
+    return found
 
 
 def ask_to_stop(reason):
@@ -748,13 +897,31 @@ def pack(data):
 
 def fetch(folder, name, offset, length):
     """Bring bytes [offset, offset + length) of a file of the run's folder."""
-    try:
-        with open(os.path.join(folder, name), "rb") as stream:
-            stream.seek(offset)
-            data = stream.read(min(length, FETCH_BYTES))
-    except OSError:
-        data = b""
+    os.chdir(folder)
+    data = b""
+    if name in FETCHED or name in others():
+        data = part(name, offset, min(length, FETCH_BYTES))
     answer(offset=offset, data=pack(data), now=time.time())
+
+
+def close(folder, keep):
+    """Everything was fetched: remove the folder of a run that is over, or keep it for a look."""
+    os.chdir(folder)
+    runs = (read_json("job.json") or {}).get("runs")
+    if keep or not runs or not os.path.exists("done.json"):
+        write("fetched", "")
+        answer(removed=False, now=time.time())
+        return
+    os.chdir(runs)
+    shutil.rmtree(folder, ignore_errors=True)
+    above = os.path.dirname(folder)
+    try:
+        while above.startswith(runs + os.sep):
+            os.rmdir(above)  # of the cell and the campaign, where nothing else is in them
+            above = os.path.dirname(above)
+    except OSError:
+        pass
+    answer(removed=not os.path.exists(folder), now=time.time())
 
 
 def stop_all(runs, patience_s):
@@ -834,14 +1001,20 @@ def main(arguments):
     one.add_argument("--go", action="store_true")
     one.add_argument("--stop", default="")
     one.add_argument("--over", action="store_true")
+    one.add_argument("--sampled", type=int, default=0)
     two = commands.add_parser("fetch")
-    two.add_argument("--name", choices=FETCHED, default="log")
+    two.add_argument("--name", default="log")
     two.add_argument("--offset", type=int, required=True)
     two.add_argument("--length", type=int, required=True)
+    three = commands.add_parser("close")
+    three.add_argument("--keep", action="store_true")
     chosen = parser.parse_args(arguments)
     folder = os.path.dirname(os.path.abspath(__file__))
     if chosen.command == "poll":
-        poll(folder, chosen.offset, chosen.wait, chosen.go, chosen.stop, chosen.over)
+        news = (chosen.offset, chosen.wait, chosen.go, chosen.stop, chosen.over, chosen.sampled)
+        poll(folder, *news)
+    elif chosen.command == "close":
+        close(folder, chosen.keep)
     else:
         fetch(folder, chosen.name, chosen.offset, chosen.length)
 

@@ -1,0 +1,80 @@
+"""Where the processes of a stalled run stood, and whether one of them held up the others. Pure.
+
+The supervisor has every Python process write its stack, and puts a line before each; what follows
+is faulthandler's text or py-spy's. It is told as it was seen: a rank that is stopped, or in a wait
+that no signal ends, holds up the others; one rank that alone is in no collective may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LABEL = re.compile(
+    r"^\[trainbench: ((?:rank \d+, )?pid \d+(?:, [^\n]*)?), stood at:\]$", re.MULTILINE
+)
+_RANK = re.compile(r"rank (\d+)")
+# `  File "train.py", line 5 in step` of faulthandler, `    step (train.py:5)` of py-spy.
+_FRAME = re.compile(r'^\s+(?:File "(.+)", line (\d+) in (.+)|(\S.*?) \((.+):(\d+)\))$')
+_HELD = ("stopped", "in a wait that no signal ends")
+# Python files in which a rank waits for others; a backward pass ends with a wait, too.
+_WAITS = ("torch/distributed/", "torch/autograd/graph.py", "oneflow/framework/", "deepspeed/comm/")
+_TELLING = 12  # innermost frames that are looked at
+
+
+@dataclass(frozen=True)
+class Stood:
+    """One rank: the node, whether it was `held` and how, its innermost frame, whether it waited."""
+
+    host: str
+    rank: int
+    held: str
+    frame: str
+    waited: bool
+
+
+def read(host: str, text: str) -> list[Stood]:
+    """The ranks of one node, from its log or its stacks; a process without one is no worker."""
+    parts = LABEL.split(text)
+    found = []
+    for label, stack in zip(parts[1::2], parts[2::2], strict=True):
+        rank = _RANK.search(label)
+        if rank is None:
+            continue
+        frames = _frames(stack)
+        held = next((words for words in _HELD if label.endswith(words)), "")
+        waited = any(place in file for file, _, _ in frames[:_TELLING] for place in _WAITS)
+        frame = "{}:{} in {}".format(*frames[0]) if frames else ""
+        found.append(Stood(host, int(rank[1]), held, frame, waited))
+    return found
+
+
+def _frames(stack: str) -> list[tuple[str, str, str]]:
+    """(file, line, function) of the main thread's frames, innermost first."""
+    threads = re.split(r"^(?=(?:Current thread|Thread) )", stack, flags=re.MULTILINE)
+    main = [one for one in threads if one.startswith("Current thread") or '"MainThread"' in one]
+    frames = []
+    for line in (main or threads)[-1].splitlines():
+        if match := _FRAME.match(line):
+            file, number, name = match[1] or match[5], match[2] or match[6], match[3] or match[4]
+            frames.append((file, number, name))
+        elif frames and not line.strip():
+            break
+    return frames
+
+
+def words(stood: Sequence[Stood]) -> str:
+    """Which rank the others waited for, in a few words; empty where it cannot be said."""
+    held = [one for one in stood if one.held]
+    if held and len(held) < len(stood):
+        return f"the others waited for {_named(held)}, which was {held[0].held}"
+    apart = [one for one in stood if not one.waited and one.frame]
+    if len(apart) == 1 and len(stood) > 1 and all(one.waited for one in stood if one not in apart):
+        return f"{_named(apart)} stood at {apart[0].frame}, the others waited in a collective"
+    return ""
+
+
+def _named(ranks: Sequence[Stood]) -> str:
+    first = f"rank {ranks[0].rank} ({ranks[0].host})"
+    return first if len(ranks) == 1 else f"{first} and {len(ranks) - 1} more"
