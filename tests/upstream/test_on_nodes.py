@@ -9,9 +9,7 @@ the pinned one, every other file the same (tests/upstream/mirrors.py).
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +26,6 @@ from tests.cluster.node import Node
 from tests.roles.play import Ran, play
 from tests.upstream import mirrors
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1800)]
 BASE = "/opt/trainbench-sources"
 ENV = f"{BASE}/env"
 MEMORY = (
@@ -169,40 +166,9 @@ class Site:
         return play(self.group.inventory, "-e", extra, playbook="software.yml", timeout=900)
 
 
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that the nodes see (they hide /tmp)."""
-    folder = PROJECT / "build" / f"mirrors-{uuid.uuid4().hex[:8]}"
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def device(system: str, pin: str) -> str:
     """Apex is a source on CUDA alone."""
     return "npu" if system == "ascend_gpt" and pin != "b4d4a0e" else "cuda"
-
-
-def brought(content: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The pin set with commits that the mirrors have whole, and addresses to what stands there.
-
-    Skips where a mirror or the commit is absent.
-    """
-    own: dict[str, str] = {}
-
-    def of(source: dict[str, Any]) -> dict[str, Any]:
-        address = source["repository"]
-        place, commit, left_out = mirrors.whole(address, source["commit"], folder / str(len(own)))
-        assert len(left_out) <= 1, left_out
-        own[address] = str(place.resolve())
-        return {**source, "commit": commit}
-
-    found = dict(content)
-    for name in ("source", "apex", "deepspeed"):
-        if "commit" in content.get(name, {}):
-            found[name] = of(content[name])
-    if "sources" in content:
-        found["sources"] = {name: of(source) for name, source in content["sources"].items()}
-    return found, own
 
 
 def package_names(system: str, pin: str, content: dict[str, Any]) -> list[tuple[str, str]]:
@@ -222,8 +188,8 @@ def package_names(system: str, pin: str, content: dict[str, Any]) -> list[tuple[
 
 
 @pytest.fixture
-def site(system: str, pin: str, shared: Path, real_nodes: RealNodes) -> Iterator[Site]:
-    content, own = brought(dict(pins(system)[pin]), shared)
+def site(system: str, pin: str, seen_by_nodes: Path, real_nodes: RealNodes) -> Iterator[Site]:
+    content, own = mirrors.pinned(dict(pins(system)[pin]), seen_by_nodes)
     variables = {
         "cluster_root": f"{BASE}/root",
         "cluster_device": device(system, pin),
@@ -243,13 +209,16 @@ def site(system: str, pin: str, shared: Path, real_nodes: RealNodes) -> Iterator
     node.exec([f"{ENV}/bin/python3", "-c", NAMES], input=names, text=True, check=True)
     changed = content != pins(system)[pin]
     yield Site(group, content, {"trainer_pins": {pin: content}} if changed else {})
-    node.exec(["rm", "-rf", BASE], check=True)
+    node.exec(["rm", "-rf", BASE], check=True, timeout=900)  # 84,000 files of the model zoo
 
 
 def test_every_pin_with_a_source_has_its_lines() -> None:
     assert {f"{system}/{pin}" for system, pin in PINS} == set(LINES)
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("system", "pin"), PINS, ids=[f"{s}/{p}" for s, p in PINS])
 def test_the_role_clones_patches_and_keeps_a_pin(system: str, pin: str, site: Site) -> None:
     made = site.run()
@@ -278,7 +247,7 @@ def test_the_role_clones_patches_and_keeps_a_pin(system: str, pin: str, site: Si
     # So is a tree of another version.
     who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
     other = ["git", "-C", f"{home}/src", *who, "commit", "-q", "--allow-empty", "-m", "another"]
-    site.node.exec(other, check=True)
+    site.node.exec(other, check=True, timeout=600)
     moved = site.run()
     assert moved.rc != 0
     assert f"not at {version}" in moved.out
