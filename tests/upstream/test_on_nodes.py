@@ -118,7 +118,12 @@ LINES: dict[str, dict[str, list[str]]] = {
     },
     "megatron_core/core_v0.13.0": CORE,
     "megatron_core/core_v0.18.2": CORE,
-    "oneflow_gpt/osdi": {"src/LanguageModeling/gpt-2/src/train_gpt2.sh": ["train_iters=1000"]},
+    "oneflow_gpt/osdi": {
+        "src/LanguageModeling/gpt-2/src/train_gpt2.sh": [
+            *("n_head=12", "n_embd=768", "n_layer=12", "num_node=1"),
+            'node_ips="10.11.0.2,10.11.0.3"',
+        ]
+    },
     "ascend_gpt/2e49c279": {
         "sources/Megatron-DeepSpeed/megatron/optimizer/clip_grads.py": [
             "from torch._six import inf"
