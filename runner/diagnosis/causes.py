@@ -38,6 +38,8 @@ CONSEQUENCES = (
     "terminated",
     "process_failed",
 )
+# What programs catch to go on by another way. Of anything else the handler's own failure follows.
+COMMONLY_CAUGHT = ("error", "missing_module", "missing_file")
 
 
 def _any(*patterns: bytes) -> re.Pattern[bytes]:
@@ -186,6 +188,8 @@ CANDIDATE = _any(
     rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
     rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error",
     rb"exitcode|return code = |[Ee]xit(?:ed)? with exit",
+    rb"of the above exception|direct cause of the following|_run_exitfuncs|Exception in thread",
+    rb"\bProcess \S+:\s*$",
 )
 # The last line of a traceback: a class that is named like one, or any class with its module.
 EXCEPTION = re.compile(
@@ -194,6 +198,11 @@ EXCEPTION = re.compile(
 )
 # A traceback that follows is one that ended nothing.
 IGNORED = re.compile(rb"^Exception ignored in|^--- Logging error ---")
+# Between two tracebacks: the second came up in a handler of the first, or was made of the first.
+HANDLING = re.compile(rb"^During handling of the above exception")
+CAUSE = re.compile(rb"^The above exception was the direct cause")
+# A traceback that follows ended a thread, a worker or an exit handler, and not the process.
+ASIDE = re.compile(rb"^Exception in thread |^Error in atexit\._run_exitfuncs|^Process \S+:\s*$")
 # An exception's own line where the traceback above it is lost, by its module or by torch_gpt.
 QUALIFIED = re.compile(rb"^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)|^torch_gpt error: ")
 # The same without its module: it counts where it means something or a traceback was seen.

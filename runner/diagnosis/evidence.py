@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.diagnosis.causes import (
+    ASIDE,
     BARE,
     CANDIDATE,
+    CAUSE,
+    COMMONLY_CAUGHT,
+    CONSEQUENCES,
     EXCEPTION,
+    HANDLING,
     IGNORED,
     NOISE,
     QUALIFIED,
@@ -33,6 +38,7 @@ _TIME = re.compile(
     rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"
 )
 _RANK = re.compile(rb"\[[Rr]ank ?(\d+)\]")
+_PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
 MOST = 200  # pieces of evidence that are kept of one log
 
 
@@ -47,6 +53,7 @@ class Evidence:
     stream: bytes = b""
     time: tuple[int, ...] | None = None
     weak: bool = False
+    traced: bool = False  # the end of a traceback of a process
 
 
 @dataclass
@@ -143,9 +150,11 @@ def find(path: Path, begin: int) -> Found:
                 status = meaning(weak[1]) or "collective_error"
             if status is not None and len(found.evidence) < MOST:
                 words = printable(text[:400].decode("utf-8", "replace"))
-                found.evidence.append(
-                    Evidence(status, path, place, words, stream, time, weak is not None)
-                )
+                item = Evidence(status, path, place, words, stream, time, weak is not None)
+                if judge.ended:
+                    item = replace(item, traced=True)
+                    _forget_caught(found.evidence, item, judge.ended)
+                found.evidence.append(item)
                 _waiting(found, text)
     if found.evidence:
         above = lines_before(path, begin)
@@ -154,28 +163,65 @@ def find(path: Path, begin: int) -> Found:
     return found
 
 
+def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
+    """Take out tracebacks that `last` shows to have been caught: their process went on to it.
+
+    In a chain (`link`), one that came up while another was handled shows that of the other, unless
+    that one says more: a full disk, say, and then an error of what was writing. Without a chain,
+    one of the same process shows it, as far as a prefix tells processes apart.
+    """
+    if link == "cause" or last.status in CONSEQUENCES:
+        return
+    traced = [item for item in evidence if item.traced]
+    if link == "handling":
+        before = next((item for item in reversed(traced) if item.stream == last.stream), None)
+        if before is None or before.status not in COMMONLY_CAUGHT:
+            return
+        # Ranks without a prefix print the same in turns.
+        caught = [item for item in traced if item.text == before.text]
+    else:
+        process = _process(last.stream)
+        caught = [item for item in traced if process and _process(item.stream) == process]
+    evidence[:] = [item for item in evidence if item not in caught]
+
+
+def _process(stream: bytes) -> bytes | None:
+    """The part of a prefix that is a rank's, or None."""
+    found = _PROCESS.match(stream)
+    return found[0] if found else None
+
+
 class _Judge:
     """What lines mean, one after the other; a stream is what one launcher prefix marks."""
 
     def __init__(self) -> None:
         self.open: set[bytes] = set()  # streams with a traceback whose exception has not come yet
+        self.ended = ""  # of the last line: it ended a traceback of a process; how that is linked
         self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
+        self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
         self._traced = False
 
     def status(self, stream: bytes, text: bytes) -> str | None:
         """The status that a line is strong evidence of, or None."""
+        self.ended = ""
         if IGNORED.match(text):
             self._ignored.add(stream)
             return None
+        for link, pattern in (("handling", HANDLING), ("cause", CAUSE), ("aside", ASIDE)):
+            if pattern.match(text):
+                self._linked[stream] = link
+                return None
         if b"Traceback (most recent call last)" in text:
             self.open.add(stream)
             return None
         if stream in self.open and EXCEPTION.match(text):
             self.open.discard(stream)
+            link = self._linked.pop(stream, "alone")
             if stream in self._ignored:
                 self._ignored.discard(stream)
                 return None
             self._traced = True
+            self.ended = "" if link == "aside" else link
             return _exception(text)
         for rule in RULES:
             if rule.pattern.search(text):

@@ -23,6 +23,11 @@ _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"\.* (\d{1,9})\s")
 _VOCABULARY_MARK = b"padded_vocab_size ..."
 _VOCABULARY = re.compile(rb"padded_vocab_size \.+ (\d{1,9})\s")
+# Each Megatron prints it with its tokenizer, behind its arguments: megatron/tokenizer/tokenizer.py
+# (v1.1.5 :63, e52bdab :91, b4d4a0e :65, 4efb479d :68), a79272cc pretrain_gpt2.py:610, core_v0.13.0
+# megatron/training/tokenizer/tokenizer.py:124, core_v0.18.2 megatron/training/vocab_utils.py:36.
+_PADDED_MARK = b"> padded vocab (size: "
+_PADDED = re.compile(rb"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d{1,9})\)")
 # LiBai prints its model, whose vocabulary is padded by then (layers/embedding.py of 9fc504c4).
 _EMBEDDING_MARK = b"VocabEmbedding(num_embeddings="
 _EMBEDDING = re.compile(rb"VocabEmbedding\(num_embeddings=(\d{1,9}),")
@@ -84,7 +89,10 @@ class Notes:
             self.allocated(number(found[1]))
 
     def arguments(self, text: bytes) -> None:
-        """What the trainer prints of its arguments."""
+        """What the trainer prints of its arguments, and Megatron of its vocabulary."""
+        at = text.find(_PADDED_MARK)
+        if at >= 0 and (found := _PADDED.match(text, at)):
+            self.facts["padded_vocab_size"] = found[1].decode()
         at = text.find(_ARGUMENT_MARK)
         while at >= 0:
             if found := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):

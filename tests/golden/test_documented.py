@@ -1,5 +1,7 @@
 """Each document's cells as what every node runs: tests/golden/documented/<case>.txt, whole.
 
+Systems without a document have the cells of their own matrix there.
+
 `python -m tests.golden.test_documented` writes the files again; read the difference against the
 document before committing it. The dry run says the same as JSON.
 """
@@ -49,6 +51,11 @@ CASES = {
     "004-ascend": Case("ascend", {"ascend1": "10.0.0.1"}, device="npu"),
     "004-ascend-cuda": Case("ascend-cuda", {"gpus": "10.0.0.1"}),
     "megatron-core": Case("megatron-core", {"gpus": "10.0.0.1"}, devices=4),
+    "megatron-deepspeed-current": Case(
+        "megatron-deepspeed-current", {"gpus": "10.0.0.1"}, devices=4
+    ),
+    "torch-gpt-scaling": Case("scaling", OSDI),
+    "torch-gpt-parallel": Case("parallel", {"node": "10.0.0.1"}, device="cpu", devices=2),
     "001-start-fast": Case("start-fast", {"node": "127.0.0.1"}, devices=2),
 }
 

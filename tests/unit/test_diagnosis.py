@@ -253,6 +253,49 @@ def test_a_chain_of_exceptions_begins_with_its_cause(verdict: Any) -> None:
     assert verdict([*STEPS, *lines]).status == "disk_full"
 
 
+CAUGHT = (
+    "TypeError: ParallelAttention.forward() got an unexpected keyword argument 'cpu_offloading'"
+)
+ENDED = "RuntimeError: view size is not compatible with input tensor's size and stride"
+HANDLING = ["", "During handling of the above exception, another exception occurred:", ""]
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "[default3]:[rank3]: "])
+def test_what_a_handler_went_on_to_ended_the_run(verdict: Any, prefix: str) -> None:
+    """deepspeedai's Megatron-DeepSpeed 4efb479d tries an argument and goes on without it
+    (megatron/model/transformer.py:1334-1348); then torch refused a view.
+    """
+    chain = [
+        *trace(CAUGHT, prefix=prefix),
+        *[prefix + line for line in HANDLING],
+        *trace(ENDED, prefix=prefix),
+    ]
+    assert verdict(chain).words == ENDED
+    assert verdict([*STEPS, *chain]).words == ENDED
+    both = trace(CAUGHT, CAUGHT) + HANDLING[1:] * 2 + trace(ENDED, ENDED)  # ranks in turns
+    assert verdict(both).words == ENDED
+
+
+def test_a_traceback_that_was_logged_and_survived_is_not_the_cause(verdict: Any) -> None:
+    logged = trace("ValueError: logged by rank 1, which went on", prefix="[default1]:")
+    other = trace("KeyError: 'rank 0'", prefix="[default0]:")
+    last = trace(ENDED, prefix="[default1]:[rank1]: ")
+    assert verdict([*logged, "[default1]:building", *last]).words == ENDED
+    # Another rank's end is no sign of that; nor is what only follows from an end, or a thread's.
+    assert verdict([*other, *last]).words == "KeyError: 'rank 0'"
+    closed = trace("RuntimeError: Connection reset by peer", prefix="[default1]:[rank1]: ")
+    assert verdict([*logged, *closed]).words.startswith("ValueError")
+    for aside in ("Exception in thread Thread-2 (watch):", "Error in atexit._run_exitfuncs:"):
+        thread = [f"[default1]:{aside}", *trace("EOFError", prefix="[default1]:")]
+        assert verdict([*last, *thread]).words == ENDED
+
+
+def test_an_exception_that_was_made_of_another_leaves_that_the_cause(verdict: Any) -> None:
+    made = "The above exception was the direct cause of the following exception:"
+    lines = [*trace(CAUGHT), "", made, "", *trace("RuntimeError: no model")]
+    assert verdict(lines).words == CAUGHT
+
+
 def test_torchruns_own_report_is_not_the_cause(verdict: Any) -> None:
     report = [
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",

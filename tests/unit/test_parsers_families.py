@@ -186,3 +186,13 @@ def test_a_recorded_run_of_megatron_core_on_four_gpus() -> None:
     found = measure("megatron_core", {0: [text]})
     assert [step.iteration for step in found.intervals][-1] == 50
     assert found.intervals[0].loss == pytest.approx(11.02767)
+    assert found.padded_vocab_size == 50432  # 50257 to a multiple of 128 x 2 tensor parallel
+
+
+@pytest.mark.parametrize("prefix", ["", " ", "localhost:  ", "[default0]: "])
+@pytest.mark.parametrize("system", ["megatron_deepspeed", "megatron_lm", "ascend_gpt"])
+def test_every_megatron_tells_its_padded_vocabulary(prefix: str, system: str) -> None:
+    line = f"{prefix}> padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)\n"
+    found = measure(system, {0: [line.encode()]})
+    assert found.padded_vocab_size == 50688
+    assert measure(system, {0: [line[:-3].encode()]}).padded_vocab_size is None

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,12 @@ def show(repository: str, commit: str, path: str) -> str:
     return done.stdout
 
 
+def blob(repository: Path, name: str) -> bytes:
+    """A file of a commit, `<commit>:<path>`, byte for byte."""
+    words = ["git", "-C", str(repository), "cat-file", "blob", name]
+    return subprocess.run(words, capture_output=True, check=True).stdout
+
+
 def whole(repository: str, commit: str, into: Path) -> tuple[Path, str, list[str]]:
     """A repository whose commit can be checked out, that commit, and what was left out of it.
 
@@ -74,6 +81,29 @@ def whole(repository: str, commit: str, into: Path) -> tuple[Path, str, list[str
     commit = made.stdout.strip()
     git(into, "update-ref", "refs/heads/main", commit)
     return into, commit, left_out
+
+
+def pinned(content: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """A pin set with commits that the mirrors have whole, and its addresses to what stands there.
+
+    As `site_mirrors.git` takes them. Skips the test where a repository or its commit is not here.
+    """
+    places: dict[str, str] = {}
+
+    def of(source: dict[str, Any]) -> dict[str, Any]:
+        address = source["repository"]
+        place, commit, left_out = whole(address, source["commit"], folder / str(len(places)))
+        assert len(left_out) <= 1, left_out
+        places[address] = str(place.resolve())
+        return {**source, "commit": commit}
+
+    found = dict(content)
+    for name in ("source", "apex", "deepspeed"):
+        if "commit" in content.get(name, {}):
+            found[name] = of(content[name])
+    if "sources" in content:
+        found["sources"] = {name: of(source) for name, source in content["sources"].items()}
+    return found, places
 
 
 def apply(repository: str, commit: str, patches: Iterable[Path]) -> list[str]:

@@ -15,7 +15,7 @@ with open(os.environ["STUB_RECORD"], "a") as record:
     fact = {"argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]], "env": dict(os.environ)}
     record.write(json.dumps({**fact, "cwd": os.getcwd()}) + "\\n")
 """
-PROGRAMS = ("python", "python3", "deepspeed", "nvidia-smi", "npu-smi")
+PROGRAMS = ("python", "python3", "torchrun", "deepspeed", "nvidia-smi", "npu-smi")
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ CORE: dict[str, Any] = {
     **{"devices_per_node": 8, "tensor_parallel": 2, "pipeline_parallel": 2, "tensorboard": True},
     **{"sequence_parallel": True, "activation_checkpointing": True, "distributed_optimizer": True},
     **{"overlap_grad_reduce": True, "overlap_param_gather": True},
+    **{"transformer_impl": "transformer_engine"},  # sequence_parallel asks for its layer norms
 }
 CASES = [
     ("megatron_deepspeed", "oneflow2022", {**EVERYTHING, "embed_layernorm": True}),

@@ -13,7 +13,7 @@ import pytest
 from runner import systems
 from runner.paths import PROJECT
 from runner.systems.pins import pins
-from tests.upstream.mirrors import apply, show, whole
+from tests.upstream.mirrors import apply, git, mirror, show, whole
 
 TREE = PROJECT / "roles" / "source_tree" / "files" / "tree.py"
 
@@ -82,19 +82,27 @@ def test_source_tree_applies_them_once_and_sees_them_the_second_time(
     assert edited in run("make", spec, fails=True)
 
 
-def test_a_patch_is_refused_by_name_on_another_version(tmp_path: Path) -> None:
-    source = pins("libai")["9fc504c4"]["source"]
-    later = "9dcbe3b281c98ba9a3bd192495bef42570095336"  # main of 2024-10-28
-    repository, commit, _ = whole(source["repository"], later, tmp_path / "git")
-    patch = PROJECT / "roles/libai/files/patches/no-checkpointer.patch"
+PATCHES = {path: source for label, source in TREES for path in files(label, source)}
+
+
+@pytest.mark.parametrize("path", PATCHES, ids=[f"{p.parts[-4]}/{p.name}" for p in PATCHES])
+def test_every_patch_is_refused_by_name_on_another_version(path: Path, tmp_path: Path) -> None:
+    """On the first commit of its repository. A patch that only adds a file fits anywhere."""
+    source = PATCHES[path]
+    place = mirror(source["repository"], source["commit"])
+    first = git(place, "rev-list", "--max-parents=0", source["commit"]).stdout.split()[-1]
+    repository, commit, _ = whole(source["repository"], first, tmp_path / "git")
     spec = {
         **{"path": str(tmp_path / "src"), "repository": str(repository), "mirrors": {}},
-        **{"commit": commit, "version": "main of 2024", "untracked": []},
-        **{"patches": [(patch.name, patch.read_text())], "reset": False, "check": False},
+        **{"commit": commit, "version": "the first commit", "untracked": []},
+        **{"patches": [(path.name, path.read_text())], "reset": False, "check": False},
     }
-    said = run("make", spec, fails=True)
-    assert "no-checkpointer.patch" in said
-    assert "main of 2024" in said
+    adds_only = "--- a/" not in path.read_text()
+    said = run("make", spec, fails=not adds_only)
+    if not adds_only:
+        assert f"patch {path.name} does not apply to the first commit ({commit[:12]})" in said
+        assert not (tmp_path / "src").exists()
+        assert not list(tmp_path.glob("*.part"))
 
 
 def run(entry: str, spec: dict[str, Any], *, fails: bool = False) -> str:

@@ -565,3 +565,62 @@ def test_train_8p(script: str, mode: str, iters: int, model: str, tmp_path: Path
     assert {name: ours.env[name] for name in theirs.env} == theirs.env
     assert ours.env["HCCL_IF_IP"] == "10.0.0.1"
     assert ("FusedAdam" in ours.env) == ("FusedAdam" in theirs.env)
+
+
+# --- megatron_core: no document; NVIDIA's own example ---------------------------------------------
+
+MEGATRON = ("NVIDIA/Megatron-LM", "c550cf6c41c31cd3ec72e05c25ea0c979f2b6631")
+CORE = f"{HOME}/megatron_core/core_v0.13.0/src/pretrain_gpt.py"
+
+
+@pytest.mark.parametrize("rank", [0, 15])
+def test_train_gpt3_175b_distributed(rank: int, tmp_path: Path) -> None:
+    text = show(*MEGATRON, "examples/gpt3/train_gpt3_175b_distributed.sh")
+    # With one node, as it stands, 8 x 16 model parallel would not fit.
+    text = text.replace("NUM_NODES=1", "NUM_NODES=16").replace("=localhost", "=10.0.0.1")
+    place = tmp_path / "work"
+    place.mkdir()
+    (place / "script.sh").write_text(text)
+    theirs = run(place / "script.sh", ["ckpt", "tb", "vocab", "merges", "data"], place)[-1]
+    cell = {
+        **{"system": "megatron_core", "nodes": 16, "devices_per_node": 8, "precision": "fp16"},
+        **{"num_layers": 96, "hidden_size": 12288, "num_attention_heads": 96, "seq_length": 2048},
+        **{"tensor_parallel": 8, "pipeline_parallel": 16, "micro_batch_size": 1},
+        **{"global_batch_size": 1536, "train_iters": 500000, "weight_decay": 0.1, "lr": 6.0e-5},
+        **{"min_lr": 6.0e-6, "lr_warmup_fraction": 0.001, "lr_decay_iters": 430000},
+        **{"split": "949,50,1", "log_interval": 100, "eval_iters": 10, "tensorboard": True},
+        **{"transformer_impl": "transformer_engine"},
+    }
+    ours = node(cell, rank, cluster=small_cluster(16, 8, device="cuda"))
+    differ = differences(theirs_of(theirs), ours_of(ours))
+    data = "/opt/tb/datasets/default"
+    assert differ == {
+        "-m": (None, "torch.distributed.run"),  # what torchrun starts
+        "--node_rank": (None, str(rank)),  # theirs sets NODE_RANK and passes it to nothing
+        "--master_port": ("6000 pretrain_gpt.py", "PORT"),
+        "--max_restarts": (None, "0"),
+        "--tee": (None, "3"),
+        "--log_dir": (None, f"RUN/ranks {CORE}"),
+        "--data-path": ("data", f"{data}/default_text_document"),
+        "--vocab-file": ("vocab", f"{data}/vocab.json"),
+        "--merge-file": ("merges", f"{data}/merges.txt"),
+        "--tensorboard-dir": ("tb", "RUN/tensorboard"),
+        "--tensorboard-queue-size": (None, "5"),
+        "--log-timers-to-tensorboard": (None, ""),
+        "--log-validation-ppl-to-tensorboard": (None, ""),
+        # the trainer's own defaults, said aloud; of the tokenizer it has none
+        "--transformer-impl": (None, "transformer_engine"),
+        "--attention-backend": ("auto", None),
+        "--seed": (None, "1234"),
+        "--tokenizer-type": (None, "GPT2BPETokenizer"),
+        # What we have no parameter for: it changes losses, and not the work of a step.
+        "--adam-beta1": ("0.9", None),
+        "--adam-beta2": ("0.95", None),
+        "--init-method-std": ("0.006", None),
+        "--rampup-batch-size": ("16 16 5859375", None),
+        # no checkpoints
+        "--save": ("ckpt", None),
+        "--load": ("ckpt", None),
+        "--save-interval": ("10000", None),
+    }
+    assert {name: ours.env[name] for name in theirs.env} == theirs.env
