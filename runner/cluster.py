@@ -78,7 +78,7 @@ class Cluster:
     env: Mapping[str, str] = field(default_factory=dict)
     device_memory_mib: float | None = None
     lost_contact_s: float = 6.0
-    containers: Containers = Containers()
+    containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
 
     @property

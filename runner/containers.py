@@ -64,7 +64,9 @@ def check(cell: Cell, cluster: Cluster) -> None:
             )
 
 
-def wrap(command: Command, env: Mapping[str, str], node: NodeContext, root: PurePosixPath) -> Command:
+def wrap(
+    command: Command, env: Mapping[str, str], node: NodeContext, root: PurePosixPath
+) -> Command:
     """The node's command in a container of its image, and what ends the container for sure.
 
     No value of a variable is in argv: the engine passes them on from its own environment.

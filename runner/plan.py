@@ -42,7 +42,7 @@ class NodeContext:
     base_env: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""  # of a pin set that is one
-    containers: Containers = Containers()
+    containers: Containers = field(default_factory=Containers)
 
     def program(self, name: str) -> str:
         """A program of the pin set: in its environment, or on the PATH of its image."""

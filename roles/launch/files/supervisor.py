@@ -213,7 +213,7 @@ def run_after(job):
     """Run the job's `after`; what it has to remove may be gone already."""
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env["PATH"] = job["env"].get("PATH", os.defpath)
-    quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     for argv in job.get("after", []):
         try:
             subprocess.run(argv, env=env, timeout=AFTER_S, **quiet)
