@@ -256,16 +256,16 @@ def save(spec: Spec) -> Spec:
     folder = spec["archive"]
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, mode=0o700)
-    path = os.path.join(folder, "image.tar")
+    path = os.path.join(folder, "image.bin")
     log = os.path.join(spec["home"], "logs", "image-save.log")
     os.makedirs(os.path.dirname(log), exist_ok=True)
     argv = [spec["engine"], "save", "--output", path, spec["image"]]
     logged(argv, log, f"the image {spec['image']} cannot be written to {path}")
     manifest = {
         "recipe": {"image": identity(spec)},
-        "prefix": "",
-        "bytes": {"image.tar": os.path.getsize(path)},
-        "sha256": {"image.tar": sha256(path)},
+        "prefix": "image",  # the .bin of a dataset
+        "bytes": {"image.bin": os.path.getsize(path)},
+        "sha256": {"image.bin": sha256(path)},
     }
     text = json.dumps(manifest)
     with open(os.path.join(folder, "dataset.json"), "w", encoding="utf-8") as file:
@@ -275,7 +275,7 @@ def save(spec: Spec) -> Spec:
 
 def load(spec: Spec) -> Spec:
     """Take the image from the file."""
-    path = os.path.join(spec["archive"], "image.tar")
+    path = os.path.join(spec["archive"], "image.bin")
     log = os.path.join(spec["home"], "logs", "image-load.log")
     os.makedirs(os.path.dirname(log), exist_ok=True)
     argv = [spec["engine"], "load", "--input", path]
