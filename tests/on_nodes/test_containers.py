@@ -145,19 +145,32 @@ def bring_packages(node: Node) -> None:
         node.exec(argv, stdin=tar.stdout, check=True, timeout=120)
 
 
+OURS = re.compile(r"train\.py|podman|conmon|trainbench-sshd|sshd_config|supervisor\.py| -I -S -")
+
+
+def running(node: Node) -> dict[str, str]:
+    """Pid to command line of what a run or an engine started; `ps` sees into containers."""
+    said = node.exec(["ps", "-eo", "pid=,args="], check=True).stdout
+    lines = [line.split(maxsplit=1) for line in said.splitlines()]
+    return {pid: argv for pid, argv in lines if OURS.search(argv)}
+
+
 def left(group: Group) -> list[str]:
-    """Containers of any state, and processes of a trainer or an engine."""
+    """Containers of any state, and processes of a run."""
     found = []
     for node in group.nodes:
         found += node.exec(["podman", "ps", "--all", "--quiet"], check=True).stdout.split()
-        found += [
-            " ".join(argv)
-            for _, argv in node.processes()
-            if re.search(
-                r"train\.py|podman|conmon|trainbench-sshd|:2222|supervisor", " ".join(argv)
-            )
-        ]
+        found += running(node).values()
     return found
+
+
+def kill(node: Node, word: str) -> None:
+    """SIGKILL the processes with that word, but for engines, which have it in their own line."""
+    found = [pid for pid, argv in running(node).items() if word in argv]
+    engines = [pid for pid, argv in running(node).items() if re.search("podman|conmon", argv)]
+    pids = [pid for pid in found if pid not in engines]
+    assert pids, (word, running(node))
+    node.exec(["kill", "-KILL", *pids], check=True)
 
 
 @pytest.mark.timeout(3000)
@@ -193,7 +206,7 @@ def test_trained_in_containers_and_nothing_left(group: Group, tmp_path: Path) ->
     long = {**matrix, "defaults": {**matrix["defaults"], "train_iters": 5000}}
     for name, victim, cell in (
         ("trainer", "train.py", {"pin": "container"}),
-        ("supervisor", "supervisor.py", over_ssh),
+        ("supervisor", " -I -S -", over_ssh),
         ("bench", "", over_ssh),
     ):
         bench = Bench(tmp_path, group.inventory, {**long, "name": name, "include": [cell]})
@@ -208,14 +221,3 @@ def test_trained_in_containers_and_nothing_left(group: Group, tmp_path: Path) ->
             os.kill(bench.process.pid, signal.SIGKILL)
             bench.process.wait()
         wait(lambda: left(group) == [], 90, f"the end of all after SIGKILL of the {name}")
-
-
-def kill(node: Node, word: str) -> None:
-    """SIGKILL the processes with that word, but for engines, which have it in their own line."""
-    for pid, argv in node.processes():
-        if (
-            any(word in each for each in argv)
-            and "podman" not in argv[0]
-            and "conmon" not in argv[0]
-        ):
-            node.signal(pid)
