@@ -187,6 +187,9 @@ def test_trained_in_containers_and_nothing_left(group: Group, tmp_path: Path) ->
     assert meshed.rc == 0, meshed.out
     again = play(group.inventory, playbook="software.yml", timeout=600)
     assert set(again.changed().values()) == {0}, again.out
+    only = ["-e", '{"verify_only": ["torch_gpt", "ssh_mesh"]}']
+    verified = play(group.inventory, *only, playbook="verify.yml")
+    assert verified.rc == 0, verified.out
 
     small = {"seq_length": 64, "micro_batch_size": 2, "global_batch_size": 8, "train_iters": 5}
     over_ssh = {"pin": "container", "launcher": "deepspeed"}
