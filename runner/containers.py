@@ -7,7 +7,7 @@ folder, each where the node has it, so that addresses, ports and paths are the s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -64,12 +64,11 @@ def check(cell: Cell, cluster: Cluster) -> None:
             )
 
 
-def wrap(
-    command: Command, env: Mapping[str, str], node: NodeContext, root: PurePosixPath
-) -> Command:
+def wrap(command: Command, names: Iterable[str], node: NodeContext, root: PurePosixPath) -> Command:
     """The node's command in a container of its image, and what ends the container for sure.
 
-    No value of a variable is in argv: the engine passes them on from its own environment.
+    `names` are those of its variables: no value is in argv, since the engine passes them on from
+    its own environment.
     """
     cluster = node.containers
     engine = ENGINES[cluster.engine]
@@ -81,8 +80,10 @@ def wrap(
     mounts = {f"{node.home}/mesh": "mesh", HOST_KEY: "ssh_host_ed25519_key"} if command.ssh else {}
     for place, within in mounts.items():
         argv += ["--volume", f"{place}:{WITHIN}/{within}:ro"]
+    # Its sshd keeps the variables for a session there, secret ones among them: on no disk.
+    argv += ["--tmpfs=/root/.ssh:mode=700"] if command.ssh else []
     argv += ["--workdir", command.cwd]
-    for key in (*env, MARK):
+    for key in (*names, MARK):
         argv += ["--env", key]
     argv += [node.image, *((SSHD, str(cluster.ssh_port)) if command.ssh else ()), *command.argv]
     # What the image has is not looked for on the node.

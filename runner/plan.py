@@ -167,7 +167,8 @@ def make(
         command = system.command(cell, context)
         env = _env(command, cell, cluster, context)
         if image:
-            command = containers.wrap(command, env, context, node.root)
+            names = (*env, *cluster.secrets)
+            command = containers.wrap(command, names, context, node.root)
             env = {"PATH": BASE_PATH, **env}  # the engine's own
         required = {str(data / name): size for name, size in (dataset_sizes or {}).items()}
         nodes.append(
