@@ -98,6 +98,10 @@ def group(real_nodes: RealNodes) -> Iterator[Group]:
     for node in group.nodes:
         words = "podman rm -fa; umount -l /var/lib/containers/storage/overlay /var/lib/containers"
         node.exec(["sh", "-c", f"{words}; rm -rf /root/.ssh /opt/simple; mkdir -m 700 /root/.ssh"])
+    for folder in Path("/sys/fs/cgroup").glob("*/libpod_parent"):  # empty; the engine leaves it
+        for each in (*folder.iterdir(), folder):
+            if each.is_dir():
+                each.rmdir()
 
 
 def bring_base(node: Node) -> None:
