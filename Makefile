@@ -29,7 +29,8 @@ endif
 
 PIP := $(BIN)/python -m pip install --quiet
 SETUP := ansible-playbook playbooks/setup.yml
-SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh
+SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh \
+  roles/container_image/files/trainbench-sshd
 
 .PHONY: help
 help:  ## List the targets

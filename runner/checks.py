@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from runner import systems
+from runner import containers, systems
 from runner.cluster import Cluster
 from runner.errors import UserError
 from runner.matrix import Cell
@@ -24,6 +24,7 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     _check_machines(cell, cluster)
     _check_sizes(cell)
     _check_iterations(cell, warmup_iters)
+    containers.check(cell, cluster)
     systems.load(cell.system).check(cell, cluster)
 
 

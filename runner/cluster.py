@@ -13,12 +13,13 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
+from runner.containers import ENGINES, Containers
 from runner.errors import UserError
 from runner.matrix import read_env
 from runner.paths import PROJECT, node_root, program
@@ -42,6 +43,12 @@ KEYS: Mapping[str, str] = {
     " like a secret (HF_TOKEN) is recorded by its name alone, and may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
     "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
+    "cluster_container_engine": "what runs a pin set that is an image: podman or docker (default"
+    " podman)",
+    "cluster_container_ssh_port": "port of the sshd in containers, for a launcher that works over"
+    " ssh; one of ssh_mesh_ports (default 2222)",
+    "cluster_container_options": "list of further options of every container, such as"
+    " --device=/dev/infiniband",
 }
 _READ = (*KEYS, "ansible_host", "ansible_connection")
 
@@ -71,6 +78,7 @@ class Cluster:
     env: Mapping[str, str] = field(default_factory=dict)
     device_memory_mib: float | None = None
     lost_contact_s: float = 6.0
+    containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
 
     @property
@@ -92,6 +100,7 @@ class Cluster:
             self.device,
             [(node.host, node.address, node.devices, str(node.root)) for node in self.nodes],
             sorted(self.env.items()),
+            *([astuple(self.containers)] if self.containers != Containers() else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -181,6 +190,9 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
             "cluster_env",
             "cluster_device_memory_mib",
             "cluster_lost_contact_s",
+            "cluster_container_engine",
+            "cluster_container_ssh_port",
+            "cluster_container_options",
         )
     }
     device = shared["cluster_device"] or "cpu"
@@ -208,7 +220,32 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
         device_memory_mib=memory,
         lost_contact_s=float(lost),
         secrets=secrets,
+        containers=_containers(shared, path),
     )
+
+
+def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
+    """How the cluster runs containers."""
+    default = Containers()
+    engine = shared["cluster_container_engine"] or default.engine
+    if engine not in ENGINES:
+        raise UserError(
+            f"{path}: cluster_container_engine is {engine!r}; it must be one of"
+            f" {', '.join(ENGINES)}"
+        )
+    port = shared["cluster_container_ssh_port"]
+    port = default.ssh_port if port is None else port
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        raise UserError(f"{path}: cluster_container_ssh_port is {port!r}; it must be a port")
+    options = shared["cluster_container_options"] or []
+    if not isinstance(options, list) or not all(
+        isinstance(word, str) and word.startswith("-") for word in options
+    ):
+        raise UserError(
+            f"{path}: cluster_container_options is {options!r}; it must be a list of options, each"
+            " one word such as --device=/dev/infiniband"
+        )
+    return Containers(engine, port, tuple(options))
 
 
 def _is_number(value: Any) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from runner import __version__, systems
+from runner import __version__, containers, systems
 from runner.cluster import Cluster
+from runner.containers import Containers
 from runner.matrix import Cell, Matrix
 from runner.paths import BASE_PATH, dataset_home, system_home
 from runner.systems.base import Command
@@ -40,11 +41,20 @@ class NodeContext:
     # win over those. For a launcher that has to be told what the other nodes' processes get.
     base_env: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""  # of a pin set that is one
+    containers: Containers = field(default_factory=Containers)
+
+    def program(self, name: str) -> str:
+        """A program of the pin set: in its environment, or on the PATH of its image."""
+        return name if self.image else f"{self.home}/env/bin/{name}"
 
 
 @dataclass(frozen=True)
 class NodeRun:
-    """One node's part of a run. `dir` and `runs` are folders on the node."""
+    """One node's part of a run. `dir` and `runs` are folders on the node.
+
+    `serves` and `after`: see `Command`.
+    """
 
     host: str
     node_rank: int
@@ -58,6 +68,8 @@ class NodeRun:
     device_ids: tuple[int, ...]
     runs: str
     dir: str
+    serves: bool = False
+    after: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +142,7 @@ def make(
     port = port_of(run_id, port_try)
     master = cluster.nodes[0].address
     system = systems.load(cell.system)
+    image = containers.image_of(cell.system, cell.pin)
     nodes = []
     for rank, node in enumerate(cluster.nodes[: cell.nodes]):
         data = dataset_home(node.root, cell.dataset)
@@ -146,17 +159,24 @@ def make(
             run_dir=node.root / "runs" / run_id,
             device=cluster.device,
             device_ids=cell.device_ids,
-            base_env=_base_env(home, cluster),
+            base_env=_base_env(home, cluster, image),
             env={**cluster.env, **cell.env},
+            image=image,
+            containers=cluster.containers,
         )
         command = system.command(cell, context)
+        env = _env(command, cell, cluster, context)
+        if image:
+            names = (*env, *cluster.secrets)
+            command = containers.wrap(command, names, context, node.root)
+            env = {"PATH": BASE_PATH, **env}  # the engine's own
         required = {str(data / name): size for name, size in (dataset_sizes or {}).items()}
         nodes.append(
             NodeRun(
                 host=node.host,
                 node_rank=rank,
                 argv=command.argv,
-                env=_env(command, cell, cluster, context),
+                env=env,
                 cwd=command.cwd,
                 files=command.files,
                 requires={**command.requires, **required},
@@ -165,6 +185,8 @@ def make(
                 device_ids=cell.device_ids or tuple(range(cell.devices_per_node)),
                 runs=str(node.root / "runs"),
                 dir=str(context.run_dir),
+                serves=command.serves,
+                after=command.after,
             )
         )
     return Run(
@@ -188,8 +210,15 @@ def read(content: Mapping[str, Any]) -> Run:
     words = {key: value for key, value in content["cell"].items() if key != "id"}
     ids = words["device_ids"]
     cell = Cell(**{**words, "device_ids": None if ids is None else tuple(ids)})
+    tuples = ("argv", "ports", "device_ids")
     nodes = [
-        NodeRun(**{**node, **{key: tuple(node[key]) for key in ("argv", "ports", "device_ids")}})
+        NodeRun(
+            **{
+                **node,
+                **{key: tuple(node[key]) for key in tuples},
+                "after": tuple(tuple(argv) for argv in node.get("after", ())),
+            }
+        )
         for node in content["nodes"]
     ]
     return Run(
@@ -215,9 +244,10 @@ def port_of(run_id: str, port_try: int = 0) -> int:
     return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
 
 
-def _base_env(home: PurePosixPath, cluster: Cluster) -> dict[str, str]:
-    """What every process of a run has, whatever its system."""
-    env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1"}
+def _base_env(home: PurePosixPath, cluster: Cluster, image: str) -> dict[str, str]:
+    """What every process of a run has, whatever its system. An image has a PATH of its own."""
+    env = {} if image else {"PATH": f"{home}/env/bin:{BASE_PATH}"}
+    env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
     if cluster.device == "cuda":
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # device ids are nvidia-smi's

@@ -1,15 +1,15 @@
 """``address | mirrored('apt', site_mirrors)``: where a site has what the address names.
 
-`site_mirrors` is a mapping of kind (apt, pip, conda, git, data) to a mapping of the beginning of
-a public address to what stands in its place. The longest beginning that fits wins; an address
-that none fits stays as it is.
+`site_mirrors` is a mapping of kind (apt, pip, conda, git, data, images) to a mapping of the
+beginning of a public address to what stands in its place. The longest beginning that fits wins; an
+address that none fits stays as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-KINDS = ("apt", "pip", "conda", "git", "data")
+KINDS = ("apt", "pip", "conda", "git", "data", "images")
 
 
 def mirrored(address: str, kind: str, mirrors: Mapping[str, Mapping[str, str]] | None) -> str:

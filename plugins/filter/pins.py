@@ -28,8 +28,15 @@ Read = Callable[[Path], str]
 KEYS = {
     *("summary", "document", "python", "cuda", "source", "sources", "build", "torch"),
     *("requirements", "constraints", "wheels", "oneflow", "deepspeed", "apex", "environment"),
+    *("imports", "image"),
+}
+# Those of a pin set that is an image: what it has beside them is its base's.
+IMAGE_KEYS = {
+    *("summary", "document", "source", "sources", "image", "build", "requirements", "deepspeed"),
     "imports",
 }
+ENGINES = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
+GPUS = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 TREE_KEYS = {"repository", "commit", "version", "patches", "untracked", "install"}
 EXACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[^=\s;*]+")
 UNTRACKED = ["__pycache__/", "*.egg-info/"]
@@ -238,6 +245,25 @@ class Plan:
                 steps.append(self.tree_step(name, editable=install == "editable"))
         return steps + self.apex_step()
 
+    def image(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
+        """The image that the pin set is, with what is added to its base; {} for an environment."""
+        block = self.pin.get("image")
+        if not block:
+            return {}
+        refuse_unknown(self.pin, IMAGE_KEYS, f"{self.where}, which is an image")
+        refuse_unknown(block, {"base"}, f"{self.where}, image")
+        for step in steps:
+            refuse_unknown(
+                {key: value for key, value in step.items() if value},
+                {"name", "requirements"},
+                f"{self.where}, {step['name']} in an image",
+            )
+        return {
+            "image": f"localhost/trainbench/{self.site['system']}:{self.name}",
+            "base": str(block["base"]),
+            "requirements": [step["requirements"] for step in steps],
+        }
+
     def cuda_home(self) -> str:
         """The CUDA toolkit that builds for this pin; empty where there is none to use."""
         version = str(self.pin.get("cuda", ""))
@@ -290,6 +316,7 @@ class Plan:
     def content(self) -> dict[str, Any]:
         """The plan as data."""
         steps = self.steps()
+        image = self.image(steps)
         constraints = self.pin.get("constraints", "")
         lines = self.read(self.find("constraints", constraints)).splitlines() if constraints else []
         limits = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
@@ -301,7 +328,8 @@ class Plan:
             "environment": self.environment(),
             "constraints": exact(limits, f"{self.where}, {constraints}"),
             "trees": self.trees,
-            "steps": steps,
+            "steps": [] if image else steps,
+            "image": image,
             "checks": self.checks(steps),
             "left_out": self.left_out,
         }
@@ -332,7 +360,8 @@ def pin_questions(
     """What the program pin.py of the role trainer is asked of each plan.
 
     `site` has env (what the program env.py takes besides the plan), tree (likewise for tree.py),
-    files (name in src to SHA-256 of what comes from this checkout), script and system.
+    files (name in src to SHA-256 of what comes from this checkout), script and system; and image
+    (what the program image.py takes besides, `engine` by its name, `archives`, and `device`).
     """
     questions = []
     for plan in plans:
@@ -357,9 +386,44 @@ def pin_questions(
                 "checks": plan["checks"],
                 "environment": plan["environment"],
                 "script": site["script"],
+                **(image_question(plan, site) if plan["image"] else {}),
             }
         )
     return questions
+
+
+def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
+    """What image.py is asked of a plan, and the command line that runs a program in the image."""
+    given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
+    about = {key: site["image"][key] for key in ("files", "address")}
+    engine = ENGINES[site["image"]["engine"]]
+    gpus = [GPUS[site["image"]["engine"]]] if site["image"]["device"] == "cuda" else []
+    home = plan["home"]
+    return {
+        "image": {
+            **plan["image"],
+            **given,
+            **about,
+            "engine": engine,
+            "home": home,
+            "archive": f"{site['image']['archives']}/{site['system']}-{plan['pin']}",
+        },
+        "within": [
+            *(engine, "run", "--rm", "--interactive", "--pull=never", "--network=none", *gpus),
+            *("--volume", f"{home}:{home}:ro"),
+        ],
+    }
+
+
+def pin_differing(looks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Pin sets that differ on any node, or whose image is not the same on all."""
+    found = {pin for look in looks for pin in look.get("differing", [])}
+    images: dict[str, set[str]] = {}
+    for look in looks:
+        for pin, said in look.get("pins", {}).items():
+            if said and "image" in said["env"]:
+                images.setdefault(pin, set()).add(said["env"]["image"])
+    return sorted(found | {pin for pin, ids in images.items() if len(ids) > 1})
 
 
 def example_lock(looks: Sequence[Mapping[str, Any]], pin: str, python: str) -> list[str]:
@@ -392,5 +456,6 @@ class FilterModule:
             "pin_plans": pin_plans,
             "pin_questions": pin_questions,
             "pin_todo": pin_todo,
+            "pin_differing": pin_differing,
             "example_lock": example_lock,
         }

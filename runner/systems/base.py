@@ -77,7 +77,11 @@ class Command:
     `files` are written into the run's folder on the node first (name to text). `requires` must
     exist before anything starts (path to bytes, or None). `ports` must be free on this node, beside
     the run's own. `picks_devices`: argv names the cell's `device_ids` itself, so that no
-    CUDA_VISIBLE_DEVICES is set, which such a launcher would count them within.
+    CUDA_VISIBLE_DEVICES is set, which such a launcher would count them within. `ssh`: the processes
+    of other nodes are started over ssh.
+
+    `serves`: this process lets another node's launcher in, and ends when that has ended. `after`
+    runs once all processes have ended, however they did (runner/containers.py sets both).
     """
 
     argv: tuple[str, ...]
@@ -87,6 +91,9 @@ class Command:
     requires: Mapping[str, int | None] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     picks_devices: bool = False
+    ssh: bool = False
+    serves: bool = False
+    after: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def cuda_home(system: str, pin: str) -> dict[str, str]:
 
 def python(node: NodeContext) -> str:
     """The interpreter of the system's environment."""
-    return f"{node.home}/env/bin/python3"
+    return node.program("python3")
 
 
 def estimate(

@@ -58,7 +58,7 @@ def deepspeed(
     it was started in, on every node, and reads `.deepspeed_env` there; so that is the run's folder.
     On one node there is no hostfile, and no ssh is needed. `quotes`: see `environment_file`.
     """
-    program = f"{node.home}/env/bin/deepspeed"
+    program = node.program("deepspeed")
     options = ["--master_port", str(node.master_port)]
     written = dict(files)
     needed: dict[str, int | None] = {**requires, program: None}
@@ -76,6 +76,7 @@ def deepspeed(
         files=written,
         requires=needed,
         picks_devices=True,
+        ssh=node.nnodes > 1,
     )
 
 

@@ -37,6 +37,7 @@ class Case:
     devices: int = 8
     only: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)  # of the inventory
 
 
 VS = {"vs008": "10.10.0.8", "vs009": "10.10.0.9"}
@@ -46,6 +47,12 @@ CASES = {
     "000-vs": Case("vs", VS, env={"NCCL_IB_PCI_RELAXED_ORDERING": "1"}),
     "000-vs-stages": Case("vs-stages", VS),
     "002-thumt": Case("thumt", THUMT, env={"NCCL_SOCKET_IFNAME": "^lo,docker,virbr"}),
+    "002-thumt-containers": Case(
+        "thumt-containers",
+        THUMT,
+        env={"NCCL_SOCKET_IFNAME": "^lo,docker,virbr"},
+        more={"cluster_container_engine": "docker"},
+    ),
     "003-osdi": Case("osdi", OSDI),
     "003-osdi-zero": Case("osdi-zero", OSDI),
     "004-ascend": Case("ascend", {"ascend1": "10.0.0.1"}, device="npu"),
@@ -69,6 +76,7 @@ def planned(case: Case, folder: Path) -> list[dict[str, Any]]:
         cluster_device=case.device,
         cluster_devices_per_node=case.devices,
         cluster_env=dict(case.env),
+        **case.more,
     )
     argv = ["bench", "--matrix", str(PROJECT / "matrices" / f"{case.matrix}.yaml")]
     argv += ["-i", str(place), "--dry-run", "--format", "json"]

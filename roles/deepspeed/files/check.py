@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -79,6 +80,8 @@ def main() -> int:
     """Run the command line; the exit code."""
     spec = json.load(sys.stdin)
     program = os.path.join(os.path.dirname(sys.executable), "ds_report")
+    if not os.path.exists(program):  # an image's Python may put programs elsewhere
+        program = shutil.which("ds_report") or program
     try:
         torch = importlib.import_module("torch")
     except Exception as error:  # whatever it raises is why it cannot be used

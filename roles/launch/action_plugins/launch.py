@@ -122,11 +122,11 @@ class Launch:
         self.lock = lock
         run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
         self.hosts = [node["host"] for node in run["nodes"]]
-        # Nodes whose processes another node's launcher starts have no argv; they end after these.
+        # Nodes whose processes another node's launcher starts end after these.
         self.launchers = [
             run_dir / "nodes" / f"{node['node_rank']:04d}-{node['host']}" / "done.json"
             for node in run["nodes"]
-            if node["argv"]
+            if not waits(node)
         ]
         self.node = next(node for node in run["nodes"] if node["host"] == host)
         self.settings = run["supervisor"]
@@ -148,6 +148,7 @@ class Launch:
             "ports": self.node["ports"],
             "device": self.node["device"],
             "device_ids": self.node["device_ids"],
+            "after": self.node.get("after", []),
             "sampler": SAMPLER.read_text(encoding="utf-8"),
             **self.settings,
         }
@@ -155,7 +156,7 @@ class Launch:
         # The lease is renewed between polls: three of them fit into it.
         longest = min(8.0, self.settings["lost_contact_s"] / 3)
         self.wait_s = min(max(len(self.hosts) / 50, 1.0), longest)
-        if not self.job["argv"]:
+        if waits(self.node):
             self.wait_s = min(WAITING_POLL_S, longest)
         self.offset = 0
         self.sampled = 0  # bytes of samples that were brought
@@ -282,7 +283,7 @@ class Launch:
 
     def over(self) -> bool:
         """Whether this node only waits for others, and they have ended."""
-        return not self.job["argv"] and all(path.exists() for path in self.launchers)
+        return waits(self.node) and all(path.exists() for path in self.launchers)
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
@@ -394,6 +395,11 @@ class Launch:
             os.link(fresh, self.run_dir / "halt")  # exclusive and whole
         with contextlib.suppress(OSError):
             fresh.unlink()
+
+
+def waits(node: dict[str, Any]) -> bool:
+    """Whether another node's launcher starts this node's processes: it has none, or lets it in."""
+    return not node["argv"] or bool(node.get("serves"))
 
 
 def mark_of(run_dir: Path) -> str:

@@ -13,6 +13,8 @@ state.json, lease, go, stop, log, done.json and supervisor.log; who may read it 
 Variables that are secret (the job's `secrets`) are in no file of it.
 A job without argv starts nothing: another node's launcher starts this node's processes (deepspeed
 does, over ssh). Its daemon waits until a poll says `--over`, and ends what carries the run's mark.
+So does that of a job whose process only lets the launcher in (a container with an sshd). A job's
+`after` runs once its processes have ended: it removes a container, whose own end may be lost.
 
 What the daemon promises: nothing that the trainer started outlives it. It is the subreaper of its
 children (daemonised ones come back to it) and puts a mark in their environment; it finds them by
@@ -56,6 +58,7 @@ RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must
 FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
 IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (drivers keep some)
 IDLE_PATIENCE_S = 10.0  # a killed trainer's device memory is freed a moment after its death
+AFTER_S = 60.0  # for an engine to remove a container
 STACK_PATIENCE_S = 10.0  # for all processes to write their stacks
 STACK_S = 1.0  # for one of them
 STALLED = "stalled"  # the stop reason that asks for stacks first
@@ -197,6 +200,27 @@ def end_all(mark, root, grace_s, dead):
     return len(signalled), len(ours(mark, root))
 
 
+def end_run(job, dead):
+    """End all processes of a run, then what is to be ended otherwise. (signalled, left)."""
+    signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
+    if job.get("after"):
+        run_after(job)
+        left = len(ours(job["mark"], os.getpid()))
+    return signalled, left
+
+
+def run_after(job):
+    """Run the job's `after`; what it has to remove may be gone already."""
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env["PATH"] = job["env"].get("PATH", os.defpath)
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    for argv in job.get("after", []):
+        try:
+            subprocess.run(argv, env=env, timeout=AFTER_S, **quiet)
+        except (OSError, subprocess.SubprocessError) as error:
+            sys.stderr.write("trainbench: %s: %s\n" % (argv[0], error))
+
+
 # --- prepare ----------------------------------------------------------------------------------
 
 
@@ -333,6 +357,9 @@ def make_room(folder):
     os.chdir(here)
     if not over:
         raise RefusedError("node_busy", "a run of the same name goes on in %s" % folder)
+    old = read_json(os.path.join(folder, "job.json"))
+    if old:
+        run_after(old)
     shutil.rmtree(folder)
 
 
@@ -398,8 +425,8 @@ def prepare(job, source):
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
     (name to text, written into dir), requires (path to size in bytes or null), ports, device,
     device_ids, sampler (source of sampler.py), time_limit_s, lost_contact_s, grace_s,
-    log_limit_bytes; mark (the same on every node of the run); secrets (variables that are written
-    into no file).
+    log_limit_bytes; mark (the same on every node of the run); after (argvs); secrets (variables
+    that are written into no file).
     """
     secrets = job.pop("secrets", {})
     try:
@@ -552,7 +579,7 @@ def watch(job):
         now = time.monotonic()
         if launcher in dead:
             result = {"ended_by": "exit"}
-        elif launcher is None and os.path.exists("over"):
+        elif os.path.exists("over"):  # said only to a node that waits for another's launcher
             result = {"ended_by": "exit", "rc": 0}
         elif stop_reason():
             result = {"ended_by": "stop", "message": stop_reason()}
@@ -573,9 +600,9 @@ def watch(job):
         time.sleep(0.01)
     if result.get("message") == STALLED:
         result["stood"] = take_stacks(job, dead)
-    signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
+    signalled, left = end_run(job, dead)
     status = dead.get(launcher)
-    if status is not None:
+    if status is not None and "rc" not in result:
         if os.WIFSIGNALED(status):
             result["signal"] = os.WTERMSIG(status)
         else:
@@ -872,7 +899,7 @@ def daemon_alive():
 def lost_supervisor():
     """The daemon was killed: end what it left, by the run's mark, and say so."""
     job = read_json("job.json")
-    signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], {})
+    signalled, left = end_run(job, {})
     done = {
         "rc": None,
         "signal": None,

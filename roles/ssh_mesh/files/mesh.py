@@ -138,6 +138,7 @@ def trust(user: pwd.struct_passwd, spec: dict[str, Any]) -> dict[str, str]:
         "config": block(user, os.path.join(home, "config"), spec["mark"]),
         "known_hosts": text(user, os.path.join(folder, "known_hosts")),
         "hosts": text(user, os.path.join(folder, "config")),
+        "let_in": text(user, os.path.join(folder, "authorized_keys")),
     }
 
 

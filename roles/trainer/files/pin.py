@@ -3,10 +3,11 @@
     python3 pin.py look < SPEC      say what is there and what differs, and change nothing
     python3 pin.py verify < SPEC    the same, and use it; refuse what is not as it should be
 
-SPEC is JSON: system, programs (name to text: tree, env, and those that verify runs), and pins, each
-with pin, home, trees (specs of the program tree), env (spec of env), files (place to SHA-256 of
-what this checkout puts there), said (what else installed.json has), checks (program, and what it
-is asked), environment (variables for the checks), script (of src, that must answer --help, or "").
+SPEC is JSON: system, programs (name to text: tree, env, image, and those that verify runs), and
+pins, each with pin, home, trees (specs of the program tree), env (spec of env) or image (spec of
+image) with within (the command line that runs a program in it), files (place to SHA-256 of what
+this checkout puts there), said (what else installed.json has), checks (program, and what it is
+asked), environment (variables for the checks), script (of src, that must answer --help, or "").
 
 One question to a node, however many parts a pin set has: a task costs more than what it asks. Runs
 on the node by its own Python (3.8 or newer), standard library only. Exits 0, or 1 with lines on
@@ -67,7 +68,8 @@ def sha256(path: str) -> str:
 def installed(pin: Spec, trees: Spec, env: Spec) -> Spec:
     """What installed.json says: an identity that differs whenever what runs differs."""
     known = {name: tree["identity"] for name, tree in trees.items()}
-    identity: Spec = {key: env[key] for key in ("versions", "python", "lock")}
+    keys = ("versions", "python", "lock", "image")
+    identity: Spec = {key: env[key] for key in keys if key in env}
     if "source" in known:
         identity["source"] = known.pop("source")
     if known:
@@ -93,7 +95,7 @@ def look(pin: Spec, programs: Spec) -> Spec:
         spec["name"]: ask(run(programs["tree"], "make"), {**spec, "check": True})
         for spec in pin["trees"]
     }
-    env = ask(run(programs["env"], "look"), pin["env"])
+    env = environment(pin, programs, "look")
     files = [path for path, wanted in pin["files"].items() if sha256(path) != wanted]
     wanted = installed(pin, trees, env)
     moving = [name for name, tree in trees.items() if tree["changed"]]
@@ -109,6 +111,13 @@ def look(pin: Spec, programs: Spec) -> Spec:
     return {"trees": moving, "env": env, "files": files, "installed": wanted, "differs": differs}
 
 
+def environment(pin: Spec, programs: Spec, step: str) -> Spec:
+    """What the program env.py says of the environment, or image.py of the image."""
+    name = "image" if "image" in pin else "env"
+    found: Spec = ask(run(programs[name], step), pin[name])
+    return found
+
+
 def run(program: str, *words: str) -> list[str]:
     """A program of ours on this Python."""
     return [sys.executable, "-I", "-c", program, *words]
@@ -116,22 +125,27 @@ def run(program: str, *words: str) -> list[str]:
 
 def checked(pin: Spec, programs: Spec) -> list[str]:
     """What the environment's Python says when it is used: the faults."""
-    python = os.path.join(pin["env"]["path"], "bin", "python3")
     source = os.path.join(pin["home"], "src")
-    path = os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)])
-    env = {"PATH": path, "PYTHONNOUSERSITE": "1", "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
+    env = {"PYTHONNOUSERSITE": "1", "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
     env.update(pin["environment"])
+    if "image" in pin:
+        names = [word for name in env for word in ("--env", name)]
+        python = [*pin["within"], *names, pin["image"]["image"], "python3"]
+    else:
+        python = [os.path.join(pin["env"]["path"], "bin", "python3")]
+        path = [os.path.dirname(python[0]), os.environ.get("PATH", os.defpath)]
+        env["PATH"] = os.pathsep.join(path)
     faults = []
     for check in pin["checks"]:
         try:
-            ask([python, "-c", programs[check["program"]]], check, env)
+            ask([*python, "-c", programs[check["program"]]], check, env)
         except PinError as error:
             faults.append(f"{check['program']}: {error}")
     if pin["script"]:
-        argv = [python, os.path.join(source, pin["script"]), "--help"]
+        argv = [*python, os.path.join(source, pin["script"]), "--help"]
         done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
         if done.returncode != 0:
-            faults.append(f"{argv[1]} --help: {done.stderr.strip()[-2000:]}")
+            faults.append(f"{argv[-2]} --help: {done.stderr.strip()[-2000:]}")
     return faults
 
 
@@ -146,7 +160,7 @@ def verified(pin: Spec, programs: Spec) -> list[str]:
             faults.append(str(error))
     env: Spec = {}
     try:
-        env = ask(run(programs["env"], "verify"), pin["env"])
+        env = environment(pin, programs, "verify")
     except PinError as error:
         faults.append(str(error))
     faults += [
