@@ -60,12 +60,9 @@ def test_command_line_from_up_to_down(tmp_path: Path) -> None:
     forward = Path("/proc/sys/net/ipv4/ip_forward").read_text()
     try:
         options = ("--name", name, "--nodes", "2")
-        begin = time.monotonic()
         up = cli("up", *options, "--dir", str(directory), "--var", "ports=[1, 2]")
-        took = time.monotonic() - begin
         assert up.returncode == 0, up.stderr
         assert str(directory / "inventory") in up.stdout
-        assert took < 5
         assert (
             "ports:\n- 1\n- 2\n"
             in (directory / "inventory/group_vars/all/variables.yml").read_text()
