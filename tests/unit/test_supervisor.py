@@ -56,7 +56,7 @@ def call(
     return said(ran)
 
 
-def wait(condition: Callable[[], object], timeout: float = 10.0) -> None:
+def wait(condition: Callable[[], object], timeout: float = 30.0) -> None:
     until = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < until, "what was waited for did not come"
@@ -649,7 +649,8 @@ def stalled(run: Run, tmp_path: Path, *, stop_rank: int | None = None) -> dict[s
     program.write_text(LAUNCHER)
     run.job["argv"] = [sys.executable, str(program)]
     run.start()
-    wait(lambda: (run.dir / "log").read_bytes().count(b"up") == 2)
+    log = run.dir / "log"
+    wait(lambda: log.exists() and log.read_bytes().count(b"up") == 2)
     if stop_rank is not None:
         os.kill(rank_pids(run)[stop_rank], signal.SIGSTOP)
     run.poll(stop="stalled")
