@@ -25,6 +25,7 @@ class Bench:
         self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False))
         self.campaign = self.runs / f"{matrix['name']}-{inventory.name}"
         self.process: subprocess.Popen[str] | None = None
+        self._said = folder / f"{matrix['name']}.out"  # not a pipe, which would fill and hold it
 
     def argv(self, *more: str) -> list[str]:
         return [
@@ -38,19 +39,20 @@ class Bench:
 
     def start(self, *more: str) -> None:
         """Run in the background, in a process group of its own."""
-        self.process = subprocess.Popen(
-            self.argv(*more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        with self._said.open("w") as out:
+            self.process = subprocess.Popen(
+                self.argv(*more),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
 
     def finish(self, timeout: float = 120) -> tuple[int, str]:
         """Wait for the end; exit code and what it printed."""
         assert self.process is not None
-        said, _ = self.process.communicate(timeout=timeout)
-        return self.process.returncode, said
+        self.process.wait(timeout=timeout)
+        return self.process.returncode, self._said.read_text(errors="replace")
 
     def attempt(self, cell: str, repeat: int = 1, attempt: int = 1) -> Path:
         """The folder of a run, by the beginning of its cell's name."""
