@@ -123,7 +123,7 @@ def main() -> int:
 def strike_all(
     bench: Bench, group: Group, chance: random.Random
 ) -> tuple[list[tuple[float, int]], int]:
-    """Run the campaign, hit the cells that are to be hit; the runner's sizes meanwhile, the blows."""
+    """Run the campaign, hit what is to be hit; the runner's sizes meanwhile, how many blows."""
     bench.start()
     assert bench.process is not None
     sizes: list[tuple[float, int]] = []
