@@ -42,7 +42,6 @@ CONTAINERS = {
 VERIFY = """
 - name: Verify one role
   hosts: nodes
-  gather_facts: false
   tasks:
     - ansible.builtin.include_role:
         name: "{{ role }}"
