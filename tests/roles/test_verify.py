@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -92,7 +93,9 @@ def test_the_odd_node_is_named_and_every_role_is_asked(tmp_path: Path, group: Gr
     assert "node1: dataset: " in second.out
     assert f"{data} has " in second.out
     assert f"node2: MTU is {MTU}, the others'" in second.out
-    assert "node3: time offset is +7.5" in second.out
+    offset = re.search(r"node3: time offset is \+([0-9.]+)", second.out)
+    assert offset, second.out
+    assert 7.0 < float(offset[1].rstrip(".")) < 8.0  # 7.5, and how long a slow machine took to say
     # The failed role did not keep the next one from being asked.
     assert "2 differences that spoil comparisons, 1 failed check" in second.out
     assert second.out.count("[trainer : Compare with its pins") == 1
