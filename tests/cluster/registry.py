@@ -96,11 +96,19 @@ def records() -> list[Record]:
     return [record for record in map(load, names) if record is not None]
 
 
+def machine_before() -> dict[str, Any]:
+    """What clusters change of this machine, as it was before the first of those that are up."""
+    try:
+        before: dict[str, Any] = json.loads(_file("before").read_text())
+    except FileNotFoundError:
+        before = {"ip_forward": IP_FORWARD.read_text(), "netns": NETNS.exists()}
+    return before
+
+
 def remember_machine() -> None:
     """Before the first cluster: keep what the clusters will change.  Hold the lock."""
     if not _file("before").exists():
-        before = {"ip_forward": IP_FORWARD.read_text(), "netns": NETNS.exists()}
-        _file("before").write_text(json.dumps(before))
+        _file("before").write_text(json.dumps(machine_before()))
 
 
 def forget(record: Record) -> None:
@@ -113,7 +121,7 @@ def forget(record: Record) -> None:
     _file(record.name).with_suffix(".new").unlink(missing_ok=True)
     if records() or not _file("before").exists():
         return
-    before = json.loads(_file("before").read_text())
+    before = machine_before()
     if IP_FORWARD.read_text() != before["ip_forward"]:
         IP_FORWARD.write_text(before["ip_forward"])
     if not before["netns"] and NETNS.is_dir() and not any(NETNS.iterdir()):

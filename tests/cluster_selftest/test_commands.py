@@ -57,7 +57,7 @@ def traces(name: str, directory: Path) -> list[str]:
 
 def test_command_line_from_up_to_down(tmp_path: Path) -> None:
     name, directory = f"c{os.getpid():x}", tmp_path / "state"
-    forward = Path("/proc/sys/net/ipv4/ip_forward").read_text()
+    before = registry.machine_before()  # not as it is: a killed session may have left a cluster
     try:
         options = ("--name", name, "--nodes", "2")
         up = cli("up", *options, "--dir", str(directory), "--var", "ports=[1, 2]")
@@ -87,7 +87,7 @@ def test_command_line_from_up_to_down(tmp_path: Path) -> None:
     assert down.returncode == 0, down.stderr
     assert traces(name, directory) == []
     if not registry.records():
-        assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == forward
+        assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == before["ip_forward"]
         assert not registry.HOME.exists()
 
 
