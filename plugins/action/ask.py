@@ -1,4 +1,4 @@
-"""Run a program on the node that only looks, and return what it says.
+"""Run one of our programs on the node, and return what it says.
 
     ask:
       argv: ["{{ python }}", -I, -c, "{{ source }}", look]
@@ -6,7 +6,8 @@
 
 As ansible.builtin.command with these two words, in check mode too, and never `changed`. A module is
 a program that unpacks another one on the node; this is one shell and one program there, which
-halves what a question costs (docs/performance.md). Programs that change something stay modules.
+halves what a question costs (docs/performance.md). For programs that look, and for steps between
+tasks that say `changed` and keep out of check mode, such as node_state's ledger.
 """
 
 from __future__ import annotations
