@@ -1,0 +1,51 @@
+"""Our programs that run on nodes: a package of small modules here, one Python text there.
+
+    roles/<role>/files/<program>/__init__.py    what it is and how it is called
+    roles/<role>/files/<program>/__main__.py    main(), which returns the exit code
+    roles/<role>/files/<program>/*.py           the rest, imported by `from .name import ...`
+
+A node has no checkout, and a program is to leave nothing there that it does not need, so that the
+text of all its modules travels as one: on `python3 -c`, on standard input, or as one file. What is
+not imported is not compiled.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+IMPORTS = '''
+import sys
+from importlib.machinery import ModuleSpec
+
+
+class Sent:
+    """Imports the modules of SOURCES."""
+
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self, is_package="." not in name) if name in SOURCES else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        exec(compile(SOURCES[module.__name__], module.__name__, "exec"), module.__dict__)
+
+
+sys.meta_path.insert(0, Sent())
+'''
+
+
+def modules(folder: Path) -> str:
+    """Python text after which `import <program>.<module>` works for all modules of the folder."""
+    sources = {
+        folder.name if path.stem == "__init__" else f"{folder.name}.{path.stem}": path.read_text(
+            encoding="utf-8"
+        )
+        for path in sorted(folder.glob("*.py"))
+    }
+    return f"SOURCES = {sources!r}{IMPORTS}"
+
+
+def program(folder: Path) -> str:
+    """Python text that runs the program: its main(), whose return is the exit code."""
+    return f"{modules(folder)}\nfrom {folder.name}.__main__ import main\n\nsys.exit(main())\n"
