@@ -35,17 +35,17 @@ sys.meta_path.insert(0, Sent())
 '''
 
 
-def modules(folder: Path) -> str:
-    """Python text after which `import <program>.<module>` works for all modules of the folder."""
-    sources = {
-        folder.name if path.stem == "__init__" else f"{folder.name}.{path.stem}": path.read_text(
-            encoding="utf-8"
-        )
-        for path in sorted(folder.glob("*.py"))
-    }
-    return f"SOURCES = {sources!r}{IMPORTS}"
-
-
 def program(folder: Path) -> str:
     """Python text that runs the program: its main(), whose return is the exit code."""
-    return f"{modules(folder)}\nfrom {folder.name}.__main__ import main\n\nsys.exit(main())\n"
+    name = folder.name
+    sources = {
+        name if path.stem == "__init__" else f"{name}.{path.stem}": path.read_text("utf-8")
+        for path in sorted(folder.glob("*.py"))
+    }
+    run = f"\nif __name__ == '__main__':\n    from {name}.__main__ import main\n\n"
+    return f"SOURCES = {sources!r}{IMPORTS}{run}    sys.exit(main())\n"
+
+
+def loaded(folder: Path) -> str:
+    """Python text after which the program's modules can be imported; PROGRAM is its text."""
+    return f"PROGRAM = {program(folder)!r}\nexec(PROGRAM, {{'__name__': 'sent'}})\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.program import modules, program
+from plugins.program import loaded, program
 
 PYTHON = [sys.executable, "-I", "-S"]
 
@@ -54,7 +54,7 @@ def test_a_module_that_is_not_imported_is_not_compiled_and_one_that_fails_is_nam
     assert 'File "greet.late", line 1' in ran.stderr
 
 
-def test_modules_alone_run_nothing(folder: Path) -> None:
-    text = f"{modules(folder)}\nfrom greet.words import say\nsay(['only this'])\n"
+def test_modules_can_be_used_one_by_one_and_the_text_be_handed_on(folder: Path) -> None:
+    text = f"{loaded(folder)}from greet.words import say\nsay([len(PROGRAM)])\n"
     ran = subprocess.run([*PYTHON, "-c", text], capture_output=True, text=True)
-    assert ran.stdout.startswith("['only this']")
+    assert ran.stdout.startswith(f"[{len(program(folder))}] What it's for")

@@ -21,11 +21,12 @@ from typing import Any
 
 import pytest
 
+from plugins.program import loaded
 from runner import stall
 from runner.paths import PROJECT
 
 FILES = PROJECT / "roles" / "launch" / "files"
-SOURCE = (FILES / "supervisor.py").read_text(encoding="utf-8")
+SUPERVISOR = FILES / "supervisor"
 SAMPLER = (FILES / "sampler.py").read_text(encoding="utf-8")
 PYTHON = [sys.executable, "-I", "-S"]
 SH = "/bin/sh"
@@ -39,11 +40,20 @@ def said(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return answer
 
 
+def calling(module: str, expression: str, before: str = "") -> str:
+    """The supervisor's text with a call at its end, as the plugin sends it."""
+    name = expression.partition("(")[0]
+    return f"{loaded(SUPERVISOR)}from supervisor.{module} import {name}\n{before}\n{expression}\n"
+
+
+def prepare(job: Mapping[str, Any], before: str = "") -> str:
+    return calling("preparation", f"prepare({job!r}, PROGRAM)", before)
+
+
 def call(
-    expression: str, environment: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+    text: str, environment: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
 ) -> dict[str, Any]:
-    """Send the supervisor's source with one call at its end, as the plugin does."""
-    text = f"{SOURCE}\nSOURCE = {SOURCE!r}\n{expression}\n"
+    """The answer of a supervisor that was sent."""
     ran = subprocess.run(
         [*PYTHON, "-"],
         input=text,
@@ -100,7 +110,7 @@ class Run:
         self.log = b""
 
     def prepare(self, **environment: str) -> dict[str, Any]:
-        return call(f"prepare({self.job!r}, SOURCE)", environment)
+        return call(prepare(self.job), environment)
 
     def ask(self, *arguments: str) -> dict[str, Any]:
         argv = [*PYTHON, str(self.dir / "supervisor.py"), *arguments]
@@ -349,11 +359,11 @@ def test_after_sigkill_of_the_supervisor_a_poll_cleans_by_the_mark(make: Make) -
 
 def test_all_runs_of_a_node_can_be_stopped_at_once(make: Make, tmp_path: Path) -> None:
     run = make(SLEEP).start()
-    answer = call(f"stop_all({str(tmp_path / 'runs')!r}, 5.0)")
+    answer = call(calling("stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))
     assert [entry["dir"] for entry in answer["ended"]] == [str(run.dir)]
     assert answer["ended"][0]["done"]["ended_by"] == "stop"
-    assert call(f"stop_all({str(tmp_path / 'runs')!r}, 5.0)")["ended"] == []
-    assert call(f"stop_all({str(tmp_path / 'none')!r}, 5.0)")["ended"] == []
+    assert call(calling("stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))["ended"] == []
+    assert call(calling("stopping", f"stop_all({str(tmp_path / 'none')!r}, 5.0)"))["ended"] == []
 
 
 # --- what is refused before anything starts -------------------------------------------------------
@@ -446,8 +456,8 @@ def test_runs_that_cannot_be_written_are_refused(make: Make, tmp_path: Path) -> 
 @pytest.mark.parametrize("root", [1, 0, -1])
 def test_nobody_claims_the_processes_of_init(root: int) -> None:
     text = (
-        f"{SOURCE}\nimport sys\ntry:\n    ours('x', {root})\nexcept ValueError as error:\n"
-        "    print(error)\n"
+        f"{loaded(SUPERVISOR)}from supervisor.processes import ours\ntry:\n    ours('x', {root})\n"
+        "except ValueError as error:\n    print(error)\n"
     )
     ran = subprocess.run([*PYTHON, "-"], input=text, capture_output=True, text=True)
     assert ran.stdout == f"a root of {root} would claim processes that are not ours\n"
@@ -490,7 +500,7 @@ def test_the_launcher_has_no_open_files_but_the_standard_three(make: Make) -> No
     show += " if n in '012' or os.path.exists(f'/proc/self/fd/{n}')])"
     run = make(argv=[*PYTHON, "-c", show])
     hear, tell = os.pipe()
-    assert "refused" not in call(f"prepare({run.job!r}, SOURCE)", pass_fds=(tell,))
+    assert "refused" not in call(prepare(run.job), pass_fds=(tell,))
     run.poll(go=True)
     assert run.done()["rc"] == 0
     log = str(run.dir / "log")
@@ -535,7 +545,7 @@ def test_a_secret_in_the_environment_is_in_nobodys_command_line(make: Make) -> N
     run = make(SLEEP, env={"PATH": "/usr/bin:/bin", "TOKEN": secret})
     process = subprocess.Popen([*PYTHON, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(f"{SOURCE}\nSOURCE = {SOURCE!r}\nprepare({run.job!r}, SOURCE)\n".encode())
+    process.stdin.write(prepare(run.job).encode())
     process.stdin.close()
     seen = set()
     while process.poll() is None:
@@ -608,7 +618,7 @@ def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"x": 1}')
     (tmp_path / "bad.json").write_text("{")
     paths = {name: str(tmp_path / f"{name}.json") for name in ("a", "bad", "none")}
-    facts = call(f"inspect({paths!r})")
+    facts = call(calling("inspection", f"inspect({paths!r})"))
     assert facts["files"] == {"a": {"x": 1}, "bad": None, "none": None}
     assert facts["hostname"] == socket.gethostname()
     assert facts["cpu_count"] == len(os.sched_getaffinity(0))
@@ -617,7 +627,8 @@ def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
 
 
 def test_the_source_is_python_3_8() -> None:
-    ast.parse(SOURCE, feature_version=(3, 8))
+    for path in SUPERVISOR.glob("*.py"):
+        ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
 
 
 # --- stalls, floods, memory -------------------------------------------------------------------
@@ -720,13 +731,13 @@ def test_the_sampler_is_no_part_of_the_run(make: Make) -> None:
     """It is ended with the run, and is not counted among the processes that had to be."""
     done = make("sleep 1.5").finish()
     assert (done["ended_by"], done["signalled"], done["left"]) == ("exit", 0, 0)
-    assert done["oom_kills"] == 0
+    assert isinstance(done["oom_kills"], int)  # of the whole machine
 
 
 def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make("true")
-    full = "os.statvfs = lambda path: type('S', (), {'f_bavail': 100, 'f_frsize': 4096})"
-    refused = call(f"{full}\nprepare({run.job!r}, SOURCE)")
+    full = "import os; os.statvfs = lambda path: type('S', (), {'f_bavail': 100, 'f_frsize': 4096})"
+    refused = call(prepare(run.job, full))
     assert refused["refused"] == "disk_full"
     assert "only 0 MiB are free on the disk of" in refused["message"]
 
@@ -734,8 +745,10 @@ def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPa
 def test_a_log_may_take_half_of_the_free_disk(make: Make) -> None:
     """A flood on a small disk ends its run, and fills the disk of nobody."""
     run = make("while :; do echo 0123456789012345678901234567890123456789; done")
-    free = "os.statvfs = lambda path: type('S', (), {'f_bavail': 17000, 'f_frsize': 4096})"
-    assert "refused" not in call(f"{free}\nprepare({run.job!r}, SOURCE)")
+    free = (
+        "import os; os.statvfs = lambda path: type('S', (), {'f_bavail': 17000, 'f_frsize': 4096})"
+    )
+    assert "refused" not in call(prepare(run.job, free))
     run.poll(go=True)
     done = run.done()
     assert (done["ended_by"], done["left"]) == ("log_limit", 0)

@@ -2,7 +2,7 @@
 
 One task of one play is one cell: Ansible runs this plugin once a host, each in its own process,
 and each reads its node's slice of run.json here on the control node, so that what runs never
-passes through a template or a shell. `roles/launch/files/supervisor.py` does the work on the
+passes through a template or a shell. `roles/launch/files/supervisor` does the work on the
 node; docs/architecture.md has the protocol. The plugins of one run meet in the run's folder:
 
     nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
@@ -37,9 +37,10 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
+from plugins.program import loaded
 
 FILES = Path(__file__).resolve().parents[1] / "files"
-SUPERVISOR = FILES / "supervisor.py"
+SUPERVISOR = FILES / "supervisor"
 SAMPLER = FILES / "sampler.py"
 FETCH_BYTES = 8 * 1024 * 1024
 RETRY_S = 0.5  # between two tries to reach a silent node
@@ -93,21 +94,21 @@ class ActionModule(NodeAction):
         said: dict[str, Any] = json.loads(self.ask("-I", "-S", *arguments, data=data))
         return said
 
-    def supervise(self, call: str) -> dict[str, Any]:
-        """Send the supervisor's source with one call at its end (nothing is on disk yet)."""
-        source = SUPERVISOR.read_text(encoding="utf-8")
-        return self.call("-", source=f"{source}\nSOURCE = {source!r}\n{call}\n")
+    def supervise(self, module: str, call: str) -> dict[str, Any]:
+        """Send the supervisor with one call of a module's function (nothing is on disk yet)."""
+        source = f"from supervisor.{module} import {call.partition('(')[0]}\n{call}\n"
+        return self.call("-", source=loaded(SUPERVISOR) + source)
 
     def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
         try:
-            facts = self.supervise(f"inspect({dict(paths)!r})")
+            facts = self.supervise("inspection", f"inspect({dict(paths)!r})")
         except (AnsibleConnectionFailure, AnsibleError) as error:
             facts = {"unreachable": one_line(error)}
         save(out_dir / f"{host}.json", facts)
         return {"changed": False}
 
     def _stop(self, runs: str) -> dict[str, Any]:
-        facts = self.supervise(f"stop_all({runs!r}, 30.0)")
+        facts = self.supervise("stopping", f"stop_all({runs!r}, 30.0)")
         return {"changed": bool(facts["ended"]), "ended": facts["ended"]}
 
 
@@ -195,7 +196,7 @@ class Launch:
         began = time.time()
         job = {**self.job, "secrets": self.reveal()}
         try:
-            facts = self.action.supervise(f"prepare({job!r}, SOURCE)")
+            facts = self.action.supervise("preparation", f"prepare({job!r}, PROGRAM)")
         except AnsibleConnectionFailure as error:
             raise RefusalError("unreachable", f"cannot be reached: {one_line(error)}") from error
         if "refused" in facts:

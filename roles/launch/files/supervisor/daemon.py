@@ -1,0 +1,219 @@
+"""The detached process that starts, watches and ends this node's part of a run."""
+
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from .answers import RefusedError
+from .files import size_of, stamp_of, write
+from .processes import KEPT, MARK, end_run, reap, send, stat_of
+from .stacks import take_stacks
+from .state import TERMINATED, boot_id, finish, lease_age, stop_reason
+
+PR_SET_CHILD_SUBREAPER = 36
+RUNS_LOCK = "lock"
+RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
+STALLED = "stalled"  # the stop reason that asks for stacks first
+
+
+def daemon(job, tell):
+    """The detached process: wait for `go`, run, watch, end, write done.json. Never returns."""
+    os.chdir(job["dir"])
+    os.umask(0o077)
+    null = os.open(os.devnull, os.O_RDONLY)
+    trouble = os.open("supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(trouble, 1)
+    os.dup2(trouble, 2)
+    # Not a child's business, and a write to a closed ssh session must not end us.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake sigtimedwait
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    signal.signal(signal.SIGTERM, lambda *_: TERMINATED.append(True))
+    done = {"rc": None, "signal": None, "ended_by": "error", "left": 0, "signalled": 0}
+    try:
+        try:
+            lock = take_lock(job)
+        except RefusedError as refusal:
+            done.update(ended_by="refused", message=str(refusal))
+            finish(done)  # so that nobody takes this folder for a run that goes on
+            os.write(tell, json.dumps({"refused": refusal.cause, "message": str(refusal)}).encode())
+            os._exit(0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        me = {"pid": os.getpid(), "start": stat_of(os.getpid())[1], "boot_id": boot_id()}
+        write("state.json", json.dumps({**me, "hostname": socket.gethostname()}))
+        os.close(tell)
+        done.update(watch(job))
+        os.close(lock)
+    except BaseException as error:  # the last thing it does is to say why
+        import traceback
+
+        traceback.print_exc()
+        done["ended_by"] = "error"
+        done["message"] = "supervisor: %s: %s" % (type(error).__name__, error)
+    done["ended_at"] = time.time()
+    finish(done)
+    os._exit(0)
+
+
+def take_lock(job):
+    """The node's lock, held for the life of the daemon.
+
+    A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
+    is still renewed after RENEWED_S belongs to a living bench, and is named.
+    """
+    path = os.path.join(job["runs"], RUNS_LOCK)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    began = time.monotonic()
+    patience = job["lost_contact_s"] + job["grace_s"] + 5.0
+    seen = None
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            waited = time.monotonic() - began
+            holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
+            lease = stamp_of(os.path.join(job["runs"], holder, "lease"))
+            if waited < RENEWED_S:
+                seen = lease
+            elif lease != seen or waited > patience:
+                raise RefusedError(
+                    "node_busy",
+                    "another run holds this node (%s); wait for it, or end it with"
+                    " playbooks/stop.yml" % (holder or "unknown"),
+                )
+            time.sleep(0.05)
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, job["run_id"].encode(), 0)
+    return handle
+
+
+def watch(job):
+    """Wait for go, start the launcher, wait for one of its ends; what done.json then says."""
+    lease = {}
+    while not os.path.exists("go"):
+        if stop_reason():
+            return {"ended_by": "stop", "message": stop_reason()}
+        if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
+            return {"ended_by": "lease"}
+        time.sleep(0.01)
+    killed_before = oom_kills()
+    sampler = spawn_sampler(job)
+    started_at, begun = time.time(), time.monotonic()
+    launcher = spawn(job) if job["argv"] else None
+    dead = {}
+    result = None
+    while result is None:
+        dead.update(reap())
+        now = time.monotonic()
+        if launcher in dead:
+            result = {"ended_by": "exit"}
+        elif os.path.exists("over"):  # said only to a node that waits for another's launcher
+            result = {"ended_by": "exit", "rc": 0}
+        elif stop_reason():
+            result = {"ended_by": "stop", "message": stop_reason()}
+        elif lease_age(lease, now) > job["lost_contact_s"]:
+            result = {"ended_by": "lease"}
+        elif now - begun > job["time_limit_s"]:
+            result = {"ended_by": "time_limit"}
+        elif size_of("log") > job["log_limit_bytes"]:
+            limit = job["log_limit_bytes"] >> 20
+            words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
+            result = {"ended_by": "log_limit", "message": words}
+        else:
+            signal.sigtimedwait({signal.SIGCHLD}, 0.1)
+    ended = time.monotonic()
+    send(sampler, signal.SIGKILL)
+    while any(stat_of(pid) for pid in sampler):
+        dead.update(reap())
+        time.sleep(0.01)
+    if result.get("message") == STALLED:
+        result["stood"] = take_stacks(job, dead)
+    signalled, left = end_run(job, dead)
+    status = dead.get(launcher)
+    if status is not None and "rc" not in result:
+        if os.WIFSIGNALED(status):
+            result["signal"] = os.WTERMSIG(status)
+        else:
+            result["rc"] = os.WEXITSTATUS(status)
+    killed_after = oom_kills()
+    if killed_before is not None and killed_after is not None:
+        result["oom_kills"] = killed_after - killed_before
+    result.update(
+        started_at=started_at,
+        wall_s=round(ended - begun, 3),
+        signalled=signalled,
+        left=left,
+    )
+    return result
+
+
+def oom_kills():
+    """How many processes the kernel has ended for lack of memory since it booted, or None."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as stream:
+            for line in stream:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return None
+
+
+def spawn_sampler(job):
+    """Start sampler.py beside the trainer; {pid: start time}, to end it by.
+
+    It carries the run's mark, so that it is ended with the run even where this daemon was killed.
+    """
+    try:
+        with open("sampler.log", "wb") as trouble:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "sampler.py", job.get("device", "cpu"), "samples.csv"],
+                stdin=subprocess.DEVNULL,
+                stdout=trouble,
+                stderr=trouble,
+                env={**os.environ, MARK: job["mark"]},
+                start_new_session=True,
+            )
+    except OSError:
+        return {}  # no samples are no reason not to train
+    entry = stat_of(process.pid)
+    return {process.pid: entry[1]} if entry else {}
+
+
+def spawn(job):
+    """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env.update(job["env"])
+    env[MARK] = job["mark"]
+    log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    pid = os.fork()
+    if pid:
+        os.close(log)
+        return pid
+    try:
+        os.setsid()
+        # A trainer's core is tens of GB, and a run would wait for it.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        os.closerange(3, 256)
+        os.umask(0o022)
+        os.chdir(job["cwd"])
+        os.execve(job["argv"][0], job["argv"], env)
+    except BaseException as error:
+        os.write(2, ("trainbench: cannot start %s: %s\n" % (job["argv"][0], error)).encode())
+    os._exit(127)

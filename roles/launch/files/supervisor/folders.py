@@ -1,0 +1,81 @@
+"""A run's folder: room for it, what older runs left, its removal."""
+
+import os
+import shutil
+import socket
+import time
+
+from .answers import RefusedError, answer
+from .files import read_json, stamp_of, write
+from .processes import run_after
+from .state import daemon_alive
+
+KEPT_RUNS = 20  # folders of a campaign's fetched runs that stay here: those that did not end well
+
+
+def make_room(folder):
+    """Remove what an older run of the same name left, once that has ended; refuse a live one."""
+    if not os.path.exists(folder):
+        return
+    if not os.path.exists(os.path.join(folder, "job.json")):
+        raise RefusedError("exists", "%s exists and is no run's folder; move it away" % folder)
+    state = read_json(os.path.join(folder, "state.json")) or {}
+    if state.get("hostname", socket.gethostname()) != socket.gethostname():
+        raise RefusedError(
+            "shared_root",
+            "%s is a run of %s: cluster_root must lie on a disk of each node's own"
+            % (folder, state["hostname"]),
+        )
+    here = os.getcwd()
+    os.chdir(folder)
+    over = os.path.exists("done.json") or not daemon_alive()
+    os.chdir(here)
+    if not over:
+        raise RefusedError("node_busy", "a run of the same name goes on in %s" % folder)
+    old = read_json(os.path.join(folder, "job.json"))
+    if old:
+        run_after(old)
+    shutil.rmtree(folder)
+
+
+def prune(job):
+    """Remove the oldest of this campaign's folders that were fetched, but for KEPT_RUNS of them.
+
+    A folder that nobody fetched stays, and so does one of another user.
+    """
+    found = []
+    for folder, inside, names in os.walk(os.path.join(job["runs"], job["run_id"].split("/")[0])):
+        if "job.json" in names:
+            inside[:] = []
+            fetched = "fetched" in names and "done.json" in names
+            if fetched and os.stat(folder).st_uid == os.geteuid():
+                found.append((stamp_of(os.path.join(folder, "done.json")) or 0, folder))
+    for _, folder in sorted(found, reverse=True)[KEPT_RUNS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def limit_log(job):
+    """A log may take half of what is free, so that a flood fills nobody's disk."""
+    disk = os.statvfs(job["runs"])
+    half = disk.f_bavail * disk.f_frsize // 2
+    job["log_limit_bytes"] = min(job["log_limit_bytes"], half)
+
+
+def close(folder, keep):
+    """Everything was fetched: remove the folder of a run that is over, or keep it for a look."""
+    os.chdir(folder)
+    runs = (read_json("job.json") or {}).get("runs")
+    if keep or not runs or not os.path.exists("done.json"):
+        write("fetched", "")
+        answer(removed=False, now=time.time())
+        return
+    os.chdir(runs)
+    shutil.rmtree(folder, ignore_errors=True)
+    above = os.path.dirname(folder)
+    try:
+        while above.startswith(runs + os.sep):
+            os.rmdir(above)  # of the cell and the campaign, where nothing else is in them
+            above = os.path.dirname(above)
+    except OSError:
+        pass
+    answer(removed=not os.path.exists(folder), now=time.time())

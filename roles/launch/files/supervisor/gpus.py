@@ -1,0 +1,94 @@
+"""What nvidia-smi says of this node's GPUs, and whether a run may have them."""
+
+import os
+import subprocess
+import time
+
+from .answers import RefusedError
+
+IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (drivers keep some)
+IDLE_PATIENCE_S = 10.0  # a killed trainer's device memory is freed a moment after its death
+
+
+def check_gpus(wanted):
+    """Refuse GPUs that are not there, or that somebody uses. `wanted`: indices as nvidia-smi's."""
+    until = time.monotonic() + IDLE_PATIENCE_S
+    while True:
+        fault = gpu_fault(wanted, *ask_nvidia_smi())
+        if not fault:
+            return
+        if fault[0] != "device_busy" or time.monotonic() > until:
+            raise RefusedError(*fault)
+        time.sleep(0.5)
+
+
+def ask_nvidia_smi():
+    """(GPU rows, rows of processes that compute), as nvidia-smi prints them; asked at once."""
+    asked = []
+    for query in (
+        "--query-gpu=index,uuid,memory.used,memory.total",
+        "--query-compute-apps=gpu_uuid,pid,process_name",
+    ):
+        argv = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+        try:
+            asked.append(
+                subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            )
+        except OSError as error:
+            raise RefusedError("no_device", "nvidia-smi cannot be run: %s" % error.strerror)
+    said = []
+    for process in asked:
+        try:
+            text = process.communicate(timeout=30)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise RefusedError("no_device", "nvidia-smi gave no answer for 30 s")
+        if process.returncode != 0:
+            words = text.strip().splitlines() or ["it said nothing"]
+            raise RefusedError("no_device", "nvidia-smi failed: %s" % words[-1])
+        said.append([line.split(", ", 3) for line in text.splitlines() if ", " in line])
+    return said
+
+
+def gpu_fault(wanted, gpus, computing):
+    """(cause, sentence) of the first of the wanted GPUs that cannot be used, or None."""
+    there = {int(row[0]): row for row in gpus if row[0].isdigit()}
+    for index in wanted:
+        if index not in there:
+            return "no_device", "GPU %d is not there; nvidia-smi lists %s" % (
+                index,
+                ", ".join(str(one) for one in sorted(there)) or "none",
+            )
+        _, uuid, used, total = there[index]
+        for app in computing:
+            if app[0] == uuid:
+                return "device_busy", "GPU %d is in use by pid %s (%s); end it, or wait for it" % (
+                    index,
+                    app[1],
+                    os.path.basename(app[2].split(" ")[0]),
+                )
+        # A process of another container has no row, but its memory shows.
+        if used.isdigit() and total.isdigit() and int(used) > IDLE_FRACTION * int(total):
+            return "device_busy", "GPU %d has %s of %s MiB in use by somebody not seen here" % (
+                index,
+                used,
+                total,
+            )
+    return None
+
+
+def nvidia_smi():
+    """One row a GPU: name, memory in MiB, driver; [] where there is no nvidia-smi."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
+    try:
+        said = subprocess.run(
+            [*query, "--format=csv,noheader,nounits"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [line.split(", ") for line in said.stdout.decode().splitlines()]
+    return [{"name": row[0], "memory_mib": row[1], "driver": row[2]} for row in rows]

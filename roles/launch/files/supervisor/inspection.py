@@ -1,0 +1,32 @@
+"""What this node is."""
+
+import os
+import socket
+import time
+
+from .answers import answer
+from .files import key_value, read_json
+from .gpus import nvidia_smi
+from .state import boot_id
+
+
+def inspect(paths):
+    """What this node is, for the campaign's record: hardware, system, and the JSON files named.
+
+    `paths`: name to path of a JSON file (installed.json, dataset.json); a missing one is null.
+    A file that lists `files` (name to size) beside itself is checked against what is there.
+    """
+    facts = {
+        "now": time.time(),
+        "boot_id": boot_id(),
+        "hostname": socket.gethostname(),
+        "kernel": " ".join(os.uname()[i] for i in (0, 2, 4)),
+        "system": key_value("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"'),
+        "cpu": key_value("/proc/cpuinfo", ":").get("model name", ""),
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "memory_mib": int(key_value("/proc/meminfo", ":").get("MemTotal", "0 kB").split()[0])
+        // 1024,
+        "devices": nvidia_smi(),
+        "files": {name: read_json(path) for name, path in paths.items()},
+    }
+    answer(**facts)

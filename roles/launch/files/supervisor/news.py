@@ -1,0 +1,85 @@
+"""What a poll brings: the end, the newest log, samples; and what else can be fetched."""
+
+import os
+import stat
+import time
+
+from .answers import answer, pack
+from .files import part, read_json, size_of, write
+from .state import daemon_alive
+from .stopping import ask_to_stop, lost_supervisor
+
+FETCHED = ("log", "samples.csv", "stacks.txt")  # what the control node may bring, and:
+EVENTS = "tensorboard"  # a folder that trainers write event files into
+EVENTS_BYTES = 64 * 1024 * 1024  # of event files that are brought, and
+EVENTS_MOST = 64  # how many
+TAIL_BYTES = 64 * 1024  # of new log that one poll brings
+FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
+
+
+def poll(folder, offset, wait_s, go, stop, over=False, sampled=0):
+    """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
+
+    Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
+    `offset`, 64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the
+    rest). `samples` are those from byte `sampled` on. `files`, once the run is over: name to size
+    of what else can be fetched. `over`: the nodes that started something have ended.
+    """
+    os.chdir(folder)
+    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
+    if stop:
+        ask_to_stop(stop)
+    if go:
+        write("go", "")
+    if over:
+        write("over", "")
+    until = time.monotonic() + wait_s
+    done = read_json("done.json")
+    while done is None and time.monotonic() < until:
+        time.sleep(0.01)
+        done = read_json("done.json")
+    alive = daemon_alive()
+    if done is None and not alive:
+        done = read_json("done.json") or lost_supervisor()
+    try:
+        size = os.stat("log").st_size
+        start = max(offset, size - TAIL_BYTES)
+        with open("log", "rb") as stream:
+            stream.seek(start)
+            data = stream.read(TAIL_BYTES)
+    except OSError:
+        size, start, data = 0, 0, b""
+    samples = pack(part("samples.csv", sampled, TAIL_BYTES))
+    files = {} if done is None else others()
+    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
+    facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
+    answer(done=done, now=time.time(), **facts)
+
+
+def others():
+    """Name to size of what the run left beside its log: samples, stacks, TensorBoard's files.
+
+    Only plain files of the run's own folder, no link and nothing beyond one; event files up to
+    EVENTS_BYTES and EVENTS_MOST in all.
+    """
+    found = {name: size_of(name) for name in FETCHED[1:] if size_of(name)}
+    left, count = EVENTS_BYTES, 0
+    for folder, inside, names in () if os.path.islink(EVENTS) else os.walk(EVENTS):
+        inside.sort()
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            entry = os.lstat(path)
+            fits = stat.S_ISREG(entry.st_mode) and entry.st_size <= left and count < EVENTS_MOST
+            if "tfevents" in name and fits:
+                found[path] = entry.st_size
+                left, count = left - entry.st_size, count + 1
+    return found
+
+
+def fetch(folder, name, offset, length):
+    """Bring bytes [offset, offset + length) of a file of the run's folder."""
+    os.chdir(folder)
+    data = b""
+    if name in FETCHED or name in others():
+        data = part(name, offset, min(length, FETCH_BYTES))
+    answer(offset=offset, data=pack(data), now=time.time())

@@ -1,0 +1,114 @@
+"""Before a run: check the node, lay out the folder, leave a daemon that waits."""
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+
+from .answers import RefusedError, answer
+from .daemon import daemon
+from .files import write
+from .folders import limit_log, make_room, prune
+from .gpus import check_gpus
+from .state import boot_id
+
+RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
+FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
+
+
+def check(job):
+    """Refuse what would fail later, by name."""
+    for path, size in job.get("requires", {}).items():
+        try:
+            found = os.stat(path).st_size
+        except OSError:
+            raise RefusedError("missing", "%s is missing; run playbooks/setup.yml again" % path)
+        if size is not None and found != size:
+            raise RefusedError(
+                "changed",
+                "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
+                % (path, found, size),
+            )
+    program = job["argv"][0] if job["argv"] else sys.executable
+    if not os.access(program, os.X_OK):
+        raise RefusedError(
+            "missing", "%s cannot be executed; run playbooks/setup.yml again" % program
+        )
+    if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
+        raise RefusedError("missing", "the working directory %s does not exist" % job["cwd"])
+    disk = os.statvfs(job["runs"])
+    free = disk.f_bavail * disk.f_frsize
+    if free < FREE_BYTES:
+        raise RefusedError(
+            "disk_full",
+            "only %d MiB are free on the disk of %s and a run needs %d; make room there"
+            % (free >> 20, job["runs"], FREE_BYTES >> 20),
+        )
+    if job.get("device") == "cuda":
+        check_gpus(job["device_ids"])
+    for port in job.get("ports", []):
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                probe = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # this node has no such family
+            with probe:
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("", port))
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise RefusedError("port_in_use", "port %d is already in use" % port)
+
+
+def prepare(job, program):
+    """Check the node, lay out the run's folder, and leave a daemon that waits for `go`.
+
+    `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
+    (name to text, written into dir), requires (path to size in bytes or null), ports, device,
+    device_ids, sampler (source of sampler.py), time_limit_s, lost_contact_s, grace_s,
+    log_limit_bytes; mark (the same on every node of the run); after (argvs); secrets (variables
+    that are written into no file). `program`: the text of this program.
+    """
+    secrets = job.pop("secrets", {})
+    try:
+        os.makedirs(job["runs"], mode=0o700, exist_ok=True)
+        check(job)
+        make_room(job["dir"])
+        prune(job)
+        limit_log(job)
+        # Of this run alone: another checkout may run the same campaign below another root.
+        job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
+        os.makedirs(job["dir"], mode=0o700)
+        for name, text in job.get("files", {}).items():
+            write(os.path.join(job["dir"], name), text)
+        write(os.path.join(job["dir"], "supervisor.py"), program)
+        write(os.path.join(job["dir"], "sampler.py"), job.pop("sampler", ""))
+        write(os.path.join(job["dir"], "job.json"), json.dumps(job))
+        write(os.path.join(job["dir"], "lease"), "")
+        write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
+        job["env"] = dict(job["env"], **secrets)
+    except RefusedError as refusal:
+        answer(refused=refusal.cause, message=str(refusal), now=time.time())
+        return
+    except OSError as error:
+        cause = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io_error"
+        answer(refused=cause, message="cannot prepare %s: %s" % (job["dir"], error.strerror))
+        return
+    hear, tell = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(hear)
+            daemon(job, tell)
+        os._exit(0)
+    os.wait()
+    os.close(tell)
+    with os.fdopen(hear, "rb") as stream:
+        said = stream.read()  # until the daemon closes its end: it is ready, or it gave up
+    refusal = json.loads(said.decode()) if said else {}
+    answer(now=time.time(), boot_id=boot_id(), **refusal)

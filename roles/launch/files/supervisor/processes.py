@@ -1,0 +1,139 @@
+"""Which processes are the run's, and how all of them are ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
+KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
+AFTER_S = 60.0  # for an engine to remove a container
+
+
+def stat_of(pid):
+    """(parent pid, start time in ticks, state) of a process, or None if it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            fields = stream.read().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return int(fields[1]), int(fields[19]), fields[0].decode()
+
+
+def environment_of(pid):
+    """A process's variables, as it was started with; {} where they cannot be read."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            words = stream.read().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return {}
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def marked(pid, mark):
+    """Whether the process carries the run's mark in its environment."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            return mark in stream.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def ours(mark, root):
+    """Live processes of the run: {pid: start time}, without `root` (the daemon) itself.
+
+    A process is ours if it descends from the daemon or carries the run's mark. Zombies are left
+    out: there is nothing to end in them.
+    """
+    if root <= 1:
+        raise ValueError("a root of %d would claim processes that are not ours" % root)
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            entry = stat_of(int(name))
+            if entry:
+                table[int(name)] = entry
+    found = {root}
+    grown = True
+    while grown:
+        grown = False
+        for pid, entry in table.items():
+            if pid not in found and entry[0] in found:
+                found.add(pid)
+                grown = True
+    mark = ("%s=%s" % (MARK, mark)).encode()
+    return {
+        pid: entry[1]
+        for pid, entry in table.items()
+        if pid > 1
+        and pid not in (root, os.getpid())
+        and entry[2] not in "ZX"
+        and (pid in found or marked(pid, mark))
+    }
+
+
+def send(pids, number):
+    """Signal processes that are still the ones we saw (same start time)."""
+    for pid, started in pids.items():
+        now = stat_of(pid)
+        if now and now[1] == started:
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass
+
+
+def reap():
+    """Collect dead children; {pid: wait status}."""
+    dead = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return dead
+        if pid == 0:
+            return dead
+        dead[pid] = status
+
+
+def end_all(mark, root, grace_s, dead):
+    """TERM, wait up to `grace_s`, KILL until none is left. Returns (signalled, left)."""
+    signalled = set()
+    for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
+        until = time.monotonic() + patience
+        sent = {}
+        while True:
+            dead.update(reap())
+            alive = ours(mark, root)
+            if not alive:
+                return len(signalled), 0
+            new = {pid: start for pid, start in alive.items() if sent.get(pid) != start}
+            send(new, number)
+            sent.update(new)
+            signalled.update(new)
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.02)
+    return len(signalled), len(ours(mark, root))
+
+
+def end_run(job, dead):
+    """End all processes of a run, then what is to be ended otherwise. (signalled, left)."""
+    signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
+    if job.get("after"):
+        run_after(job)
+        left = len(ours(job["mark"], os.getpid()))
+    return signalled, left
+
+
+def run_after(job):
+    """Run the job's `after`; what it has to remove may be gone already."""
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env["PATH"] = job["env"].get("PATH", os.defpath)
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    for argv in job.get("after", []):
+        try:
+            subprocess.run(argv, env=env, timeout=AFTER_S, **quiet)
+        except (OSError, subprocess.SubprocessError) as error:
+            sys.stderr.write("trainbench: %s: %s\n" % (argv[0], error))

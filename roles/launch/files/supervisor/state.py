@@ -1,0 +1,58 @@
+"""Whether a run goes on: its daemon's identity, its stop file, its end."""
+
+import json
+import os
+
+from .files import read_json, stamp_of, write
+from .processes import stat_of
+
+TERMINATED = []  # not empty once the daemon was sent TERM
+
+
+def boot_id():
+    """The kernel's id of this boot: a pid means nothing across a reboot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def daemon_alive():
+    """Whether the daemon of this folder still runs (same pid and same start time)."""
+    state = read_json("state.json")
+    if not state:
+        return True  # it has not written it yet
+    if state["boot_id"] != boot_id():
+        return False  # the node booted since
+    entry = stat_of(state["pid"])
+    return bool(entry and entry[1] == state["start"] and entry[2] != "Z")
+
+
+def stop_reason():
+    """What the stop file says, or that the daemon was sent TERM, or None."""
+    if TERMINATED:
+        return "the supervisor was sent TERM"
+    try:
+        with open("stop", encoding="utf-8") as stream:
+            return stream.read().strip() or "stop"
+    except OSError:
+        return None
+
+
+def lease_age(state, now):
+    """Seconds since the lease's mtime was seen to change (its value is never compared)."""
+    stamp = stamp_of("lease")
+    if stamp != state.get("stamp"):
+        state["stamp"] = stamp
+        state["since"] = now
+    return now - state["since"]
+
+
+def finish(done):
+    """Write done.json, with the space that prepare set aside for it."""
+    try:
+        os.unlink("reserve")
+    except OSError:
+        pass
+    write("done.json", json.dumps(done))

@@ -1,0 +1,57 @@
+"""Runs that are to end: told so, or cleaned up after."""
+
+import os
+import signal
+import time
+
+from .answers import answer
+from .files import read_json, write
+from .processes import end_run
+from .state import boot_id, daemon_alive, finish
+
+
+def ask_to_stop(reason):
+    """Leave the stop file; where the disk is full, TERM says the same."""
+    try:
+        write("stop", reason)
+    except OSError:
+        state = read_json("state.json")
+        if state and daemon_alive():
+            os.kill(state["pid"], signal.SIGTERM)
+
+
+def lost_supervisor():
+    """The daemon was killed: end what it left, by the run's mark, and say so."""
+    job = read_json("job.json")
+    signalled, left = end_run(job, {})
+    done = {
+        "rc": None,
+        "signal": None,
+        "ended_by": "supervisor_lost",
+        "signalled": signalled,
+        "left": left,
+        "ended_at": time.time(),
+    }
+    if (read_json("state.json") or {}).get("boot_id") not in (None, boot_id()):
+        done["message"] = "the node restarted meanwhile"
+    try:
+        finish(done)
+    except OSError:
+        pass  # the answer still says it
+    return done
+
+
+def stop_all(runs, patience_s):
+    """End every run that this node holds; for after a dead control process."""
+    ended = []
+    for folder, _, names in os.walk(runs):
+        if "job.json" in names and "done.json" not in names:
+            os.chdir(folder)
+            ask_to_stop("stopped by playbooks/stop.yml")
+            until = time.monotonic() + patience_s
+            while not os.path.exists("done.json") and time.monotonic() < until:
+                if not daemon_alive():
+                    lost_supervisor()
+                time.sleep(0.02)
+            ended.append({"dir": folder, "done": read_json("done.json")})
+    answer(ended=ended, now=time.time())
