@@ -44,7 +44,10 @@ demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, n
 	python -m runner bench --matrix matrix.yaml
 
 .PHONY: test
-test: lint unit nodes  ## Lint, unit, golden, role and trainer tests, then those on real test nodes
+test:  ## Lint, unit, golden, role and trainer tests, then those on real test nodes
+	@$(MAKE) --no-print-directory $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 lint setup
+	@$(MAKE) --no-print-directory --old-file setup unit nodes
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## ruff, mypy strict, ansible-lint (production), shellcheck

@@ -63,22 +63,23 @@ def test_trains_on_two_and_four_nodes_after_setup(tmp_path: Path, group: Group) 
     recap = [line for line in again.splitlines() if "changed=" in line]
     assert len(recap) == 4
     assert all("changed=0" in line for line in recap), again
-    axes = {"nodes": [2, 4]}
     include = [
+        {"nodes": 2},
         {"nodes": 4, "zero_stage": 1},
         {"nodes": 2, "devices_per_node": 2, "zero_stage": 3},
     ]
-    bench = Bench(tmp_path, group.inventory, matrix(axes=axes, include=include))
+    bench = Bench(tmp_path, group.inventory, matrix(include=include))
     done = bench.run("--format", "json", timeout=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert [row["status"] for row in rows] == ["ok"] * 4
+    assert [row["status"] for row in rows] == ["ok"] * 3
     losses = [row["final_loss"] for row in rows]
     # The same seed, data and global batch: how it is spread over nodes must not change the loss.
     assert max(losses) - min(losses) < 1e-2
     assert all(4.0 < loss < 8.2 for loss in losses)  # ln(4096) is 8.3: it fell
 
 
+@pytest.mark.slow
 def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Group) -> None:
     axes = {"train_iters": [2000, 6]}
     bench = Bench(tmp_path, group.inventory, matrix(axes=axes))
