@@ -1,15 +1,22 @@
-"""roles/node_state/files/state.py: what differs, what is new because of us, what takes it off."""
+"""roles/node_state/files/state: what differs, what is new because of us, what takes it off."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roles.node_state.files import state
-from roles.node_state.files.state import Machine, Package
+from plugins.program import program
+from roles.node_state.files.state.compare import Machine, compare
+from roles.node_state.files.state.keys import dearmor, fingerprints, key_fault
+from roles.node_state.files.state.ledger import account, before, undo
+from roles.node_state.files.state.packages import Package, interrupted, parse_status, present
+from roles.node_state.files.state.repositories import configured
+from roles.node_state.files.state.spec import StateError
 from roles.node_state.filter_plugins.node_state import apt_fault
 
 STATUS = """\
@@ -60,17 +67,17 @@ def machine(*packages: Package, **fields: Any) -> Machine:
 
 
 def said(wanted: dict[str, Any], there: Machine) -> list[str]:
-    return list(state.compare(wanted, there)["differences"])
+    return list(compare(wanted, there)["differences"])
 
 
 def test_status_file_is_read_with_holds_relations_and_half_done_packages() -> None:
-    packages = state.parse_status(STATUS)
+    packages = parse_status(STATUS)
     assert set(packages) == {"dpkg", "libc6:i386", "gcc", "half", "gone"}
     assert packages["gcc"].held
     assert packages["gcc"].needs == (("cpp",), ("gcc-12", "gcc-11"), ("libc-dev",))
     assert packages["gcc"].wishes == (("make",),)
-    assert set(state.present(packages)) == {"dpkg", "libc6:i386", "gcc"}
-    assert state.interrupted(packages) == ["half"]
+    assert set(present(packages)) == {"dpkg", "libc6:i386", "gcc"}
+    assert interrupted(packages) == ["half"]
 
 
 def test_status_of_this_machine_is_read_as_dpkg_reads_it() -> None:
@@ -81,7 +88,7 @@ def test_status_of_this_machine_is_read_as_dpkg_reads_it() -> None:
     listed = subprocess.run(["dpkg-query", "-W", "-f", fields], capture_output=True, text=True)
     lines = [line.split("\t") for line in listed.stdout.splitlines()]
     want = {(name, version) for name, version, status in lines if status == "installed"}
-    there = state.present(state.parse_status(path.read_text(encoding="utf-8")))
+    there = present(parse_status(path.read_text(encoding="utf-8")))
     assert {(name.partition(":")[0], each.version) for name, each in there.items()} == want
 
 
@@ -105,7 +112,7 @@ def test_each_kind_of_difference_is_named() -> None:
                   "u": {"running": False, "enabled": True}},
         made={"nvcc": "release 12.4\n"},
     )  # fmt: skip
-    result = state.compare(wanted, there)
+    result = compare(wanted, there)
     assert result["differences"] == [
         "package a: not installed",
         "package b: 1, not 2",
@@ -134,11 +141,11 @@ def test_a_json_file_keeps_what_others_put_there() -> None:
     item = {"path": "/d.json", "merge": {"runtimes": {"nvidia": {"path": "n"}}}}
     theirs = '{"debug": true, "runtimes": {"crun": {}}}'
     there = machine(files={"/d.json": (theirs, "0644")})
-    text = state.compare(spec(files=[item]), there)["todo"]["files"][0]["content"]
+    text = compare(spec(files=[item]), there)["todo"]["files"][0]["content"]
     assert said(spec(files=[item]), machine(files={"/d.json": (text, "0644")})) == []
     for word in ('"debug": true', '"crun"', '"nvidia"'):
         assert word in text
-    with pytest.raises(state.StateError, match=r"/d[.]json is no JSON; correct it"):
+    with pytest.raises(StateError, match=r"/d[.]json is no JSON; correct it"):
         said(spec(files=[item]), machine(files={"/d.json": ("{", "0644")}))
 
 
@@ -168,13 +175,11 @@ REPOSITORY = {
 
 
 def test_a_repository_that_somebody_else_configured_is_used_as_it_is() -> None:
-    listed = state.configured(
-        "x.list", "# deb no /\ndeb [signed-by=/k] https://example.org/cuda /\n"
-    )
+    listed = configured("x.list", "# deb no /\ndeb [signed-by=/k] https://example.org/cuda /\n")
     assert listed == {("https://example.org/cuda", "/")}
     text = "Types: deb\nURIs: https://example.org/cuda/\nSuites: /\nEnabled: no\n\n"
-    assert state.configured("x.sources", text) == set()
-    assert state.configured("x.sources", text.replace("Enabled: no\n", "")) == listed
+    assert configured("x.sources", text) == set()
+    assert configured("x.sources", text.replace("Enabled: no\n", "")) == listed
     assert said(spec(repositories=[REPOSITORY]), machine(foreign=listed)) == []
     assert said(spec(repositories=[REPOSITORY]), machine()) == [
         "repository cuda: missing",
@@ -214,22 +219,22 @@ gWsA/3Q1otPDI9gBReTrAEhHOUmhFbMtsFXh16CLgJ94PBkE
 
 
 def test_a_key_is_known_by_its_fingerprint() -> None:
-    assert state.fingerprints(state.dearmor(ONE)) == [ONES]
-    assert state.key_fault(ONE, [f"{ONES[:20]} {ONES[20:]}".lower()]) == ""
-    both = state.dearmor(ONE) + state.dearmor(TWO)
-    assert state.fingerprints(both) == state.fingerprints(state.dearmor(ONE + TWO)) == [ONES, TWOS]
-    assert state.key_fault(both, [ONES, TWOS]) == ""
+    assert fingerprints(dearmor(ONE)) == [ONES]
+    assert key_fault(ONE, [f"{ONES[:20]} {ONES[20:]}".lower()]) == ""
+    both = dearmor(ONE) + dearmor(TWO)
+    assert fingerprints(both) == fingerprints(dearmor(ONE + TWO)) == [ONES, TWOS]
+    assert key_fault(both, [ONES, TWOS]) == ""
     # a second key in the file is one that nobody asked for
-    assert state.key_fault(both, [ONES]) == f"key {ONES}, {TWOS}, not {ONES}"
-    assert state.key_fault(b"<html>404</html>", [ONES]) == "not an OpenPGP key"
-    assert state.key_fault(b"", [ONES]) == "empty"
+    assert key_fault(both, [ONES]) == f"key {ONES}, {TWOS}, not {ONES}"
+    assert key_fault(b"<html>404</html>", [ONES]) == "not an OpenPGP key"
+    assert key_fault(b"", [ONES]) == "empty"
 
 
 def test_the_ledger_counts_what_came_with_us_and_nothing_else() -> None:
     wanted = spec(packages=["chrony", "gcc=2"], held=[{"names": ["gcc"]}])
     there = machine(package("timesyncd"), package("gcc", "1"), package("old"))
-    todo = state.compare(wanted, there)["todo"]
-    ledger = state.before(wanted, there, todo)
+    todo = compare(wanted, there)["todo"]
+    ledger = before(wanted, there, todo)
     # The change died, somebody installed emacs, and the next run came through.
     later = machine(
         package("chrony", needs=(("libcap", "libcap2"),), wishes=(("net-tools",),)),
@@ -240,10 +245,10 @@ def test_the_ledger_counts_what_came_with_us_and_nothing_else() -> None:
         package("old"),
         ledger=ledger,
     )
-    broken_off = state.account(wanted, later, done=False)
+    broken_off = account(wanted, later, done=False)
     assert broken_off["before"] == ledger["before"]
     later.ledger = broken_off
-    kept = state.account(wanted, later, done=True)
+    kept = account(wanted, later, done=True)
     assert kept["packages"] == {"chrony": "1", "libcap2": "1", "net-tools": "1"}
     assert kept["removed"] == {"timesyncd": "1"}
     assert kept["changed"] == {"gcc": "1"}
@@ -252,7 +257,7 @@ def test_the_ledger_counts_what_came_with_us_and_nothing_else() -> None:
     assert "owed" not in kept
 
     later.ledger = kept
-    plan = state.undo(later)
+    plan = undo(later)
     assert plan["remove"] == ["chrony", "libcap2", "net-tools"]
     assert plan["install"] == ["timesyncd"]
     assert plan["downgrade"] == ["gcc=1"]
@@ -266,9 +271,9 @@ def test_our_holds_give_way_to_a_changed_pin_and_nobody_elses() -> None:
         package("theirs", "1", held=True),
         ledger={"packages": {"driver": "1"}, "held": ["driver", "part"]},
     )
-    todo = state.compare(spec(packages=["driver=2"]), there)["todo"]
+    todo = compare(spec(packages=["driver=2"]), there)["todo"]
     assert todo["unhold"] == ["driver", "part"]
-    assert state.compare(spec(packages=["driver=1"]), there)["todo"]["unhold"] == []
+    assert compare(spec(packages=["driver=1"]), there)["todo"]["unhold"] == []
 
 
 def test_what_others_need_by_now_stays_and_is_named() -> None:
@@ -278,12 +283,12 @@ def test_what_others_need_by_now_stays_and_is_named() -> None:
         package("theirs", needs=(("libnuma1", "libother"),)),
         ledger={"packages": {"libnuma1": "1", "numactl": "1"}},
     )
-    plan = state.undo(there)
+    plan = undo(there)
     assert plan["remove"] == ["numactl"]
     assert plan["stays"] == ["package libnuma1: theirs needs it"]
     # an alternative that stays is enough
     there.packages["libother"] = package("libother")
-    assert state.undo(there)["remove"] == ["libnuma1", "numactl"]
+    assert undo(there)["remove"] == ["libnuma1", "numactl"]
 
 
 def test_files_and_services_go_back_to_what_they_were() -> None:
@@ -293,22 +298,79 @@ def test_files_and_services_go_back_to_what_they_were() -> None:
         files={"/f": ("theirs", "0600"), "/new": None},
         services={"s": {"running": False, "enabled": False}, "t": None},
     )
-    ledger = state.before(wanted, there, state.compare(wanted, there)["todo"])
+    ledger = before(wanted, there, compare(wanted, there)["todo"])
     runs = {"running": True, "enabled": True}
     after = machine(
         files={"/f": ("ours", "0644"), "/new": ("edited", "0644")},
         services={"s": runs, "t": runs},
         ledger=ledger,
     )
-    plan = state.undo(after)
+    plan = undo(after)
     assert plan["restore"] == [{"path": "/f", "content": "theirs", "mode": "0600"}]
     assert plan["delete"] == ["/new"]
     assert plan["services"] == [{"name": "s", "running": False, "enabled": False}]
     assert plan["stop"] == ["t"]
     after.files["/f"] = ("somebody's", "0644")
-    plan = state.undo(after)
+    plan = undo(after)
     assert plan["restore"] == []
     assert plan["stays"] == ["file /f: somebody edited it since"]
+
+
+def test_the_program_as_a_node_runs_it(tmp_path: Path) -> None:
+    """One text, no checkout, no site packages; the machine is a folder."""
+    repository = {**REPOSITORY, "key": f"file://{tmp_path}/key", "fingerprints": [ONES]}
+    wanted = spec(packages=["gcc", "make"], repositories=[repository])
+    status = tmp_path / "var/lib/dpkg/status"
+    for folder in (status.parent, tmp_path / "etc/apt/keyrings", tmp_path / "var/lib/trainbench"):
+        folder.mkdir(parents=True)
+    status.write_text(STATUS)
+    (tmp_path / "key").write_bytes(ONE)
+    text = program(Path(__file__).parents[2] / "roles/node_state/files/state")
+
+    def run(word: str, given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-I", "-S", "-c", text, word]
+        root = {"TRAINBENCH_TEST_ROOT": str(tmp_path)}
+        return subprocess.run(
+            argv, input=json.dumps(given), env=root, cwd=tmp_path, capture_output=True, text=True
+        )
+
+    def told(word: str, given: dict[str, Any]) -> dict[str, Any]:
+        ran = run(word, given)
+        assert (ran.returncode, ran.stderr) == (0, ""), word
+        return dict(json.loads(ran.stdout))
+
+    missing = ["repository cuda: missing", "package make: not installed"]
+    source = "/etc/apt/sources.list.d/trainbench-cuda.sources"
+    said = [*missing, f"file {source}: missing"]
+    assert told("look", wanted)["differences"] == said
+    refused = run("verify", wanted)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == "; ".join(said) + "\n"
+    assert told("wanted", wanted)["lacking"] == ["make"]
+    assert told("begin", wanted) == {}
+
+    (tmp_path / "var/lib/trainbench/cuda.key").write_bytes(ONE)
+    assert told("key", wanted) == {}
+    there = "Package: make\nStatus: install ok installed\nVersion: 4.3\n"
+    status.write_text(f"{STATUS}\n{there}")
+    assert told("account", wanted)["differences"] == [said[2]]
+    (tmp_path / source[1:]).parent.mkdir()
+    (tmp_path / source[1:]).write_text(told("wanted", wanted)["repositories"][0]["content"])
+    (tmp_path / source[1:]).chmod(0o644)
+    assert told("finish", wanted) == {"differences": []}
+    assert told("verify", wanted) == {}
+
+    plan = told("undo", spec())
+    keyring = "/etc/apt/keyrings/trainbench-cuda.gpg"
+    assert (plan["remove"], sorted(plan["delete"])) == (["make"], [keyring, source])
+    refused = run("forget", spec())
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("these could not be undone: make, ")
+    status.write_text(STATUS)
+    for path in plan["delete"]:
+        (tmp_path / path[1:]).unlink()
+    assert told("forget", spec()) == {"stays": []}
+    assert not (tmp_path / "var/lib/trainbench").exists()
 
 
 FAULTS = {

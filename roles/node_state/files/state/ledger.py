@@ -1,0 +1,122 @@
+"""What was new because of us, and what takes it off: pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from .compare import Machine, to_hold
+from .packages import present, reached, removable, split
+from .repositories import keyring
+from .spec import Spec
+
+# What Ansible's apt module installs for itself where it is missing: ours to take off again.
+TOOLS = ("python3-apt",)
+
+
+def before(spec: Spec, machine: Machine, todo: Spec) -> dict[str, Any]:
+    """The ledger as it is written before a change."""
+    ledger: dict[str, Any] = {
+        "schema": 1, "packages": {}, "removed": {}, "changed": {}, "held": [], "files": {},
+        "services": {}, "made": {}, **machine.ledger,
+    }  # fmt: skip
+    ledger["role"] = spec["name"]
+    there = {name: each.version for name, each in present(machine.packages).items()}
+    ledger.setdefault("before", there)
+    held_before = [name for name, each in machine.packages.items() if each.held]
+    ledger.setdefault("held_before", held_before)
+    for item in todo["apt_files"] + todo["files"]:
+        have = machine.files.get(item["path"])
+        old = {"content": have[0], "mode": have[1]} if have else None
+        ledger["files"].setdefault(item["path"], {"old": old})
+        ledger["files"][item["path"]]["sha256"] = sha256(item["content"])
+    for key in todo["keys"]:
+        path = keyring({"name": key["name"]})
+        if machine.keys.get(key["name"]) is None:
+            ledger["files"].setdefault(path, {"old": None})
+    for name in todo["enable"]:  # None: it comes with a package
+        ledger["services"].setdefault(name, machine.services.get(name))
+    for item in spec["made"]:
+        if item["what"] in todo["make"]:
+            paths = [path for path in item.get("paths", []) if path not in machine.paths]
+            made = {"unmake": item.get("unmake", []), "paths": paths}
+            ledger["made"].setdefault(item["what"], made)
+    ledger["owed"] = {"restart": todo["restart"], "after": todo["after"]}
+    return ledger
+
+
+def account(spec: Spec, machine: Machine, done: bool) -> dict[str, Any]:
+    """The ledger after a change, whole or broken off: what is new because of us."""
+    ledger = dict(machine.ledger)
+    if "before" not in ledger:  # nothing was begun
+        return ledger
+    found: dict[str, str] = ledger.pop("before")
+    held_before = ledger.pop("held_before")
+    now = {name: each.version for name, each in present(machine.packages).items()}
+    roots = [name for item in spec["packages"] for name in split(item)[0]] + list(TOOLS)
+    new = (set(now) - set(found)) & reached(present(machine.packages), roots)
+    ledger["packages"] = {**ledger["packages"], **{name: now[name] for name in sorted(new)}}
+    gone = {name: version for name, version in found.items() if name not in now}
+    ledger["removed"] = {**gone, **ledger["removed"]}
+    for name, version in found.items():
+        if name in now and now[name] != version and name not in ledger["packages"]:
+            ledger["changed"].setdefault(name, version)
+    held = set(to_hold(spec, machine, held=True)) - set(held_before)
+    ledger["held"] = sorted(set(ledger["held"]) | held)
+    if done:
+        ledger.pop("owed", None)
+    else:  # a dependency whose root is not there yet is counted when the change is whole
+        ledger.update(before=found, held_before=held_before)
+    return ledger
+
+
+def undo(machine: Machine) -> dict[str, Any]:
+    """What takes off all that the ledger has, and what stays and why."""
+    ledger = machine.ledger
+    there = present(machine.packages)
+    going, needed = removable(there, ledger.get("packages", {}))
+    stays = [f"package {name}: {by} needs it" for name, by in sorted(needed.items())]
+    files, gone = [], []
+    for path, item in ledger.get("files", {}).items():
+        have = machine.files.get(path)
+        if item["old"] is None:
+            if have is not None or path in machine.paths:
+                gone.append(path)
+        elif have is not None and sha256(have[0]) == item.get("sha256"):
+            files.append({"path": path, **item["old"]})
+        elif have is not None and have[0] != item["old"]["content"]:
+            stays.append(f"file {path}: somebody edited it since")
+    held = set(ledger.get("held", []))
+    services = [
+        (name, state)
+        for name, state in ledger.get("services", {}).items()
+        if machine.services.get(name) not in (None, state)
+    ]
+    changed = {
+        name: version
+        for name, version in ledger.get("changed", {}).items()
+        if name in there and there[name].version != version
+    }
+    return {
+        "unhold": sorted(name for name in held if name in there and there[name].held),
+        "remove": sorted(going),
+        # the versions that were found, where apt still has them
+        "install": sorted(n for n in ledger.get("removed", {}) if n not in there),
+        "downgrade": sorted(f"{name}={version}" for name, version in changed.items()),
+        "restore": files,
+        "delete": gone,
+        "stop": [name for name, state in services if state is None],
+        "services": [{"name": name, **state} for name, state in services if state is not None],
+        "unmake": [
+            {"what": what, **item}
+            for what, item in ledger.get("made", {}).items()
+            if any(path in machine.paths for path in item["paths"])
+        ],
+        "stays": stays,
+        "ledger": bool(ledger),
+    }
+
+
+def sha256(text: str) -> str:
+    """Of a file's text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

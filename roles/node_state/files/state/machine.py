@@ -1,0 +1,137 @@
+"""Reads the machine: dpkg's status file, files, services, commands' words, our ledger."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import subprocess
+from typing import Any
+
+from .compare import Machine, applies
+from .packages import parse_status
+from .repositories import SOURCES, configured, keyring, sources
+from .spec import Spec, StateError
+
+ROOT = os.environ.get("TRAINBENCH_TEST_ROOT", "")  # unit tests alone set it
+LEDGERS = f"{ROOT}/var/lib/trainbench"
+STATUS = f"{ROOT}/var/lib/dpkg/status"
+CHECK_S = 60
+# A plain user's PATH may lack the sbin folders.
+SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def read_bytes(path: str) -> bytes | None:
+    """A file, or None where there is none that we may read."""
+    try:
+        with open(ROOT + path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
+        return None
+
+
+def read_file(path: str) -> tuple[str, str] | None:
+    """A file's text and mode."""
+    data = read_bytes(path)
+    if data is None:
+        return None
+    mode = os.stat(ROOT + path).st_mode & 0o7777
+    return data.decode("utf-8", "surrogateescape"), f"{mode:04o}"
+
+
+def run(argv: list[str], seconds: float = CHECK_S) -> tuple[int, str]:
+    """A command's exit code and words; a missing one is 127."""
+    env = {**os.environ, "LC_ALL": "C", "PATH": SEARCH}
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            timeout=seconds,
+        )
+    except OSError:
+        return 127, f"{argv[0]} is not there"
+    except subprocess.TimeoutExpired:
+        return 124, f"no answer within {seconds:g} s"
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def read_services(names: list[str]) -> dict[str, dict[str, bool] | None]:
+    """Whether each is enabled and runs; None for one that is not there."""
+    found: dict[str, dict[str, bool] | None] = {}
+    if names and os.path.isdir(f"{ROOT}/run/systemd/system"):
+        fields = ["--property=Id,LoadState,ActiveState,UnitFileState"]
+        units = [f"{name}.service" for name in names]
+        _, text = run(["systemctl", "show", *fields, *units])
+        for name, block in zip(names, text.strip().split("\n\n")):  # noqa: B905  # Python 3.8
+            state = dict(line.partition("=")[::2] for line in block.splitlines())
+            running = state.get("ActiveState") in ("active", "reloading", "activating")
+            enabled = state.get("UnitFileState", "").startswith(("enabled", "static", "alias"))
+            loaded = state.get("LoadState") not in ("not-found", None)
+            found[name] = {"enabled": enabled, "running": running} if loaded else None
+        return found
+    for name in names:
+        script = f"{ROOT}/etc/init.d/{name}"
+        if not os.access(script, os.X_OK):
+            found[name] = None
+            continue
+        links = glob.glob(f"{ROOT}/etc/rc[2345].d/S[0-9][0-9]{name}")
+        found[name] = {"enabled": bool(links), "running": run([script, "status"])[0] == 0}
+    return found
+
+
+def read_ledger(name: str) -> dict[str, Any]:
+    """The role's ledger; empty without one, or where we may not read it."""
+    try:
+        with open(f"{LEDGERS}/{name}.json", encoding="utf-8") as file:
+            return dict(json.load(file))
+    except (FileNotFoundError, PermissionError):
+        return {}
+    except ValueError:
+        raise StateError(
+            f"{LEDGERS}/{name}.json is damaged; setup cannot tell what it installed: mend it, or "
+            "move it away to count all that is there now as found"
+        ) from None
+
+
+def read_machine(spec: Spec) -> Machine:
+    """All that a comparison asks, read once."""
+    try:
+        with open(STATUS, encoding="utf-8", errors="replace") as file:
+            packages = parse_status(file.read())
+    except FileNotFoundError:
+        raise StateError(
+            "this node has no dpkg; TrainBench installs on Debian and Ubuntu"
+        ) from None
+    ledger = read_ledger(spec["name"])
+    own = {sources(each)["path"] for each in spec["repositories"]}
+    paths = {item["path"] for item in spec["files"]} | own | set(ledger.get("files", {}))
+    foreign: set[tuple[str, str]] = set()
+    for path in ["/etc/apt/sources.list", *glob.glob(f"{ROOT}{SOURCES}/*")]:
+        path = path[len(ROOT) :] if ROOT and path.startswith(ROOT) else path
+        if path not in own and path.endswith((".list", ".sources")):
+            foreign |= configured(path, (read_file(path) or ("", ""))[0])
+    asked = [item[key] for item in spec["files"] + spec["made"] for key in ("only_with", "unless")
+             if item.get(key)]  # fmt: skip
+    for item in spec["made"]:
+        asked += item.get("paths", []) + item.get("leftovers", [])
+    asked += [path for item in ledger.get("made", {}).values() for path in item["paths"]]
+    asked += list(ledger.get("files", {}))
+    machine = Machine(
+        packages=packages,
+        files={path: read_file(path) for path in sorted(paths)},
+        keys={each["name"]: read_bytes(keyring(each)) for each in spec["repositories"]},
+        foreign=foreign,
+        services=read_services(
+            [each["name"] for each in spec["services"]] + sorted(ledger.get("services", {}))
+        ),
+        paths={path for path in asked if os.path.lexists(ROOT + path)},
+        links={path: os.readlink(ROOT + path) for path in asked if os.path.islink(ROOT + path)},
+        ledger=ledger,
+    )
+    for item in spec["made"]:
+        if applies(item, machine):
+            machine.made[item["what"]] = run(item["argv"], item.get("seconds", CHECK_S))[1]
+    return machine
