@@ -14,6 +14,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from plugins.program import program
+
 SIGN = "TRAINBENCH "  # begins the one line that is a program's answer
 
 
@@ -52,12 +54,14 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
             words += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
         raise AnsibleError(f"{self.python} gave no answer (exit {code}): {words}")
 
-    def tell(self, program: Path, spec: dict[str, Any], *words: str) -> dict[str, Any]:
+    def tell(self, path: Path, spec: dict[str, Any], *words: str) -> dict[str, Any]:
         """Run a program on the node with its words and `spec` on standard input; its answer.
+
+        `path` is its file or folder, as plugins/program.py has it.
 
         Raises AnsibleActionFail with the program's own sentence.
         """
-        argv = ("-I", "-c", program.read_text(encoding="utf-8"), *words)
+        argv = ("-I", "-c", program(path), *words)
         answer, code, sentence = self._exchange(argv, json.dumps(spec).encode())
         if answer is None:
             raise AnsibleActionFail(sentence or f"no answer (exit {code})")

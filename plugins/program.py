@@ -35,12 +35,17 @@ sys.meta_path.insert(0, Sent())
 '''
 
 
-def program(folder: Path) -> str:
-    """Python text that runs the program: its main(), whose return is the exit code."""
-    name = folder.name
+def program(path: Path) -> str:
+    """Python text that runs the program: its main(), whose return is the exit code.
+
+    A program of one file is that file's text.
+    """
+    if path.is_file():
+        return path.read_text("utf-8")
+    name = path.name
     sources = {
-        name if path.stem == "__init__" else f"{name}.{path.stem}": path.read_text("utf-8")
-        for path in sorted(folder.glob("*.py"))
+        name if part.stem == "__init__" else f"{name}.{part.stem}": part.read_text("utf-8")
+        for part in sorted(path.glob("*.py"))
     }
     run = f"\nif __name__ == '__main__':\n    from {name}.__main__ import main\n\n"
     return f"SOURCES = {sources!r}{IMPORTS}{run}    sys.exit(main())\n"

@@ -359,7 +359,7 @@ def pin_questions(
 ) -> list[dict[str, Any]]:
     """What the program pin.py of the role trainer is asked of each plan.
 
-    `site` has env (what the program env.py takes besides the plan), tree (likewise for tree.py),
+    `site` has env (what the program env takes besides the plan), tree (likewise for tree.py),
     files (name in src to SHA-256 of what comes from this checkout), script and system; and image
     (what the program image.py takes besides, `engine` by its name, `archives`, and `device`).
     """

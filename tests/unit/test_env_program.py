@@ -1,41 +1,50 @@
-"""roles/python_env/files/env.py: what a lock and steps make of what is installed."""
+"""roles/python_env/files/env: what a lock and steps make of what is installed."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from roles.python_env.files import env
+from roles.python_env.files.env.change import PIP_SINCE
+from roles.python_env.files.env.indexes import sources
+from roles.python_env.files.env.interpreter import config_program
+from roles.python_env.files.env.lock import digest_of_lock, frozen, header, parsed
+from roles.python_env.files.env.packages import installed
+from roles.python_env.files.env.pins import canonical, fits, meets, numbers
+from roles.python_env.files.env.pip import failure
+from roles.python_env.files.env.plan import digest, plan
+
+if TYPE_CHECKING:
+    from roles.python_env.files.env.pins import Packages, Spec
 
 STEP = {"name": "requirements", "requirements": ["torch==2.1", "NumPy==1.22.0"]}
 TREE = {"name": "apex", "built": {"folder": "/w", "identity": ["a"]}, "project": "apex"}
 
 
-def packages(**versions: str) -> env.Packages:
+def packages(**versions: str) -> Packages:
     return {
-        env.canonical(name): {"name": name, "version": version, "origin": ""}
+        canonical(name): {"name": name, "version": version, "origin": ""}
         for name, version in versions.items()
     }
 
 
 def planned(
-    there: env.Packages,
+    there: Packages,
     lock: list[str] | None = None,
-    record: env.Spec | None = None,
-    steps: list[env.Spec] | None = None,
+    record: Spec | None = None,
+    steps: list[Spec] | None = None,
     later: list[str] | None = None,
-) -> tuple[list[str], list[env.Spec]]:
+) -> tuple[list[str], list[Spec]]:
     spec = {"steps": [STEP] if steps is None else steps, "later": later or []}
-    return env.plan(spec, there, "3.8.1", lock or [], record or {})
+    return plan(spec, there, "3.8.1", lock or [], record or {})
 
 
 WHOLE = packages(torch="2.1+cpu", numpy="1.22.0", six="1.16.0")
-LOCK = [env.header("3.8.1"), *env.frozen(WHOLE)]
+LOCK = [header("3.8.1"), *frozen(WHOLE)]
 
 
 def test_nothing_to_do_where_lock_and_pins_hold() -> None:
@@ -60,10 +69,10 @@ def test_a_pin_is_its_steps_to_repair() -> None:
 
 
 def test_a_local_part_matters_where_the_pin_has_one() -> None:
-    assert env.meets("1.10.1+cu113", "1.10.1")
-    assert env.meets("1.10.1+cu113", "1.10.1+cu113")
-    assert not env.meets("1.10.1", "1.10.1+cu113")
-    assert not env.meets("1.10.10", "1.10.1")
+    assert meets("1.10.1+cu113", "1.10.1")
+    assert meets("1.10.1+cu113", "1.10.1+cu113")
+    assert not meets("1.10.1", "1.10.1+cu113")
+    assert not meets("1.10.10", "1.10.1")
 
 
 def test_pins_that_hold_and_no_lock_are_taken_over() -> None:
@@ -77,16 +86,16 @@ def test_what_an_interrupted_run_brought_is_no_drift() -> None:
     assert [do["what"] for do in todo] == ["install", "lock"]
 
 
-def built(**more: Any) -> env.Spec:
-    known = {"digest": env.digest(TREE), "holds": {"apex": "0.1"}, "torch": "2.1+cpu", **more}
+def built(**more: Any) -> Spec:
+    known = {"digest": digest(TREE), "holds": {"apex": "0.1"}, "torch": "2.1+cpu", **more}
     return {"steps": {"apex": known}}
 
 
 def test_a_build_is_done_again_for_another_source_torch_or_version() -> None:
     there = {**WHOLE, **packages(apex="0.1")}
-    lock = [env.header("3.8.1"), *env.frozen(there)]
+    lock = [header("3.8.1"), *frozen(there)]
 
-    def of(record: env.Spec, now: env.Packages) -> list[str]:
+    def of(record: Spec, now: Packages) -> list[str]:
         return planned(now, lock, record, [STEP, TREE])[0]
 
     assert of(built(), there) == []
@@ -101,7 +110,7 @@ def test_a_build_is_done_again_for_another_source_torch_or_version() -> None:
 
 def test_another_torch_has_all_builds_done_again() -> None:
     there = {**WHOLE, **packages(apex="0.1", torch="1.9")}
-    lock = [env.header("3.8.1"), *env.frozen(there)]
+    lock = [header("3.8.1"), *frozen(there)]
     todo = planned(there, lock, built(torch="1.9"), [STEP, TREE])[1]
     assert [do.get("name") for do in todo] == ["requirements", "apex", None]
 
@@ -115,12 +124,12 @@ def test_a_step_for_later_is_left_and_no_lock_is_written() -> None:
 def test_the_locks_checksum_does_not_hang_on_folders_or_installers() -> None:
     lines = ["a==1", "apex==0.1 @ file:///one/apex.whl#sha256=5", "pip==23.0"]
     other = ["a==1", "apex==0.1 @ file:///two/apex.whl#sha256=5", "pip==24.0"]
-    assert env.digest_of_lock(lines) == env.digest_of_lock(other)
-    assert env.digest_of_lock(["a==2"]) != env.digest_of_lock(["a==1"])
+    assert digest_of_lock(lines) == digest_of_lock(other)
+    assert digest_of_lock(["a==2"]) != digest_of_lock(["a==1"])
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "fits"),
+    ("version", "wanted", "good"),
     [
         ("3.8.18", "3.8", True),
         ("3.8.18", "3.8.1", False),
@@ -128,8 +137,8 @@ def test_the_locks_checksum_does_not_hang_on_folders_or_installers() -> None:
         ("3.9", "", True),
     ],
 )
-def test_a_python_fits_by_whole_numbers(version: str, wanted: str, fits: bool) -> None:
-    assert env.fits(version, wanted) is fits
+def test_a_python_fits_by_whole_numbers(version: str, wanted: str, good: bool) -> None:
+    assert fits(version, wanted) is good
 
 
 SPEC = {"index": "", "extra_index": "", "find_links": "", "mirrors": {}}
@@ -159,20 +168,20 @@ SPEC = {"index": "", "extra_index": "", "find_links": "", "mirrors": {}}
     ],
 )
 def test_where_pip_looks(more: dict[str, Any], indexes: list[str], lines: list[str]) -> None:
-    assert env.sources({**SPEC, **more}, indexes) == lines
+    assert sources({**SPEC, **more}, indexes) == lines
 
 
 def test_failures_are_one_sentence_where_the_reason_is_known() -> None:
     full = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
-    assert env.failure("torch", full, "log") == (
+    assert failure("torch", full, "log") == (
         "the disk is full while installing torch; free some space and run setup again"
     )
     absent = "ERROR: Could not find a version\nERROR: No matching distribution found for a==9"
-    assert env.failure("requirements", absent, "log") == (
+    assert failure("requirements", absent, "log") == (
         "No matching distribution found for a==9 (step requirements); correct the pin, or name an "
         "index that has it with python_env_index_url"
     )
-    assert env.failure("x", "one\n\ntwo\n", "/l").endswith("/l ends with:\none\ntwo")
+    assert failure("x", "one\n\ntwo\n", "/l").endswith("/l ends with:\none\ntwo")
 
 
 def test_packages_are_read_as_they_lie_there(tmp_path: Path) -> None:
@@ -187,34 +196,26 @@ def test_packages_are_read_as_they_lie_there(tmp_path: Path) -> None:
         (site / name).write_text(text)
     url = {"url": "file:///w/six.whl", "archive_info": {"hash": "sha256=ab"}}
     (site / "Six-1.16.0.dist-info" / "direct_url.json").write_text(json.dumps(url))
-    found = env.installed(
-        {"prefix": str(tmp_path / "env"), "path": [str(site), str(tmp_path / "no")]}
-    )
-    assert env.frozen(found) == ["old==2", "six==1.16.0 @ file:///w/six.whl#sha256=ab"]
-    assert env.parsed(env.frozen(found))["six"] == ("1.16.0", "file:///w/six.whl#sha256=ab")
+    found = installed({"prefix": str(tmp_path / "env"), "path": [str(site), str(tmp_path / "no")]})
+    assert frozen(found) == ["old==2", "six==1.16.0 @ file:///w/six.whl#sha256=ab"]
+    assert parsed(frozen(found))["six"] == ("1.16.0", "file:///w/six.whl#sha256=ab")
 
 
 def test_a_venv_gets_the_config_program_of_its_python_and_others_their_own(tmp_path: Path) -> None:
     base = tmp_path / "a python"
     said = {"version": "3.8.18", "prefix": "/opt/env", "base": str(base)}
-    assert env.config_program(said) == ""  # no headers: no program
+    assert config_program(said) == ""  # no headers: no program
     program = base / "bin" / "python3.8-config"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\necho "$0" "$@"\n')
     program.chmod(0o755)
-    assert env.config_program({**said, "prefix": str(base)}) == ""  # conda
+    assert config_program({**said, "prefix": str(base)}) == ""  # conda
     script = tmp_path / "python3-config"
-    script.write_text(env.config_program(said))
+    script.write_text(config_program(said))
     ran = subprocess.run(["sh", str(script), "--includes"], capture_output=True, text=True)
     assert ran.stdout == f"{program} --includes\n"
 
 
-def test_the_program_runs_on_the_oldest_python_of_a_node() -> None:
-    """Nodes have 3.8 or newer; its syntax is held to that here, on any Python."""
-    code = f"import ast; ast.parse(open({env.__file__!r}).read(), feature_version=(3, 8))"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_pip_that_says_nowhere_what_it_installed_is_too_old() -> None:
     """Ubuntu 20.04 has 20.0.2, Debian 11 20.3.4."""
-    assert env.numbers("20.0.2") < env.PIP_SINCE <= env.numbers("20.3.4") < env.numbers("23.0.1")
+    assert numbers("20.0.2") < PIP_SINCE <= numbers("20.3.4") < numbers("23.0.1")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -43,23 +42,17 @@ def test_unknown_kind_is_refused() -> None:
 # Programs that run on the nodes cannot import the filter; those that read mirrors have their own.
 PROGRAMS = sorted(
     path
-    for path in (PROJECT / "roles").glob("*/files/*.py")
+    for path in (PROJECT / "roles").glob("*/files/**/*.py")
     if re.search(r"^def mirrored\(", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 )
 ADDRESSES = ["https://github.com/a/b", "https://github.com/NVIDIA/apex", "https://h/", ""]
 
 
 def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"mirror_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(".".join(path.relative_to(PROJECT).with_suffix("").parts))
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_programs_on_the_nodes_agree_with_the_filter(path: Path) -> None:
     program = load(path)
     sites: list[dict[str, dict[str, str]]] = [MIRRORS, {"git": {}}, {"git": {"https://": ""}}]

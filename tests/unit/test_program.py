@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from plugins.program import loaded, program
+from runner.paths import PROJECT
 
 PYTHON = [sys.executable, "-I", "-S"]
+OURS = sorted(path.parent for path in (PROJECT / "roles").glob("*/files/*/__main__.py"))
+LONGEST_WORD = 128 * 1024  # Linux, MAX_ARG_STRLEN
 
 
 @pytest.fixture
@@ -58,3 +63,15 @@ def test_modules_can_be_used_one_by_one_and_the_text_be_handed_on(folder: Path) 
     text = f"{loaded(folder)}from greet.words import say\nsay([len(PROGRAM)])\n"
     ran = subprocess.run([*PYTHON, "-c", text], capture_output=True, text=True)
     assert ran.stdout.startswith(f"[{len(program(folder))}] What it's for")
+
+
+def test_a_program_of_one_file_is_its_own_text(folder: Path) -> None:
+    assert program(folder / "late.py") == "this is no Python\n"
+
+
+@pytest.mark.parametrize("folder", OURS, ids=lambda path: path.name)
+def test_ours_runs_on_a_nodes_oldest_python_and_is_one_word_on_a_command_line(folder: Path) -> None:
+    """Its syntax is held to 3.8, which nodes may have, on any Python; Ansible quotes it twice."""
+    for path in folder.glob("*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+    assert len(shlex.quote(shlex.quote(program(folder)))) < LONGEST_WORD

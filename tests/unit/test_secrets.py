@@ -12,7 +12,9 @@ from typing import Any, cast
 import pytest
 
 from roles.launch.action_plugins.launch import fetchable
-from roles.python_env.files import env
+from roles.python_env.files.env.environment import Environment
+from roles.python_env.files.env.indexes import sources
+from roles.python_env.files.env.pip import pip
 from runner import bench, cluster, play
 from runner.errors import UserError
 from runner.redact import SECRET
@@ -129,11 +131,11 @@ def test_an_indexs_password_is_in_no_command_line(tmp_path: Path) -> None:
     python.write_text('#!/bin/sh\necho "$@"\n')
     python.chmod(0o755)
     spec = {"index": f"https://me:{VALUE}@host/simple", "extra_index": "", "find_links": ""}
-    lines = env.sources({**spec, "mirrors": {}}, [])
+    lines = sources({**spec, "mirrors": {}}, [])
     assert lines == [f"--index-url https://me:{VALUE}@host/simple"]
     there = {"python": str(python), "path": str(tmp_path), "home": str(tmp_path)}
     stand_in = SimpleNamespace(**there, spec={"environment": {}})
-    env.pip(cast("env.Environment", stand_in), "step", {}, [*lines, "six==1.16.0"], [])
+    pip(cast(Environment, stand_in), "step", {}, [*lines, "six==1.16.0"], [])
     said = (tmp_path / "logs" / "step.log").read_text()
     assert "pip install" in said
     assert VALUE not in said

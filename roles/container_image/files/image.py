@@ -101,7 +101,7 @@ def recorded(path: str) -> Spec:
 
 
 def look(spec: Spec) -> Spec:
-    """What is there, in the form that the program env.py of python_env says it."""
+    """What is there, in the form that the program env of python_env says it."""
     record, found = recorded(record_file(spec)), identity(spec)
     faults = []
     if not found:

@@ -112,7 +112,7 @@ def look(pin: Spec, programs: Spec) -> Spec:
 
 
 def environment(pin: Spec, programs: Spec, step: str) -> Spec:
-    """What the program env.py says of the environment, or image.py of the image."""
+    """What the program env says of the environment, or image.py of the image."""
     name = "image" if "image" in pin else "env"
     found: Spec = ask(run(programs[name], step), pin[name])
     return found

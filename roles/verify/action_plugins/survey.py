@@ -1,12 +1,12 @@
 """Ask a node what it is, from the control node, and compare all of them there.
 
     survey: {operation: begin, out_dir: DIR}             forget what was found last time
-    survey: {operation: read, out_dir: DIR, spec: ...}   one node: files/env.py, its clock
+    survey: {operation: read, out_dir: DIR, spec: ...}   one node: files/facts/, its clock
     survey: {operation: report, out_dir: DIR, ...}       all nodes: runner.doctor's comparison
 
 DIR is a folder of the control node (runner/rundir.py knows its names, too):
 
-    env/<host>.json   {"env": what env.py printed, "expected": ...} or {"unreachable": why}
+    env/<host>.json   {"env": what that printed, "expected": ...} or {"unreachable": why}
     asked.json        the nodes, who was lost on the way, and what the roles' verify entries said
 
 The comparison is pure code of the runner, and runs in a process of its own, by the Python that
@@ -29,8 +29,9 @@ from ansible.utils.display import Display
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
+from plugins.program import program
 
-PROGRAM = Path(__file__).resolve().parents[1] / "files" / "env.py"
+PROGRAM = Path(__file__).resolve().parents[1] / "files" / "facts"
 PROJECT = Path(__file__).resolve().parents[3]
 CLOCK = "import time; print('TRAINBENCH', time.time())"
 GOOD_DELAY_S = 0.15  # of one exchange: a cold connection takes longer, so it is asked once more
@@ -62,7 +63,7 @@ class ActionModule(NodeAction):
         try:
             spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
             spec["write"] = bool(spec.get("write")) and not self._task.check_mode
-            said = self.ask("-I", "-S", "-", json.dumps(spec), data=PROGRAM.read_bytes())
+            said = self.ask("-I", "-S", "-", json.dumps(spec), data=program(PROGRAM).encode())
         except (AnsibleConnectionFailure, AnsibleError) as error:
             save(path, {"unreachable": one_line(error)})
             raise

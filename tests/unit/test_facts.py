@@ -1,4 +1,4 @@
-"""roles/verify/files/env.py: what a node is, from recorded files and programs' words.
+"""roles/verify/files/facts: what a node is, from recorded files and programs' words.
 
 `Recorded` stands in for the machine at its boundary: files, programs, the kernel's interfaces.
 The H200's row was printed by nvidia-smi of driver 580.159.04. The V100's is written after its
@@ -16,14 +16,18 @@ from typing import Any
 
 import pytest
 
-from roles.verify.files import env
+from plugins.program import program
+from roles.verify.files.facts import devices, host, installed, libraries, network, record
+from roles.verify.files.facts.machine import Machine
 from runner.paths import PROJECT
 
 ROOT = "/opt/tb"
 V100 = (
     "{n}, Tesla V100-SXM2-32GB, 440.33.01, 32510, 1530, 877, 1290, 877, {watt}, Enabled, {ecc}, 0"
 )
-V100_FIELDS = [name for name in env.GPU_FIELDS if name not in ("mig.mode.current", "vbios_version")]
+V100_FIELDS = [
+    name for name in devices.GPU_FIELDS if name not in ("mig.mode.current", "vbios_version")
+]
 H200 = (
     "{n}, NVIDIA H200, 580.159.04, 143771, 1980, 3201, 1980, 3201, 700.00, Enabled, Enabled, 0,"
     " Disabled, Default, 5, 16, 16, 96.00.A5.00.1A"
@@ -35,7 +39,7 @@ CPUINFO = "".join(
 )
 
 
-class Recorded(env.Machine):
+class Recorded(Machine):
     """A machine of recorded answers: path to text, argv's beginning to (exit code, words)."""
 
     def __init__(
@@ -86,7 +90,7 @@ def test_gpus_by_the_csv_and_the_kernel_module() -> None:
     told = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"
     rows = "\n".join(H200.format(n=n) for n in range(8)) + "\n"
     machine = Recorded({"/proc/driver/nvidia/version": told}, {"nvidia-smi": (0, rows)})
-    found = env.gpus(machine)
+    found = devices.gpus(machine)
     assert (found["driver"], found["problem"], len(found["devices"])) == ("580.159.04", None, 8)
     device = found["devices"][7]
     assert (device["name"], device["index"], device["power.limit"]) == (
@@ -106,7 +110,7 @@ def test_gpus_by_the_csv_and_the_kernel_module() -> None:
 )
 def test_version_of_the_kernel_module(line: str) -> None:
     machine = Recorded({"/proc/driver/nvidia/version": f"{line}\nGCC version: gcc 7.5.0"})
-    assert env.kernel_driver(machine) == "440.33.01"
+    assert devices.kernel_driver(machine) == "440.33.01"
 
 
 def test_a_field_that_an_old_driver_does_not_know_is_left_out() -> None:
@@ -119,7 +123,7 @@ def test_a_field_that_an_old_driver_does_not_know_is_left_out() -> None:
             row = V100.format(n=0, watt="300.00", ecc="Enabled") + ", Default, 3, 16, 16"
             return (0, row) if fields else None
 
-    found = env.gpus(Old())
+    found = devices.gpus(Old())
     assert found["problem"] is None
     assert list(found["devices"][0]) == V100_FIELDS
     assert found["driver"] == "440.33.01"
@@ -150,7 +154,7 @@ def test_a_field_that_an_old_driver_does_not_know_is_left_out() -> None:
 def test_a_tool_that_fails_is_a_problem_in_its_own_words(
     files: dict[str, str], ran: dict[str, tuple[int, str]], problem: str | None
 ) -> None:
-    found = env.gpus(Recorded(files, ran))["problem"]
+    found = devices.gpus(Recorded(files, ran))["problem"]
     assert found == problem if problem is None else problem in found
 
 
@@ -164,7 +168,7 @@ def test_npus_by_the_table() -> None:
 | 1     910B1               | Warning       | 95.2        46                0    / 0             |
 """
     files = {"/usr/local/Ascend/driver/version.info": "Version=23.0.rc1\nascendhal=7"}
-    found = env.npus(Recorded(files, {"npu-smi": (0, table)}))
+    found = devices.npus(Recorded(files, {"npu-smi": (0, table)}))
     assert found["driver"] == "23.0.rc1"
     assert [(one["name"], one["health"]) for one in found["devices"]] == [
         ("910B1", "OK"),
@@ -181,7 +185,7 @@ def test_cuda_toolkits_old_and_new() -> None:
         "/usr/local/cuda-11.3/version.json": '{"cuda": {"version": "11.3.1"}}',
         "/usr/local/cuda-12.4/bin": "",
     }
-    assert env.toolkits(Recorded(files)) == {
+    assert libraries.toolkits(Recorded(files)) == {
         "/usr/local/cuda-10.2": "10.2.89",
         "/usr/local/cuda-11.3": "11.3.1",
         "/usr/local/cuda-12.4": "12.4",
@@ -197,8 +201,8 @@ def test_packages_that_are_installed_and_libraries_that_the_loader_finds() -> No
         "\tlibnccl.so.2 (libc6,x86-64) => /usr/lib/libnccl.so.2\n\tlibm.so.6 => /lib/libm.so.6"
     )
     machine = Recorded({}, {"dpkg-query": (1, said), "/sbin/ldconfig": (0, ldconfig)})
-    assert env.packages(machine) == {"libnccl2": "2.7.3-1+cuda10.2"}
-    assert env.libraries(machine) == {"libnccl.so.2": "libnccl.so.2.18.5"}
+    assert libraries.packages(machine) == {"libnccl2": "2.7.3-1+cuda10.2"}
+    assert libraries.libraries(machine) == {"libnccl.so.2": "libnccl.so.2.18.5"}
 
 
 def test_a_pin_set_its_lock_and_its_torch() -> None:
@@ -211,12 +215,12 @@ def test_a_pin_set_its_lock_and_its_torch() -> None:
         f"{ROOT}/systems/libai/1/installed.json": "{",
         f"{ROOT}/datasets/default/dataset.json": '{"sha256": {"a.bin": "12"}}',
     }
-    found = env.pins(Recorded(files), ROOT)
+    found = installed.pins(Recorded(files), ROOT)
     assert found["libai/1"]["identity"] is None
     pin = found["torch_gpt/torch-2.13"]
     assert pin["lock"] == {"torch": "2.13.0+cpu", "numpy": "2.4.6", "apex": "file:///w.whl"}
     assert (pin["torch"], len(pin["lock_sha256"])) == ("2.13.0+cpu", 64)
-    assert env.datasets(Recorded(files), ROOT) == {"default": {"sha256": {"a.bin": "12"}}}
+    assert installed.datasets(Recorded(files), ROOT) == {"default": {"sha256": {"a.bin": "12"}}}
 
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -236,12 +240,12 @@ def test_cpu_memory_and_system() -> None:
         "/proc/sys/net/core/rmem_max": "212992",
     }
     machine = Recorded(files)
-    cpu = env.cpu(machine)
+    cpu = host.cpu(machine)
     assert (cpu["sockets"], cpu["cores"], cpu["threads"], cpu["numa_nodes"]) == (2, 4, 8, 2)
     assert cpu["governor"] == "performance, powersave"
-    memory = env.memory(machine)
+    memory = host.memory(machine)
     assert (memory["total_mib"], memory["swap_mib"], memory["hugepage_kib"]) == (32, 0, None)
-    system = env.system(machine)
+    system = host.system(machine)
     assert (system["os"], system["kernel"]) == ("Ubuntu 20.04.6 LTS", "5.4.0-42-generic")
     assert system["transparent_hugepages"] == "madvise"
     assert system["settings"]["net.core.rmem_max"] == 212992
@@ -258,7 +262,7 @@ def test_cpu_memory_and_system() -> None:
     ],
 )
 def test_interfaces_of_the_cluster_and_of_training(spec: dict[str, Any], interfaces: Any) -> None:
-    found = env.network(Recorded({"/sys/class/net/eth0/speed": "25000"}), spec)["interfaces"]
+    found = network.network(Recorded({"/sys/class/net/eth0/speed": "25000"}), spec)["interfaces"]
     assert set(found) == set(interfaces)
     assert (found["eth0"]["mtu"], found["eth0"]["speed_mbit_s"]) == (1500, 25000)
 
@@ -271,7 +275,7 @@ def test_infiniband_ports() -> None:
         f"{port}/link_layer": "InfiniBand",
         "/sys/class/infiniband/mlx5_0/fw_ver": "16.35.2000",
     }
-    assert env.network(Recorded(files), {})["infiniband"] == {
+    assert network.network(Recorded(files), {})["infiniband"] == {
         "mlx5_0/1": {
             "state": "ACTIVE",
             "rate": "100 Gb/sec (4X EDR)",
@@ -296,7 +300,7 @@ CHRONY = "CB00710F,203.0.113.15,2,1600000000.1,0.000012,0.1,0.1,-9.4,0.0,0.1,0.0
 def test_what_the_time_service_says(
     ran: dict[str, tuple[int, str]], offset: float | None, synchronised: bool | None
 ) -> None:
-    found = env.clock(Recorded({}, ran), {"offset_s": 1.0})
+    found = host.clock(Recorded({}, ran), {"offset_s": 1.0})
     assert (found["chrony_offset_s"], found["synchronised"]) == (offset, synchronised)
     assert found["offset_s"] == 1.0
 
@@ -304,16 +308,16 @@ def test_what_the_time_service_says(
 def test_fabric_manager_matters_only_beside_nvswitch() -> None:
     runs = {"/proc/17/comm": "nv-fabricmanage"}
     switch = {"/dev/nvidia-nvswitch0": ""}
-    assert env.fabric_manager(Recorded(runs)) is None
-    assert env.fabric_manager(Recorded(switch)) is False
-    assert env.fabric_manager(Recorded(runs | switch)) is True
+    assert libraries.fabric_manager(Recorded(runs)) is None
+    assert libraries.fabric_manager(Recorded(switch)) is False
+    assert libraries.fabric_manager(Recorded(runs | switch)) is True
 
 
 # --- this machine ---------------------------------------------------------------------------------
 
 
 def test_as_it_is_sent_it_reads_this_machine_and_leaves_env_json(tmp_path: Path) -> None:
-    source = (PROJECT / "roles/verify/files/env.py").read_text(encoding="utf-8")
+    source = program(PROJECT / "roles/verify/files/facts")
     spec = {"root": str(tmp_path), "addresses": ["127.0.0.1"], "write": True, "time": {}}
     argv = [sys.executable, "-I", "-S", "-", json.dumps(spec)]
     ran = subprocess.run(argv, input=source, capture_output=True, text=True, check=True)
@@ -326,6 +330,6 @@ def test_as_it_is_sent_it_reads_this_machine_and_leaves_env_json(tmp_path: Path)
 
 def test_a_root_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"disk": {}}
-    env.leave(facts, str(tmp_path / "none"))
+    record.leave(facts, str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
     assert facts == {"disk": {}}

@@ -1,0 +1,84 @@
+"""The machine without its devices: system, processors, memory, clock."""
+
+from __future__ import annotations
+
+import platform
+import re
+from typing import Any
+
+from .machine import Machine
+from .words import number, pairs, shared
+
+
+def system(machine: Machine) -> dict[str, Any]:
+    """Operating system, kernel, and settings of the kernel that training meets."""
+    settings = {}
+    for name in ("kernel/numa_balancing", "net/core/rmem_max", "net/core/wmem_max"):
+        settings[name.replace("/", ".")] = number(machine.text("/proc/sys/" + name))
+    pages = machine.text("/sys/kernel/mm/transparent_hugepage/enabled") or ""
+    chosen = re.search(r"\[(\w+)\]", pages)
+    return {
+        "os": pairs(machine.text("/etc/os-release"), "=").get("PRETTY_NAME"),
+        "kernel": machine.text("/proc/sys/kernel/osrelease"),
+        "architecture": platform.machine(),
+        "boot_id": machine.text("/proc/sys/kernel/random/boot_id"),
+        "transparent_hugepages": chosen[1] if chosen else None,
+        "settings": settings,
+        "limits": machine.limits(),
+    }
+
+
+def cpu(machine: Machine) -> dict[str, Any]:
+    """Model, counts, and how the kernel drives them."""
+    told = machine.text("/proc/cpuinfo") or ""
+    blocks = [pairs(block, ":") for block in told.split("\n\n")]
+    blocks = [block for block in blocks if "processor" in block]
+    cores = {(block.get("physical id"), block.get("core id")) for block in blocks}
+    known = all(None not in core for core in cores)
+    first = blocks[0] if blocks else {}
+    governors = machine.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
+    return {
+        "model": first.get("model name") or first.get("CPU part"),
+        "sockets": len({core[0] for core in cores}) if known and cores else None,
+        "cores": len(cores) if known and cores else None,
+        "threads": len(blocks) or None,
+        "usable": machine.processors(),
+        "numa_nodes": len(machine.glob("/sys/devices/system/node/node[0-9]*")) or None,
+        "governor": shared([machine.text(path) for path in governors]),
+    }
+
+
+def memory(machine: Machine) -> dict[str, Any]:
+    """Main memory, swap and huge pages."""
+    told = pairs(machine.text("/proc/meminfo"), ":")
+
+    def mib(key: str) -> int | None:
+        found = number(told.get(key))
+        return None if found is None else found // 1024
+
+    return {
+        "total_mib": mib("MemTotal"),
+        "swap_mib": mib("SwapTotal"),
+        "hugepages": number(told.get("HugePages_Total")),
+        "hugepage_kib": number(told.get("Hugepagesize")),
+    }
+
+
+def clock(machine: Machine, measured: dict[str, Any]) -> dict[str, Any]:
+    """The control node's measurement, and what chrony or systemd says of the clock."""
+    chrony = None
+    said = machine.run("chronyc", "-n", "-c", "tracking")
+    words = (said[1] if said and said[0] == 0 else "").strip().split(",")
+    if len(words) > 12:
+        try:
+            chrony = float(words[4])
+        except ValueError:
+            chrony = None
+    synchronised = None
+    if chrony is not None:
+        synchronised = words[-1].strip() == "Normal"
+    else:
+        said = machine.run("timedatectl", "show", "-p", "NTPSynchronized", "--value")
+        word = said[1].strip() if said and said[0] == 0 else ""
+        synchronised = {"yes": True, "no": False}.get(word)
+    return {**measured, "chrony_offset_s": chrony, "synchronised": synchronised}

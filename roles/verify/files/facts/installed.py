@@ -1,0 +1,55 @@
+"""What setup put there: systems with their pins, datasets."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from .machine import Machine
+from .words import load
+
+
+def pins(machine: Machine, root: str) -> dict[str, Any]:
+    """Each system and pin set that is installed, what it is made of, and its lock."""
+    found = {}
+    for path in machine.glob(f"{root}/systems/*/*/installed.json"):
+        home = path.rsplit("/", 1)[0]
+        content = load(machine, path)
+        lock = machine.text(f"{home}/lock.txt")
+        found["/".join(home.rsplit("/", 2)[1:])] = {
+            "home": home,
+            "identity": None if content is None else content.get("identity"),
+            "lock_sha256": None if lock is None else hashlib.sha256(lock.encode()).hexdigest(),
+            "lock": locked(lock or ""),
+            "torch": torch_version(machine, home),
+        }
+    return found
+
+
+def locked(text: str) -> dict[str, str]:
+    """A lock's packages: name to version (or address)."""
+    found = {}
+    for line in text.splitlines():
+        line = line.split(" --hash", 1)[0].split("#", 1)[0].strip().rstrip("\\").strip()
+        if part := re.match(r"([A-Za-z0-9._-]+)\s*(?:==|@|=)\s*(\S.*)", line):
+            found[part[1].lower()] = part[2]
+    return found
+
+
+def torch_version(machine: Machine, home: str) -> str | None:
+    """The torch of an environment, from its own file and without importing it."""
+    for library in ("lib/python3*/site-packages", "lib/python3*/dist-packages"):
+        for path in machine.glob(f"{home}/env/{library}/torch/version.py"):
+            told = re.search(r"__version__ = '([^']+)'", machine.text(path) or "")
+            return told[1] if told else "unknown"
+    return None
+
+
+def datasets(machine: Machine, root: str) -> dict[str, Any]:
+    """Each dataset's checksums, as its manifest has them (the role's verify reads the files)."""
+    found = {}
+    for path in machine.glob(f"{root}/datasets/*/dataset.json"):
+        content = load(machine, path) or {}
+        found[path.rsplit("/", 2)[1]] = {"sha256": content.get("sha256")}
+    return found

@@ -1,0 +1,60 @@
+"""What the node has for its devices: toolkits, packages, libraries, services."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .machine import Machine
+from .words import load
+
+PACKAGES = (
+    *("libnccl*", "libcudnn*", "cudnn*", "cuda-toolkit-*"),
+    *("nvidia-driver-*", "libnvidia-compute-*", "nvidia-fabricmanager*"),
+    *("nvidia-container-toolkit", "rdma-core", "libibverbs1"),
+)
+LIBRARIES = ("libnccl.so", "libcudnn.so", "libcuda.so")
+
+
+def toolkits(machine: Machine) -> dict[str, str]:
+    """CUDA toolkits: folder to version."""
+    found = {}
+    for folder in machine.glob("/usr/local/cuda-[0-9]*"):
+        content = load(machine, f"{folder}/version.json") or {}
+        version = (content.get("cuda") or {}).get("version")
+        old = re.search(r"CUDA Version ([\d.]+)", machine.text(f"{folder}/version.txt") or "")
+        found[folder] = version or (old[1] if old else folder.rsplit("-", 1)[1])
+    return found
+
+
+def packages(machine: Machine) -> dict[str, str]:
+    """Debian packages that training depends on: name to version."""
+    form = "${Package}\t${Version}\t${db:Status-Status}\n"
+    said = machine.run("dpkg-query", "-W", "-f", form, *PACKAGES)
+    found = {}
+    for line in (said[1] if said else "").splitlines():
+        if line.count("\t") == 2:
+            name, version, state = line.split("\t")
+            if state == "installed":
+                found[name] = version
+    return found
+
+
+def libraries(machine: Machine) -> dict[str, str]:
+    """Libraries that the loader finds: name to the file behind its links."""
+    said = machine.run("/sbin/ldconfig", "-p") or machine.run("ldconfig", "-p")
+    found: dict[str, str] = {}
+    for line in (said[1] if said and said[0] == 0 else "").splitlines():
+        name, arrow, path = line.strip().partition(" => ")
+        name = name.split(" ")[0]
+        if arrow and name.startswith(LIBRARIES):
+            found.setdefault(name, os.path.basename(machine.real(path)))
+    return found
+
+
+def fabric_manager(machine: Machine) -> bool | None:
+    """Whether it runs; None where no device needs it."""
+    if not machine.glob("/dev/nvidia-nvswitch[0-9]*"):
+        return None
+    names = (machine.text(path) for path in machine.glob("/proc/[0-9]*/comm"))
+    return any(name == "nv-fabricmanage" for name in names)  # the kernel keeps 15 letters

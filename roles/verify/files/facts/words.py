@@ -1,0 +1,46 @@
+"""Texts of files and programs as values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .machine import Machine
+
+
+def number(text: str | None) -> int | None:
+    """A whole number at the beginning of a text, or None."""
+    found = re.match(r"\s*(-?\d+)", text or "")
+    return int(found[1]) if found else None
+
+
+def pairs(text: str | None, separator: str) -> dict[str, str]:
+    """The first value of each key of `key<separator>value` lines."""
+    found: dict[str, str] = {}
+    for line in (text or "").splitlines():
+        key, there, value = line.partition(separator)
+        if there:
+            found.setdefault(key.strip(), value.strip().strip('"'))
+    return found
+
+
+def shared(values: list[str | None]) -> str | None:
+    """One value that all have, or all that there are, joined by commas; None without any."""
+    there = sorted({value for value in values if value})
+    return ", ".join(there) or None
+
+
+def load(machine: Machine, path: str) -> dict[str, Any] | None:
+    """A JSON file's object; None where there is no whole one."""
+    try:
+        content = json.loads(machine.text(path) or "")
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def last_line(text: str) -> str:
+    """A failing tool's last words."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it said nothing"
