@@ -15,6 +15,7 @@ STATUSES: Mapping[str, str] = {
     "missing_dataset_index": "a dataset's file or its index is missing on a node",
     "missing_file": "another file is missing",
     "assertion": "sizes that do not fit each other, or another assertion of the trainer",
+    "remote_shell": "a launcher could not start another node's processes: ssh refused, or no pdsh",
     "rendezvous": "the processes did not find each other: address, port, time limit of the store",
     "network_device": "the network device or interface that was asked for is not there",
     "collective_timeout": "a collective (NCCL, HCCL, gloo) waited in vain for some ranks",
@@ -156,6 +157,13 @@ RULES: tuple[Rule, ...] = (
     Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
     Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"task [\d,-]+: Out Of Memory")),
     Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .*CANCELLED")),
+    # ssh's own lines, and DeepSpeed's where it looks before it starts anything
+    Rule("remote_shell", _any(rb"Permission denied(?: \([a-z-]+[,)]|, please try again)")),
+    Rule("remote_shell", _any(rb"Host key verification failed", rb"was not reachable via ssh")),
+    Rule(
+        "remote_shell", _any(rb"pdsh: (?:command )?not found", rb"'?pdsh'?(?: is)? not installed")
+    ),
+    Rule("remote_shell", _any(rb"No such file or directory: '(?:\S*/)?pdsh'")),
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
     Rule(None, _any(rb"\[c10d\].*client socket has (?:timed out|failed)")),
     Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
@@ -190,6 +198,7 @@ CANDIDATE = _any(
     rb"exitcode|return code = |[Ee]xit(?:ed)? with exit",
     rb"of the above exception|direct cause of the following|_run_exitfuncs|Exception in thread",
     rb"\bProcess \S+:\s*$",
+    rb"Permission denied(?: \(|, )|Host key verification failed|pdsh: (?:command )?not found",
 )
 # The last line of a traceback: a class that is named like one, or any class with its module.
 EXCEPTION = re.compile(

@@ -19,6 +19,10 @@ _SAYS = {
     "missing_dataset_index": "a dataset's index is missing on this node",
     "missing_file": "a file is missing",
     "assertion": "an assertion failed",
+    "remote_shell": (
+        "the launcher could not start the other nodes' processes over ssh; set ssh_mesh_enabled:"
+        " true in the inventory and run playbooks/ssh.yml (pdsh comes with playbooks/base.yml)"
+    ),
     "rendezvous": "the processes did not find each other",
     "network_device": "the network device is not there",
     "collective_timeout": "a collective timed out",

@@ -119,6 +119,16 @@ CAUSES = [
         ],
     ),
     ("error", trace("ValueError: micro_batch_size 4 x data_parallel 2 does not divide 7")),
+    (
+        "remote_shell",
+        trace(
+            "RuntimeError: Using hostfile at hostfile but host=10.0.0.1 was not reachable via ssh."
+        ),
+    ),
+    ("remote_shell", trace("RuntimeError: launcher 'pdsh' not installed.")),
+    ("remote_shell", trace("RuntimeError: pdsh is not installed, unable to proceed")),
+    ("remote_shell", trace("FileNotFoundError: [Errno 2] No such file or directory: 'pdsh'")),
+    ("remote_shell", ["bash: line 1: pdsh: command not found"]),
     ("process_failed", ["pdsh@head: node1: ssh exited with exit code 250"]),
     ("process_failed", ["[ERROR] [launch.py:341] ['python3', 'x.py'] exits with return code = 1"]),
 ]
@@ -294,6 +304,33 @@ def test_an_exception_that_was_made_of_another_leaves_that_the_cause(verdict: An
     made = "The above exception was the direct cause of the following exception:"
     lines = [*trace(CAUGHT), "", made, "", *trace("RuntimeError: no model")]
     assert verdict(lines).words == CAUGHT
+
+
+# What pdsh 2.34 with OpenSSH 9.2 printed of a server without our key, and of an unknown one.
+DENIED = [
+    "10.10.0.9: Permission denied, please try again.",
+    "10.10.0.9: root@10.10.0.9: Permission denied (publickey,password).",
+]
+UNKNOWN = [
+    "10.10.0.9: No ED25519 host key is known for 10.10.0.9 and you have requested strict checking.",
+    "10.10.0.9: Host key verification failed.",
+]
+
+
+@pytest.mark.parametrize("lines", [DENIED, DENIED[1:], UNKNOWN])
+def test_a_launcher_that_cannot_log_in_is_answered_with_the_cure(
+    verdict: Any, lines: list[str]
+) -> None:
+    found = verdict([*lines, "pdsh@vs008: 10.10.0.9: ssh exited with exit code 255"])
+    assert found.status == "remote_shell"
+    assert "set ssh_mesh_enabled: true in the inventory and run playbooks/ssh.yml" in found.sentence
+    assert any(line.endswith(found.words) for line in lines)
+    assert "\n" not in found.sentence
+
+
+def test_a_file_that_may_not_be_written_is_no_matter_of_ssh(verdict: Any) -> None:
+    found = verdict(trace("PermissionError: [Errno 13] Permission denied: '/data/index.npy'"))
+    assert found.status == "error"
 
 
 def test_torchruns_own_report_is_not_the_cause(verdict: Any) -> None:
