@@ -166,6 +166,39 @@ def test_our_rows_stand_behind_the_documents_of_their_cell() -> None:
     assert lines[2].cells["steps_measured"].value == 10
 
 
+SIZES = ("345M", "1.3B", "2.7B", "3.7B", "345M_without_mp")
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [("ascend", (59.7, 21.47, 5.28, 4.558, 227)), ("ascend-cuda", (37.8, 15.71, 4.125, 3.12, 235))],
+)
+def test_on_npus_ours_stand_beside_the_npus_rows_and_on_gpus_beside_the_competitors(
+    name: str, rates: tuple[float, ...]
+) -> None:
+    found = matrix.load(ROOT / "matrices" / f"{name}.yaml")
+    runs = [cell(one.name, 60.0, axes=one.axes) for one in found.cells]
+    printed = published.rows(found.published)
+    table = rows(runs, published=printed)
+    beside = {
+        row.axes["model"]: [document.figures["samples_per_s"] for document in row.published]
+        for row in table
+    }
+    assert beside == {size: [rate] for size, rate in zip(SIZES, rates, strict=True)}
+    lines = entries(table, printed, {})
+    before = [lines[place - 1].figure("samples_per_s") for place, e in enumerate(lines) if e.row]
+    assert before == list(rates)  # in the document's shape, right behind it
+
+
+def test_the_competitors_rows_are_the_documents_too() -> None:
+    def plain(name: str) -> list[tuple[Any, ...]]:
+        return [(row.source, row.labels, row.figures) for row in document(name)]
+
+    assert plain("ascend-cuda") == plain("ascend")
+    for one, other in zip(document("ascend"), document("ascend-cuda"), strict=True):
+        assert (one.cell is None) != (other.cell is None)
+
+
 def test_ours_keep_their_order_and_competitors_their_place() -> None:
     names = ("3.7B", "345M", "extra")
     table = rows([cell(name, 60.0, axes={"model": name}) for name in names])
