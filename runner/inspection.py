@@ -84,12 +84,21 @@ def inspect(
 def _check_manifest(name: str, manifest: Any, host: str, setup: str) -> None:
     """A manifest that is missing, or lacks what is read from it, is refused by host and key."""
     if manifest is None:
-        raise UserError(f"{name} is not on {host}; {setup}")
+        raise UserError(f"{name} is not on {host}; {_listed(name)} in the inventory, and {setup}")
     keys = ("identity",) if name.startswith("system ") else DATASET_KEYS
     for key in keys:
         if not isinstance(manifest, dict) or key not in manifest:
             file = "installed.json" if name.startswith("system ") else "dataset.json"
             raise UserError(f"{file} of {name} on {host} has no {key!r}; {setup}")
+
+
+def _listed(name: str) -> str:
+    """The inventory's variables without which setup brings neither: `list X in Y`."""
+    kind, _, what = name.partition(" ")
+    if kind == "dataset":
+        return f"list {what} in dataset_names"
+    system, _, pin = what.partition("/")
+    return f"list {system} in cluster_systems and {pin} in {system}_pin_sets"
 
 
 def _identity(manifest: dict[str, Any]) -> Any:

@@ -2,13 +2,24 @@
 
 Test nodes are of this machine's system (document 000's were older), have no GPU (the driver is
 forced on them, its module never loaded), and reach NVIDIA's repositories as tests/roles/
-apt_repository.py makes them. Of the systems torch_gpt alone trains on a CPU.
+apt_repository.py makes them. The inventory's systems need CUDA 11 and minutes to build: torch_gpt,
+which trains on a CPU, stands for them by the same role `trainer`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
+from runner.paths import PROJECT
+
+# How many systems the inventory has.
+SYSTEMS = len(
+    yaml.safe_load((PROJECT / "inventory/vs/group_vars/all/cluster.yml").read_text())[
+        "cluster_systems"
+    ]
+)
 ROOT_FOLDER = "/opt/trainbench-vs"
 
 
