@@ -20,14 +20,13 @@ from typing import Any
 import yaml
 
 from runner.containers import ENGINES, Containers
-from runner.errors import UserError
+from runner.errors import NODES, UserError, no_nodes
 from runner.matrix import read_env
 from runner.paths import PROJECT, node_root, program
 from runner.redact import SECRET
 from runner.suggest import nearest
 
 DEVICES = ("cpu", "cuda", "npu")
-GROUP = "nodes"
 # What an inventory has in place of an address that its documents do not give.
 TO_EDIT = "EDIT-ME"
 
@@ -118,12 +117,11 @@ def load(path: Path) -> Cluster:
 
 def refuse_unedited(cluster: Cluster) -> None:
     """Raises UserError for an address that is still to be edited: before nodes are asked."""
-    for node in cluster.nodes:
-        if node.address == TO_EDIT:
-            raise UserError(
-                f"the address of {node.host} is still {TO_EDIT}; write it into ansible_host in"
-                f" {cluster.path}/hosts.yml"
-            )
+    if unedited := [node.host for node in cluster.nodes if node.address == TO_EDIT]:
+        raise UserError(
+            f"the address of {', '.join(unedited)} is still {TO_EDIT}; write it into ansible_host"
+            f" in {cluster.path}/hosts.yml"
+        )
 
 
 def ansible_inventory(path: Path) -> dict[str, Any]:
@@ -173,12 +171,9 @@ def _bad_yaml(path: Path) -> str:
 
 def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
     """A cluster from `ansible-inventory --list`'s answer."""
-    hosts = _members(listed, GROUP)
+    hosts = _members(listed, NODES)
     if not hosts:
-        raise UserError(
-            f"the inventory {path} has no hosts in a group called {GROUP}; put the machines to"
-            " train on under it, as inventory/local/hosts.yml does"
-        )
+        raise UserError(no_nodes(path))
     variables = {
         host: _named(listed.get("_meta", {}).get("hostvars", {}).get(host, {}), host, path)
         for host in hosts

@@ -24,6 +24,7 @@ from runner.view import live
 def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     """Everything that was asked for. Raises UserError where no node could be asked."""
     cluster = clusters.load(inventory)
+    clusters.refuse_unedited(cluster)
     checkup = rundir.checkup(runs, cluster.label)
     interrupts = Interrupts()
     console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -38,6 +38,14 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in shown
 
 
+def test_an_address_that_is_still_to_be_edited_is_refused_before_a_node_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor("-i", PROJECT / "inventory" / "vs", "--runs", tmp_path) == 2
+    assert "the address of vs009 is still EDIT-ME; write it into" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_this_machine_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No role is set up below this root: its dataset is missing, and said to be."""
     place = inventory(tmp_path / "here", **LOCAL, cluster_root=str(tmp_path / "root"))

@@ -1,0 +1,42 @@
+"""Playbooks as whole commands on inventories without a node: an error, and never exit code 0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.roles.play import play
+
+# Those that a user calls; all others lie in the same folder, which is what counts.
+CASES = [
+    ("setup.yml", ()),
+    ("setup.yml", ("--tags", "data", "--limit", "node1")),
+    ("verify.yml", ()),
+    ("teardown.yml", ("--check",)),
+    ("prefetch.yml", ()),
+    ("base.yml", ()),
+]
+
+
+@pytest.mark.parametrize(("playbook", "words"), CASES)
+def test_a_hostfile_as_inventory_is_refused(
+    playbook: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("node1 slots=8\n")
+    refused = play(hostfile, *words, playbook=playbook)
+    assert refused.rc == 2
+    assert refused.out.strip() == (
+        f"[ERROR]: the inventory {hostfile} has no hosts in a group called nodes; put the machines"
+        " to train on under it, as inventory/local/hosts.yml does; for a hostfile:"
+        " TRAINBENCH_HOSTFILE=FILE ... -i inventory/allocation"
+    )
+
+
+def test_a_limit_that_leaves_no_node_is_refused(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("{nodes: {hosts: {n1: }}, others: {hosts: {login: }}}")
+    refused = play(inventory, "--limit", "login", playbook="verify.yml")
+    assert refused.rc == 2
+    assert refused.out.strip() == ("[ERROR]: --limit login leaves none of the nodes; there are n1")
