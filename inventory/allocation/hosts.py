@@ -27,6 +27,8 @@ CURE = (
     "which sets SLURM_JOB_NODELIST"
 )
 
+AFTERWARDS = "(That is all that is wrong: what Ansible says below of an ini file follows from it.)"
+
 
 class BadAllocationError(Exception):
     """What cannot be read, with its place and the cure."""
@@ -118,7 +120,10 @@ def per_node(text: str, hosts: int) -> list[int]:
             raise BadAllocationError(f"SLURM_TASKS_PER_NODE is {text!r}; it should be like 8(x2),4")
         found += [int(matched[1])] * int(matched[2] or 1)
     if len(found) != hosts:
-        raise BadAllocationError(f"SLURM_TASKS_PER_NODE is {text!r}, but there are {hosts} hosts")
+        raise BadAllocationError(
+            f"SLURM_TASKS_PER_NODE is {text!r}, but there are {hosts} hosts in SLURM_JOB_NODELIST;"
+            " run inside one allocation"
+        )
     return found
 
 
@@ -161,7 +166,13 @@ def allocation(env: Mapping[str, str]) -> list[tuple[str, int | None]]:
     listed = env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST") or ""
     if not listed:
         raise BadAllocationError(f"there is no allocation here; {CURE}")
-    hosts = list(dict.fromkeys(expand_hostlist(listed)))
+    try:
+        hosts = list(dict.fromkeys(expand_hostlist(listed)))
+    except BadAllocationError as error:
+        raise BadAllocationError(
+            f"SLURM_JOB_NODELIST is no list of hosts such as node[01-04,7],gpu3: {error}; set it as"
+            f" Slurm does, or name a DeepSpeed hostfile in {HOSTFILE}"
+        ) from None
     devices = slurm_devices(env, len(hosts))
     return [(host, devices[place]) for place, host in enumerate(hosts)]
 
@@ -181,7 +192,8 @@ def main() -> int:
     try:
         print(json.dumps({} if "--host" in sys.argv else inventory(os.environ)))
     except BadAllocationError as error:
-        print(f"error: {error}", file=sys.stderr)
+        # Ansible shows this as a warning, tries another format, and ends with that one's words.
+        print(f"\nerror: {error}\n\n{AFTERWARDS}", file=sys.stderr)
         return 1
     return 0
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from runner import cluster
 from runner.errors import UserError
 from runner.paths import PROJECT
+from tests.roles.play import play
 
 INVENTORY = PROJECT / "inventory" / "allocation"
 
@@ -181,8 +182,16 @@ def test_devices_as_slurm_says_them(variables: dict[str, str], devices: list[int
 
 def test_tasks_that_do_not_fit_the_hosts_are_refused() -> None:
     env = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "1(x2)"}
-    with pytest.raises(hosts.BadAllocationError, match="3 hosts"):
+    with pytest.raises(hosts.BadAllocationError, match="3 hosts in SLURM_JOB_NODELIST; run inside"):
         hosts.allocation(env)
+
+
+@pytest.mark.parametrize("text", ["n[1-", "n[3-1]", "a,,b"])
+def test_a_bad_hostlist_is_refused_by_its_variable_with_a_cure(text: str) -> None:
+    with pytest.raises(hosts.BadAllocationError) as caught:
+        hosts.allocation({"SLURM_JOB_NODELIST": text})
+    assert str(caught.value).startswith("SLURM_JOB_NODELIST is no list of hosts such as node[01")
+    assert "name a DeepSpeed hostfile in TRAINBENCH_HOSTFILE" in str(caught.value)
 
 
 # --- through Ansible ------------------------------------------------------------------------------
@@ -230,6 +239,14 @@ def test_the_runner_and_ansible_read_a_slurm_allocation(monkeypatch: pytest.Monk
 def test_without_an_allocation_the_sentence_reaches_the_user() -> None:
     with pytest.raises(UserError, match=r"there is no allocation here; name a DeepSpeed hostfile"):
         cluster.load(INVENTORY)
+
+
+@pytest.mark.usefixtures("no_allocation")
+def test_ansible_shows_the_sentence_on_a_line_of_its_own_with_what_follows_from_it() -> None:
+    ran = play(INVENTORY, playbook="validate.yml")
+    assert ran.rc != 0
+    assert "\n\nerror: there is no allocation here; name a DeepSpeed hostfile in TR" in ran.out
+    assert f"\n\n{hosts.AFTERWARDS}\n\n" in ran.out
 
 
 @pytest.mark.usefixtures("no_allocation")
