@@ -15,12 +15,11 @@ import pytest
 import yaml
 from ansible.module_utils import basic
 
-from runner import cluster
+from plugins import inventory_check as check
 from runner.paths import PROJECT
 
 PLUGIN = PROJECT / "roles/validate/action_plugins/validate_node.py"
 SETTINGS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())
-INVENTORIES = sorted(path for path in (PROJECT / "inventory").iterdir() if path.is_dir())
 OLD_PYTHONS = [found for n in (2, 3, 3.5, 3.6, 3.7) if (found := shutil.which(f"python{n}"))]
 
 
@@ -34,68 +33,16 @@ def load() -> ModuleType:
 
 
 validate: Any = load()
-ROLES = {"cuda": {"cuda_versions", "cuda_nccl_version"}, "validate": {"site_mirrors"}}
 
 
 def arguments(**more: Any) -> dict[str, Any]:
     return {
-        "address": "10.0.0.1",
-        "local": False,
-        "cluster_root": "/opt/tb",
         "root": "/opt/tb",
-        "trainers": ["torch_gpt"],
         "privileged": True,
         "systems": SETTINGS["__validate_systems"],
         "python": SETTINGS["__validate_python"],
         **more,
     }
-
-
-def inventory_faults(*variables: str, **more: Any) -> list[str]:
-    found: list[str] = validate.inventory_faults(
-        "n1", arguments(**more), variables, ROLES, ["torch_gpt", "libai"]
-    )
-    return found
-
-
-def test_a_good_inventory_has_no_faults() -> None:
-    assert inventory_faults("cuda_versions", "site_mirrors", "my_own", "ansible_user") == []
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("cuda_verions", "no variable cuda_verions (did you mean cuda_versions?); roles/cuda/REA"),
-        ("cuda_x", "no variable cuda_x; roles/cuda/README.md"),
-        ("site_mirors", "no variable site_mirors (did you mean site_mirrors?); docs/inventory.md"),
-        ("setup_priviledged", "no variable setup_priviledged"),
-    ],
-)
-def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) -> None:
-    (said,) = inventory_faults(name)
-    assert words in said
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"address": "EDIT-ME"}, "the address of n1 is still EDIT-ME; write it into ansible_host"),
-        ({"cluster_root": "tb"}, "cluster_root is tb; on a remote node it must be absolute"),
-        ({"trainers": ["lbai"]}, "cluster_systems names lbai (did you mean libai?)"),
-    ],
-)
-def test_what_cannot_work_is_refused(more: dict[str, Any], words: str) -> None:
-    (said,) = inventory_faults(**more)
-    assert words in said
-    assert "\n" not in said
-
-
-def test_a_relative_root_is_fine_on_this_machine() -> None:
-    assert inventory_faults(cluster_root=".tb", local=True) == []
-
-
-def test_the_mark_to_edit_is_the_runners() -> None:
-    assert validate.TO_EDIT == cluster.TO_EDIT
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -206,8 +153,33 @@ def test_silence_is_one_sentence_with_a_cure(words: str) -> None:
     assert "--limit '!n1'" in said
 
 
-def test_names_that_the_playbooks_derive_are_known() -> None:
-    assert {"node_root", "systems_root"} <= validate.derived(PROJECT / "playbooks")
+NEEDED = check.Builds("apex for a's b", "11.3", 10)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "privileged", "words"),
+    [
+        ({}, "10", True, ""),  # setup installs it
+        ({}, "", True, ""),  # and the system's own, of which nobody knows yet
+        ({"gcc": "10"}, "10", False, ""),
+        ({"gcc": "10.2.1"}, "", False, ""),
+        (
+            {"gcc": ""},
+            "10",
+            False,
+            "n1 has no gcc-10 with g++-10, which is to build apex for a's b;",
+        ),
+        ({"gcc": ""}, "", False, "n1 has no gcc with g++, which is to build"),
+        ({"gcc": "12"}, "", False, "gcc of n1 is 12, and nvcc of CUDA 11.3, which builds apex for"),
+        ({"gcc": "12"}, "", True, 'takes 10 at most; set base_gcc_version: "10"'),
+    ],
+)
+def test_the_compiler_that_builds_is_there_and_old_enough(
+    said: dict[str, str], version: str, privileged: bool, words: str
+) -> None:
+    found = "".join(validate.compiler_faults("n1", said, NEEDED, version, privileged))
+    assert words in found
+    assert bool(words) == bool(found)
 
 
 def test_facts_have_ansibles_names() -> None:
@@ -217,14 +189,14 @@ def test_facts_have_ansibles_names() -> None:
     assert validate.facts(JAMMY)["ansible_os_family"] == "Debian"
 
 
-def ask(python: str, root: Path | str) -> dict[str, str]:
+def ask(python: str, root: Path | str, gcc: str = "", *datasets: str) -> dict[str, str]:
     ran = subprocess.run(
-        ["sh", "-c", validate.ASK, "ask", python, str(root)],
+        ["sh", "-c", validate.ASK, "ask", python, str(root), gcc, *datasets],
         capture_output=True,
         text=True,
         check=True,
     )
-    return dict(re.findall(r"^TRAINBENCH (\w+)=(.*)$", ran.stdout, flags=re.MULTILINE))
+    return dict(re.findall(r"^TRAINBENCH ([^=]+)=(.*)$", ran.stdout, flags=re.MULTILINE))
 
 
 def test_this_machine_answers_in_plain_sh(tmp_path: Path) -> None:
@@ -233,6 +205,16 @@ def test_this_machine_answers_in_plain_sh(tmp_path: Path) -> None:
     assert said["writable"] == "yes"
     assert {"id", "version", "machine", "kernel", "user", "uid"} <= set(said)
     assert ask("/nonexistent/python3", tmp_path)["python"] == ""
+
+
+def test_a_node_says_its_compiler_and_its_datasets(tmp_path: Path) -> None:
+    (tmp_path / "datasets" / "own").mkdir(parents=True)
+    (tmp_path / "datasets" / "own" / "dataset.json").touch()
+    said = ask(sys.executable, tmp_path, "-of-no-version", "own", "none")
+    assert said["gcc"] == ""
+    assert {name for name in said if name.startswith("dataset:")} == {"dataset:own"}
+    if shutil.which("g++"):
+        assert ask(sys.executable, tmp_path)["gcc"].partition(".")[0].isdecimal()
 
 
 @pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: Path(path).name)
@@ -246,62 +228,3 @@ def test_old_pythons_say_their_version(python: str, tmp_path: Path) -> None:
 def test_the_lowest_python_is_ansibles_own() -> None:
     """Of the ansible-core that runs here; 2.18 and 2.19 have the same."""
     assert validate.numbers(SETTINGS["__validate_python"]) == basic._PY_MIN
-
-
-# --- our own inventories --------------------------------------------------------------------------
-
-
-def test_the_keys_of_a_cluster_are_the_runners() -> None:
-    specs = yaml.safe_load((PROJECT / "roles/validate/meta/argument_specs.yml").read_text())
-    named = set(specs["argument_specs"]["main"]["options"])
-    assert {name for name in named if name.startswith("cluster_")} == set(cluster.KEYS)
-    assert specs["argument_specs"]["main"]["options"]["cluster_device"]["choices"] == list(
-        cluster.DEVICES
-    )
-
-
-@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
-def test_every_inventory_is_read_and_has_no_fault_but_addresses_to_edit(
-    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "hostfile").write_text("node1 slots=8\nnode2 slots=8\n")
-    monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
-    found = cluster.load(inventory)
-    roles = validate.options(PROJECT / "roles")
-    listed = cluster.ansible_inventory(inventory)["_meta"]["hostvars"]
-    faults = [
-        fault
-        for host, variables in listed.items()
-        for fault in validate.inventory_faults(
-            host,
-            arguments(
-                address=variables.get("ansible_host", host),
-                local=variables.get("ansible_connection") == "local",
-                cluster_root=variables["cluster_root"],
-                trainers=[],  # tests/unit/test_systems.py looks at these
-            ),
-            variables,
-            roles,
-            [],
-        )
-    ]
-    to_edit = ("vs", "start-fast", "ascend", "ascend-cuda")
-    assert len(faults) == (1 if inventory.name in to_edit else 0), faults
-    assert all("EDIT-ME" in fault for fault in faults)
-    assert found.device == {"local": "cpu", "ascend": "npu"}.get(inventory.name, "cuda")
-
-
-@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
-def test_group_vars_are_filed_by_role(inventory: Path) -> None:
-    for path in (inventory / "group_vars" / "all").iterdir():
-        for name in yaml.safe_load(path.read_text()):
-            assert name.startswith(f"{path.stem}_"), f"{path}: {name}"
-
-
-def test_the_documents_clusters() -> None:
-    def addresses(name: str) -> list[str]:
-        return [node.address for node in cluster.load(PROJECT / "inventory" / name).nodes]
-
-    assert addresses("vs") == ["10.10.0.8", "EDIT-ME"]
-    assert addresses("osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]
-    assert addresses("thumt") == ["10.10.10.102", "10.10.10.105"]

@@ -1,35 +1,33 @@
 """Say all that is wrong with an inventory and a node, before anything is touched.
 
-One task: what the inventory holds is compared with the roles' argument specs on the control node;
-then the node is asked once, by a few lines of sh, since its Python may be too old for a module. A
-node that cannot be reached is a failure with a cure, not an `unreachable`. The node's distribution
-becomes facts (`ansible_facts.distribution` and its like), which the other roles read.
+What the inventory holds is compared with what there is (plugins/inventory_check.py); then the node
+is asked once, by a few lines of sh, since its Python may be too old for a module. A node that
+cannot be reached is a failure with a cure, not an `unreachable`. The node's distribution becomes
+facts (`ansible_facts.distribution` and its like), which the other roles read.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible import context
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from plugins import inventory_check as check
 from plugins.node_action import NodeAction
 
-TO_EDIT = "EDIT-ME"  # runner/cluster.py has the same
-# Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
-SHARED = ("cluster", "setup", "site")
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
-# $1 is the Python that modules would run with, $2 the root folder. Answers are lines `key=value`.
+# $1 is the Python that modules would run with, $2 the root folder, $3 what follows gcc in the name
+# of the compiler (-10, or nothing), the others datasets. Answers are lines `key=value`.
 ASK = r"""
 say() { printf 'TRAINBENCH %s=%s\n' "$1" "$2"; }
 ( ID= VERSION_ID= VERSION_CODENAME= PRETTY_NAME=
@@ -43,64 +41,16 @@ say uid "$(id -u)"
 say python "$("$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)"
 say apt "$("$1" -c 'import apt; print("yes")' 2>/dev/null)"
 if [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then say root yes; fi
+say gcc "$(command -v "g++$3" >/dev/null 2>&1 && "gcc$3" -dumpversion 2>/dev/null)"
 place=$2
+root=$2
+shift 3
+for name; do
+  if [ -e "$root/datasets/$name/dataset.json" ]; then say "dataset:$name" yes; fi
+done
 while [ ! -e "$place" ] && [ "$place" != / ]; do place=$(dirname "$place"); done
 if [ -w "$place" ]; then say writable yes; fi
 """
-
-
-# YAML in C where this Python has it: every run reads the specs of all roles once a node.
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-# --- the inventory (pure) -------------------------------------------------------------------------
-
-
-def nearest(word: str, right: Iterable[str]) -> str:
-    """` (did you mean X?)`, or an empty string where nothing is near."""
-    found = difflib.get_close_matches(word, sorted(right), n=1, cutoff=0.6)
-    return f" (did you mean {found[0]}?)" if found else ""
-
-
-def unknown(variables: Iterable[str], roles: Mapping[str, set[str]]) -> list[str]:
-    """Variables that bear a role's name in front and are none of its: misspelt, most likely."""
-    known = set().union(*roles.values())
-    faults = []
-    for name in sorted(set(variables) - known):
-        owners = [role for role in (*roles, *SHARED) if name.startswith(f"{role}_")]
-        if owners:
-            owner = max(owners, key=len)
-            near = nearest(name, (right for right in known if right.startswith(f"{owner}_")))
-            where = "docs/inventory.md" if owner in SHARED else f"roles/{owner}/README.md"
-            faults.append(f"there is no variable {name}{near}; {where} lists those that there are")
-    return faults
-
-
-def inventory_faults(
-    host: str,
-    arguments: Mapping[str, Any],
-    variables: Iterable[str],
-    roles: Mapping[str, set[str]],
-    trainers: Iterable[str],
-) -> list[str]:
-    """What is wrong with the inventory, without a connection; `trainers` are all that there are."""
-    faults = []
-    if arguments["address"] == TO_EDIT:
-        faults.append(
-            f"the address of {host} is still {TO_EDIT}; write it into ansible_host in hosts.yml of"
-            " the inventory"
-        )
-    root = str(arguments["cluster_root"])
-    if not root.startswith("/") and not arguments["local"]:
-        faults.append(f"cluster_root is {root}; on a remote node it must be absolute")
-    there = set(trainers)
-    faults += [
-        f"cluster_systems names {name}{nearest(name, there)}; `python -m runner systems` lists"
-        " what there is"
-        for name in arguments["trainers"]
-        if name not in there
-    ]
-    return faults + unknown(variables, roles)
 
 
 # --- the node (pure) ------------------------------------------------------------------------------
@@ -180,6 +130,28 @@ def system_faults(
     ]
 
 
+def compiler_faults(
+    host: str, said: Mapping[str, str], needed: check.Builds, version: str, privileged: bool
+) -> list[str]:
+    """The gcc that builds: there is one where nobody installs it, and nvcc takes it.
+
+    `version` is what the inventory names; setup installs that where it may use root.
+    """
+    if privileged and version:
+        return []
+    found = said.get("gcc", "")
+    name = f"-{version}" if version else ""
+    if not found and not privileged:
+        return [
+            f"{host} has no gcc{name} with g++{name}, which is to build {needed.what}; have it"
+            " installed there, or name one that is in base_gcc_version"
+        ]
+    cure = f'set base_gcc_version: "{needed.most}"'
+    if not privileged:
+        cure = "name an older one that the node has in base_gcc_version"
+    return check.too_new(found, f"gcc{name} of {host}", needed, cure)
+
+
 def facts(said: Mapping[str, str]) -> dict[str, Any]:
     """What other roles read, under the names that Ansible's own facts have."""
     name, version = said.get("id", ""), said.get("version", "")
@@ -203,30 +175,19 @@ def unreachable(host: str, address: str, words: str) -> str:
     called = host if host == address else f"{host} ({address})"
     return (
         f"{called} cannot be reached: {said}; see that it is on, that its address in the inventory"
-        f" is right and that it takes your key (`ssh {address}` must not ask), or leave it out with"
-        f" --limit '!{host}'"
+        f" is right and that it takes your key (`ssh {address}` must not ask), or take it out of"
+        f" the inventory (out of one playbook: --limit '!{host}')"
     )
 
 
 # --- effects --------------------------------------------------------------------------------------
 
 
-def derived(playbooks: Path) -> set[str]:
-    """The names that the playbooks themselves derive from an inventory's."""
-    path = playbooks / "group_vars" / "all.yml"
-    return set(yaml.load(path.read_text(encoding="utf-8"), Loader=Loader))  # noqa: S506  # safe one
-
-
-def options(roles: Path) -> dict[str, set[str]]:
-    """Role to the names of its variables, from every entry of its argument specs."""
-    found = {}
-    for path in roles.glob("*/meta/argument_specs.yml"):
-        loaded = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)  # noqa: S506  # safe one
-        specs = loaded["argument_specs"]
-        found[path.parents[1].name] = {
-            name for entry in specs.values() for name in entry.get("options") or {}
-        }
-    return found
+def plain(value: Any) -> Any:
+    """A value with every template in it resolved. Raises AnsibleError."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 class ActionModule(NodeAction):
@@ -236,31 +197,70 @@ class ActionModule(NodeAction):
     default_python = "auto"
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        host = str(variables["inventory_hostname"])
-        roles = Path(arguments["roles"])
-        trainers = [path.parents[1].name for path in roles.glob("*/vars/pins.yml")]
-        known = {**options(roles), "playbooks": derived(roles.parent / "playbooks")}
-        faults = inventory_faults(host, arguments, variables, known, trainers)
+        result: dict[str, Any] = {"changed": False}
+        host, address = str(variables["inventory_hostname"]), str(arguments["address"])
+        known = check.read(Path(arguments["checkout"]))
+        limits = arguments["gcc_limits"]
+        values, faults = self._values(variables, known)
+        faults += check.inventory_faults(
+            host, address, arguments["local"], values, variables, known, limits
+        )
         if not faults:
+            asked = {
+                **arguments,
+                "root": str(self._templar.template(variables["node_root"])),
+                "privileged": boolean(values.get("setup_privileged", True)),
+                "gcc": check.gcc_version(values),
+                "builds": check.builds(values, known, limits),
+                "datasets": check.dataset_faults(values, known)[1],
+            }
             try:
-                said, faults = self._ask(host, arguments, variables)
+                said, faults = self._ask(host, asked, variables)
                 result["ansible_facts"] = facts(said)
+                # roles/dataset brings a folder that lies on one node to the others
+                result["undescribed"] = {
+                    name: f"dataset_names has {name}{hint}, which neither the catalogue"
+                    " (docs/datasets.md) nor dataset_own describes, and which is a folder in"
+                    f" {asked['root']}/datasets on no node; correct the name, describe it, or put"
+                    " its folder on one node"
+                    for name, hint in asked["datasets"].items()
+                }
+                result["there"] = [name for name in asked["datasets"] if f"dataset:{name}" in said]
             except AnsibleConnectionFailure as error:
-                faults = [unreachable(host, str(arguments["address"]), str(error))]
-        result.update(changed=False, failed=bool(faults))
+                faults = [unreachable(host, address, str(error))]
         if faults:
-            result.pop("ansible_facts", None)
-            result["msg"] = "\n".join(faults)
+            return {"changed": False, "failed": True, "msg": "\n".join(faults)}
         return result
 
+    def _values(
+        self, variables: Mapping[str, Any], known: check.Known
+    ) -> tuple[dict[str, Any], list[str]]:
+        """What the inventory says to roles, and what of it cannot be resolved.
+
+        A variable of another role may need what is not known yet, such as facts: it is left out.
+        """
+        values, faults = {}, []
+        for name in sorted({name for spec in known.specs.values() for name in spec} & {*variables}):
+            try:
+                values[name] = plain(self._templar.template(variables[name]))
+            except AnsibleError as error:
+                if name in known.specs["validate"]:
+                    where = check.place(name, Path(variables["inventory_dir"]))
+                    words = " ".join(str(error).split()).rstrip(".")
+                    faults.append(
+                        f"{name}{where} has a template that cannot be resolved: {words}; define"
+                        " what it names, or write the value"
+                    )
+        return values, faults
+
     def _ask(
-        self, host: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
+        self, host: str, asked: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> tuple[dict[str, str], list[str]]:
         """The node's answer, and what is wrong with it. Raises AnsibleConnectionFailure."""
         named = not self.python.startswith("auto")
         python = self.python if named else NodeAction.default_python
-        argv = ["sh", "-c", ASK, "ask", python, str(arguments["root"])]
+        gcc = f"-{asked['gcc']}" if asked["gcc"] else ""
+        argv = ["sh", "-c", ASK, "ask", python, asked["root"], gcc, *asked["datasets"]]
         answer = self._low_level_execute_command(shlex.join(argv))
         lines = [
             line[len("TRAINBENCH ") :]
@@ -271,13 +271,14 @@ class ActionModule(NodeAction):
             words = (answer["stderr"] or answer["stdout"]).strip() or f"exit {answer['rc']}"
             raise AnsibleConnectionFailure(f"its shell gives no answer: {words}")
         said = {key: value for key, _, value in (line.partition("=") for line in lines)}
-        asked = context.CLIARGS.get("become_ask_pass") or context.CLIARGS.get(
+        given = context.CLIARGS.get("become_ask_pass") or context.CLIARGS.get(
             "become_password_file"
         )
-        password = bool(asked) or any(
+        password = bool(given) or any(
             variables.get(name)
             for name in ("ansible_become_password", "ansible_become_pass", "ansible_become_method")
         )
-        return said, node_faults(
-            host, said, arguments, python=python, named=named, password=password
-        )
+        faults = node_faults(host, said, asked, python=python, named=named, password=password)
+        if needed := asked["builds"]:
+            faults += compiler_faults(host, said, needed, asked["gcc"], asked["privileged"])
+        return said, faults

@@ -1,0 +1,366 @@
+"""What is wrong with an inventory, without a connection: for roles/validate."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from plugins.filter.datasets import dataset_entries
+from plugins.filter.mirrors import KINDS
+
+TO_EDIT = "EDIT-ME"  # runner/cluster.py has the same
+# Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
+SHARED = ("cluster", "setup", "site")
+NEAR = 0.9  # a name of the site's own this much like one of ours is ours, misspelt
+MAY_BE_LONGER = ("apt", "conda")  # addresses that roles lengthen before they look for a mirror
+WORDS = {
+    "str": "text",
+    "path": "a path",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping",
+}
+# YAML in C where this Python has it: every run reads the specs of all roles once a node.
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What this checkout has for an inventory to name.
+
+    `specs`: role to its variables' argument specs; `derived`: names that playbooks derive;
+    `trainers`: systems; `addresses`: kind to public addresses; `roles`: folder with pins.yml.
+    """
+
+    specs: Mapping[str, Mapping[str, Spec]]
+    derived: frozenset[str] = frozenset()
+    trainers: frozenset[str] = frozenset()
+    catalogue: Mapping[str, Any] = field(default_factory=dict)
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    roles: Path = Path()
+
+    def spec(self, name: str) -> Spec | None:
+        """A variable's argument spec."""
+        return next((found[name] for found in self.specs.values() if name in found), None)
+
+    def pins(self, system: str) -> Mapping[str, Mapping[str, Any]]:
+        """A system's pin sets by name."""
+        path = self.roles / system / "vars" / "pins.yml"
+        found: Mapping[str, Mapping[str, Any]] = _yaml(path)[f"{system}_pins"]
+        return found
+
+
+@dataclass(frozen=True)
+class Builds:
+    """What nvcc is to build, of which CUDA, and the newest gcc that it takes."""
+
+    what: str
+    cuda: str
+    most: int
+
+
+# --- what there is (reads files) ------------------------------------------------------------------
+
+
+@cache
+def _yaml(path: Path) -> Any:
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)  # noqa: S506  # safe one
+
+
+def read(checkout: Path) -> Known:
+    """Of the roles' argument specs, their literals, and docs/public-addresses.md."""
+    roles = checkout / "roles"
+    specs: dict[str, dict[str, Spec]] = {}
+    for path in roles.glob("*/meta/argument_specs.yml"):
+        entries = _yaml(path)["argument_specs"].values()
+        specs[path.parents[1].name] = {
+            name: spec for entry in entries for name, spec in (entry.get("options") or {}).items()
+        }
+    page = (checkout / "docs" / "public-addresses.md").read_text(encoding="utf-8")
+    addresses: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for address, kind in re.findall(r"^\| (\S+[:/]\S+) \|.*\| (\w+) \|$", page, flags=re.MULTILINE):
+        addresses[kind].append(address)
+    return Known(
+        specs=specs,
+        derived=frozenset(_yaml(checkout / "playbooks" / "group_vars" / "all.yml")),
+        trainers=frozenset(path.parents[1].name for path in roles.glob("*/vars/pins.yml")),
+        catalogue=_yaml(roles / "dataset" / "vars" / "catalogue.yml"),
+        addresses=addresses,
+        roles=roles,
+    )
+
+
+def place(name: str, folder: Path) -> str:
+    """` (FILE:LINE)` of an inventory's first line that sets a variable, or an empty string."""
+    patterns = ("*.y*ml", "group_vars/**/*.y*ml", "host_vars/**/*.y*ml")
+    for path in (path for pattern in patterns for path in sorted(folder.glob(pattern))):
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+            if re.match(rf"[\s{{,]*{re.escape(name)}\s*:", line):
+                return f" ({path}:{number})"
+    return ""
+
+
+# --- names (pure) ---------------------------------------------------------------------------------
+
+
+def nearest(word: str, right: Iterable[str], cutoff: float = 0.6) -> str:
+    """` (did you mean X?)`, or an empty string where nothing is near."""
+    found = difflib.get_close_matches(word, sorted(right), n=1, cutoff=cutoff)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def unknown(variables: Iterable[str], known: Known) -> list[str]:
+    """Variables that bear a role's name in front and are none of its, or nearly have ours."""
+    ours = set().union(*known.specs.values())
+    roles = (*known.specs, *SHARED)
+    faults = []
+    for name in sorted(set(variables) - ours - known.derived):
+        if owners := [role for role in roles if name.startswith(f"{role}_")]:
+            owner = max(owners, key=len)
+            near = nearest(name, (right for right in ours if right.startswith(f"{owner}_")))
+            where = "docs/inventory.md" if owner in SHARED else f"roles/{owner}/README.md"
+            faults.append(f"there is no variable {name}{near}; {where} lists those that there are")
+        elif near := nearest(name, (right for right in ours if right not in name), NEAR):
+            faults.append(f"there is no variable {name}{near}; give one of your own another name")
+    return faults
+
+
+# --- values (pure) --------------------------------------------------------------------------------
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *front, last = words
+    return f"{', '.join(front)} or {last}" if front else last
+
+
+def value_fault(name: str, value: Any, spec: Spec) -> str:
+    """What is wrong with a variable's kind or choice, as Ansible would judge it; empty if nothing.
+
+    A mapping may hold secrets: none of it is said.
+    """
+    kind = spec.get("type", "str")
+    wanted = listed(map(str, spec["choices"])) if "choices" in spec else WORDS[kind]
+    if kind == "dict":
+        return "" if isinstance(value, Mapping) else f"{name} must be a mapping"
+    if kind == "list":
+        if not isinstance(value, list):
+            return f"{name} is {value!r}; it must be a list, such as [{value or ''}]"
+        faults = [_element_fault(name, each, spec) for each in value]
+        return next(filter(None, faults), "")
+    if value is None or _fits(name, value, {**spec, "type": kind}):
+        return ""
+    said = "a list or mapping" if isinstance(value, Mapping | list) else repr(value)
+    return f"{name} is {said}; it must be {wanted}"
+
+
+def _element_fault(name: str, value: Any, spec: Spec) -> str:
+    kind = spec.get("elements", "str")
+    if _fits(name, value, {**spec, "type": kind}):
+        return ""
+    if "choices" in spec:
+        choices = [str(choice) for choice in spec["choices"]]
+        near = nearest(str(value), choices)
+        return f"{name} names {value}{near}; there are {', '.join(choices)}"
+    return f"{name} holds {value!r}; each of it must be {WORDS[kind]}"
+
+
+def _fits(name: str, value: Any, spec: Spec) -> bool:
+    if spec["type"] in ("str", "path") and not isinstance(value, str | int | float):
+        return False
+    if spec["type"] == "int" and isinstance(value, bool):
+        return False
+    asked = {key: spec[key] for key in ("type", "choices") if key in spec}
+    return not ArgumentSpecValidator({name: asked}).validate({name: value}).error_messages
+
+
+def root_faults(values: Mapping[str, Any], local: bool) -> list[str]:
+    """`cluster_root` is there, and absolute on a remote node."""
+    root = str(values.get("cluster_root") or "")
+    if not root:
+        return [
+            "cluster_root is not set; name the folder that holds everything of TrainBench on a"
+            " node, such as /opt/trainbench"
+        ]
+    if not root.startswith("/") and not local:
+        return [f"cluster_root is {root}; on a remote node it must be absolute"]
+    return []
+
+
+def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
+    """Systems and pin sets that there are not."""
+    faults = [
+        f"cluster_systems names {name}{nearest(name, known.trainers)}; `python -m runner systems`"
+        " lists what there is"
+        for name in values.get("cluster_systems", [])
+        if name not in known.trainers
+    ]
+    for system in sorted(known.trainers):
+        variable = f"{system}_pin_sets"
+        there = values.get("trainer_pins") or (known.pins(system) if variable in values else {})
+        faults += [
+            f"{variable} names {name}{nearest(str(name), there)}; roles/{system}/vars/pins.yml has"
+            f" {', '.join(there)}"
+            for name in values.get(variable, [])
+            if name not in there
+        ]
+    return faults
+
+
+def dataset_faults(values: Mapping[str, Any], known: Known) -> tuple[list[str], dict[str, str]]:
+    """Faults, and datasets that nobody describes, which may lie on a node, each with a hint."""
+    names = values.get("dataset_names", [])
+    own = values.get("dataset_own", {})
+    try:
+        found = dataset_entries(
+            known.catalogue, names, own, {}, values.get("dataset_preprocess", {})
+        )
+    except ValueError as error:
+        return [str(error)], {}
+    except KeyError as error:
+        return [f"dataset_own lacks {error}; docs/datasets.md says what an entry has"], {}
+    there = {*known.catalogue["dataset_catalogue"], *own}
+    return [], {name: nearest(name, there) for name, entry in found.items() if entry is None}
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings(inner)
+
+
+def mirror_faults(values: Mapping[str, Any], known: Known) -> list[str]:
+    """Mirrors that would never be asked, though somebody meant them to be.
+
+    An address may also be of the inventory's own, such as that of a dataset.
+    """
+    faults = []
+    mirrors = values.get("site_mirrors", {})
+    own = [
+        text for name, value in values.items() if name != "site_mirrors" for text in strings(value)
+    ]
+    for kind, places in mirrors.items():
+        if kind not in KINDS:
+            near = nearest(str(kind), KINDS)
+            faults.append(f"site_mirrors has {kind}{near}; its kinds are {', '.join(KINDS)}")
+            continue
+        if not isinstance(places, Mapping):
+            faults.append(
+                f"site_mirrors.{kind} must map the beginning of a public address to what stands in"
+                " its place; docs/inventory.md has an example"
+            )
+            continue
+        addresses = known.addresses[kind]
+        hosts = {re.sub(r"^((?:\w+://)?[^/]+/).*", r"\1", address) for address in addresses}
+        for beginning in map(str, places):
+            longer = kind in MAY_BE_LONGER and beginning.startswith(tuple(addresses))
+            if not longer and not any(text.startswith(beginning) for text in (*addresses, *own)):
+                near = nearest(beginning, {*addresses, *hosts})
+                faults.append(
+                    f"site_mirrors.{kind}: no address begins with {beginning}{near};"
+                    " docs/public-addresses.md lists them"
+                )
+    return faults
+
+
+# --- compilers (pure) -----------------------------------------------------------------------------
+
+
+def gcc_version(values: Mapping[str, Any]) -> str:
+    """The gcc that the inventory names for what is built; empty is the node's own."""
+    return str(values.get("trainer_gcc_version") or values.get("base_gcc_version") or "")
+
+
+def builds(values: Mapping[str, Any], known: Known, limits: Mapping[str, int]) -> Builds | None:
+    """What of the inventory's systems nvcc builds at setup, of several what limits gcc most."""
+    found = []
+    if values.get("cluster_device") != "cuda":
+        return None
+    for system in values.get("cluster_systems", []):
+        if values.get(f"{system}_existing_python"):
+            continue
+        variable = f"{system}_pin_sets"
+        names = values.get(variable, (known.spec(variable) or {}).get("default") or [])
+        there = values.get("trainer_pins") or known.pins(system)
+        for name, pin in ((name, there[name]) for name in names if name in there):
+            ops = pin.get("deepspeed", {}).get("ops")
+            what = "apex" if "apex" in pin else "DeepSpeed's operators" if ops else ""
+            cuda = str(pin.get("cuda", ""))
+            if what and cuda in limits and "CC" not in pin.get("environment", {}):
+                found.append(Builds(f"{what} for {system}'s {name}", cuda, limits[cuda]))
+    return min(found, key=lambda each: each.most, default=None)
+
+
+def too_new(version: str, whose: str, needed: Builds, cure: str) -> list[str]:
+    """A compiler that nvcc does not take; none for a version that nobody knows."""
+    major = re.match(r"\d+", version)
+    if not major or int(major[0]) <= needed.most:
+        return []
+    return [
+        f"{whose} is {version}, and nvcc of CUDA {needed.cuda}, which builds {needed.what}, takes"
+        f" {needed.most} at most; {cure}"
+    ]
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def inventory_faults(
+    host: str,
+    address: str,
+    local: bool,
+    values: Mapping[str, Any],
+    variables: Collection[str],
+    known: Known,
+    limits: Mapping[str, int],
+) -> list[str]:
+    """What is wrong with the inventory.
+
+    `values` are those of `variables` that roles know; one that cannot be resolved is not there.
+    """
+    faults = []
+    if address == TO_EDIT:
+        faults.append(
+            f"the address of {host} is still {TO_EDIT}; write it into ansible_host in hosts.yml of"
+            " the inventory"
+        )
+    bad = {
+        name: fault
+        for name, value in sorted(values.items())
+        if (fault := value_fault(name, value, known.spec(name) or {}))
+    }
+    faults += bad.values()
+    good = {name: value for name, value in values.items() if name not in bad}
+    if "cluster_root" in good or "cluster_root" not in variables:
+        faults += root_faults(good, local)
+    faults += [
+        f"{name} is not set; docs/inventory.md says what it is"
+        for name in ("cluster_systems", "cluster_devices_per_node")
+        if name not in variables
+    ]
+    wrong = system_faults(good, known)
+    faults += wrong
+    faults += dataset_faults(good, known)[0]
+    faults += mirror_faults(good, known)
+    if not wrong and (needed := builds(good, known, limits)):
+        cure = f'set it to "{needed.most}" or less'
+        faults += too_new(gcc_version(good), "base_gcc_version", needed, cure)
+    return faults + unknown(variables, known)

@@ -1,0 +1,238 @@
+"""plugins/inventory_check.py: what roles/validate says of an inventory without a connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plugins import inventory_check as check
+from runner import cluster
+from runner.paths import PROJECT
+
+KNOWN = check.read(PROJECT)
+LIMITS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[
+    "__validate_gcc_limits"
+]
+INVENTORIES = sorted(path for path in (PROJECT / "inventory").iterdir() if path.is_dir())
+GOOD: dict[str, Any] = {
+    "cluster_root": "/opt/tb",
+    "cluster_device": "cuda",
+    "cluster_devices_per_node": 8,
+    "cluster_systems": ["torch_gpt"],
+}
+
+
+def faults(
+    values: dict[str, Any], *others: str, address: str = "10.0.0.1", local: bool = False
+) -> list[str]:
+    """Of GOOD with `values`, where None takes a variable away; `others` are no role's."""
+    given = {name: value for name, value in (GOOD | values).items() if value is not None}
+    return check.inventory_faults("n1", address, local, given, {*given, *others}, KNOWN, LIMITS)
+
+
+def test_a_good_inventory_has_no_faults() -> None:
+    own = ("my_own", "ansible_user", "data_root", "my_cluster_root", "my_cluster_devices_per_node")
+    assert faults({"cuda_versions": ["11.3"], "base_gcc_version": 12}, *own) == []
+    assert faults({"cluster_root": ".tb"}, local=True) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cuda_verions", "no variable cuda_verions (did you mean cuda_versions?); roles/cuda/REA"),
+        ("cuda_x", "no variable cuda_x; roles/cuda/README.md"),
+        ("site_mirors", "no variable site_mirors (did you mean site_mirrors?); docs/inventory.md"),
+        ("setup_priviledged", "no variable setup_priviledged (did you mean setup_privileged?)"),
+        ("clster_root", "no variable clster_root (did you mean cluster_root?); give one of your"),
+        ("clutser_systems", "no variable clutser_systems (did you mean cluster_systems?)"),
+        ("datset_names", "no variable datset_names (did you mean dataset_names?)"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) -> None:
+    (said,) = faults({}, name)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"cluster_root": "tb"}, "cluster_root is tb; on a remote node it must be absolute"),
+        ({"cluster_root": ""}, "cluster_root is not set; name the folder that holds everything"),
+        ({"cluster_root": None}, "cluster_root is not set; name the folder"),
+        ({"cluster_systems": None}, "cluster_systems is not set; docs/inventory.md says what"),
+        ({"cluster_systems": ["lbai"]}, "cluster_systems names lbai (did you mean libai?)"),
+        (
+            {"cluster_systems": "torch_gpt"},
+            "cluster_systems is 'torch_gpt'; it must be a list, such as [torch_gpt]",
+        ),
+        (
+            {"cluster_devices_per_node": "eight"},
+            "cluster_devices_per_node is 'eight'; it must be a whole number",
+        ),
+        ({"cluster_device": "gpu"}, "cluster_device is 'gpu'; it must be cpu, cuda or npu"),
+        ({"cluster_env": "HF_TOKEN=hidden"}, "cluster_env must be a mapping"),
+        ({"setup_privileged": "maybe"}, "setup_privileged is 'maybe'; it must be true or false"),
+        ({"ssh_mesh_ports": [22, "ssh"]}, "ssh_mesh_ports holds 'ssh'; each of it must be a whole"),
+        ({"conda_prefix": ["/opt"]}, "conda_prefix is a list or mapping; it must be a path"),
+        (
+            {"container_runtime_engines": ["dokcer"]},
+            "container_runtime_engines names dokcer (did you mean docker?); there are docker, pod",
+        ),
+        (
+            {"torch_gpt_pin_sets": ["torch-2.14"]},
+            "torch_gpt_pin_sets names torch-2.14 (did you mean torch-2.13?); roles/torch_gpt/vars",
+        ),
+        ({"dataset_names": [".."]}, "dataset '..': a name is letters, digits"),
+        (
+            {"dataset_names": ["own"], "dataset_own": {"own": {}}},
+            "dataset_own lacks 'inputs'; docs/datasets.md says",
+        ),
+        ({"site_mirrors": {"pipp": {}}}, "site_mirrors has pipp (did you mean pip?); its kinds"),
+        ({"site_mirrors": {"pip": "x"}}, "site_mirrors.pip must map the beginning of a public"),
+        (
+            {"site_mirrors": {"git": {"https://githb.com/": "x"}}},
+            "site_mirrors.git: no address begins with https://githb.com/ (did you mean"
+            " https://github.com/?); docs/public-addresses.md",
+        ),
+        # what is longer than the address is never asked
+        ({"site_mirrors": {"pip": {"https://pypi.org/simple/": "x"}}}, "https://pypi.org/simple?)"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(values: dict[str, Any], words: str) -> None:
+    (said,) = faults(values)
+    assert words in said
+    assert "\n" not in said
+    assert "hidden" not in said
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    bad = {"cluster_device": "gpu", "torch_gpt_pin_sets": ["nope"], "cluster_root": ""}
+    assert len(faults(bad, "clster_root", address="EDIT-ME")) == 5
+
+
+@pytest.mark.parametrize(
+    "mirrors",
+    [
+        {"git": {"https://": "x"}, "images": {"docker.io/library/": "x", "nvcr.io/": "x"}},
+        {"apt": {"https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/": "x"}},
+        {"data": {"https://own.example/": "x"}},
+    ],
+)
+def test_mirrors_of_what_is_asked(mirrors: dict[str, Any]) -> None:
+    entry = {"inputs": [{"file": "f", "address": "https://own.example/f", "sha256": "recorded"}]}
+    own = {"dataset_names": ["own"], "dataset_own": {"own": entry}}
+    assert faults({"site_mirrors": mirrors, **own}) == []
+
+
+def test_a_dataset_that_nobody_describes_may_lie_on_a_node() -> None:
+    values = {"dataset_names": ["defualt", "default", "mine"]}
+    assert faults(values) == []
+    hints = check.dataset_faults(values, KNOWN)[1]
+    assert hints == {"defualt": " (did you mean default?)", "mine": ""}
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ({"base_gcc_version": 12}, True),
+        ({"base_gcc_version": "11"}, True),
+        ({"base_gcc_version": 12, "trainer_gcc_version": "9"}, False),
+        ({"base_gcc_version": 10}, False),
+        ({}, False),  # the node is asked
+        ({"base_gcc_version": 12, "cluster_device": "cpu"}, False),
+        ({"base_gcc_version": 12, "megatron_deepspeed_existing_python": "/x"}, False),
+        ({"base_gcc_version": 12, "megatron_deepspeed_pin_sets": ["current"]}, False),
+        ({"base_gcc_version": 12, "megatron_deepspeed_pin_sets": ["current", "e52bdabb"]}, True),
+    ],
+)
+def test_a_compiler_too_new_for_the_cuda_that_builds_apex(
+    more: dict[str, Any], refused: bool
+) -> None:
+    found = faults({"cluster_systems": ["torch_gpt", "megatron_deepspeed"], **more})
+    assert len(found) == refused
+    assert all("nvcc of CUDA 11.3, which builds apex for megatron_de" in one for one in found)
+
+
+def test_operators_of_deepspeed_that_are_built_at_once_count_too() -> None:
+    pin = {"cuda": "10.2", "deepspeed": {"version": "0.8.0", "ops": ["cpu_adam"]}}
+    more = {"trainer_pins": {"p": pin}, "torch_gpt_pin_sets": ["p"], "base_gcc_version": "9"}
+    (said,) = faults(more)
+    assert (
+        "nvcc of CUDA 10.2, which builds DeepSpeed's operators for torch_gpt's p, takes 8" in said
+    )
+
+
+def test_where_a_variable_is_set(tmp_path: Path) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "all.yml").write_text("a: 1\ncluster_env:\n  X: 1\n")
+    assert check.place("cluster_env", tmp_path) == f" ({tmp_path}/group_vars/all.yml:2)"
+    assert check.place("env", tmp_path) == ""
+
+
+def test_names_that_the_playbooks_derive_are_known() -> None:
+    assert {"node_root", "systems_root"} <= KNOWN.derived
+
+
+def test_public_addresses_are_read_by_kind() -> None:
+    assert all(KNOWN.addresses.values())
+    assert "https://pypi.org/simple" in KNOWN.addresses["pip"]
+    assert "nvcr.io/nvidia/pytorch:20.12-py3" in KNOWN.addresses["images"]
+
+
+def test_the_mark_to_edit_is_the_runners() -> None:
+    assert check.TO_EDIT == cluster.TO_EDIT
+
+
+# --- our own inventories --------------------------------------------------------------------------
+
+
+def test_the_keys_of_a_cluster_are_the_runners() -> None:
+    options = KNOWN.specs["validate"]
+    assert {name for name in options if name.startswith("cluster_")} == set(cluster.KEYS)
+    assert options["cluster_device"]["choices"] == list(cluster.DEVICES)
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
+def test_every_inventory_is_read_and_has_no_fault_but_addresses_to_edit(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostfile").write_text("node1 slots=8\nnode2 slots=8\n")
+    monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
+    found = cluster.load(inventory)
+    listed = cluster.ansible_inventory(inventory)["_meta"]["hostvars"]
+    said = [
+        fault
+        for host, variables in listed.items()
+        for fault in check.inventory_faults(
+            host,
+            variables.get("ansible_host", host),
+            variables.get("ansible_connection") == "local",
+            {name: value for name, value in variables.items() if KNOWN.spec(name)},
+            variables,
+            KNOWN,
+            LIMITS,
+        )
+    ]
+    to_edit = ("vs", "start-fast", "ascend", "ascend-cuda")
+    assert len(said) == (1 if inventory.name in to_edit else 0), said
+    assert all("EDIT-ME" in fault for fault in said)
+    assert found.device == {"local": "cpu", "ascend": "npu"}.get(inventory.name, "cuda")
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
+def test_group_vars_are_filed_by_role(inventory: Path) -> None:
+    for path in (inventory / "group_vars" / "all").iterdir():
+        for name in yaml.safe_load(path.read_text()):
+            assert name.startswith(f"{path.stem}_"), f"{path}: {name}"
+
+
+def test_the_documents_clusters() -> None:
+    def addresses(name: str) -> list[str]:
+        return [node.address for node in cluster.load(PROJECT / "inventory" / name).nodes]
+
+    assert addresses("vs") == ["10.10.0.8", "EDIT-ME"]
+    assert addresses("osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]
+    assert addresses("thumt") == ["10.10.10.102", "10.10.10.105"]
