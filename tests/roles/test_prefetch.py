@@ -52,3 +52,8 @@ def test_a_node_without_a_network_is_set_up(tmp_path: Path, real_nodes: RealNode
     assert node.exec(["stat", "-c", "%s", place]).stdout.strip() == str(
         (folder / "pip" / wheel).stat().st_size
     )
+
+    gone = play(group.inventory, "-e", "teardown=yes", playbook="teardown.yml")
+    assert gone.rc == 0, gone.out
+    left = node.exec(["find", "/opt/trainbench-alone", "-type", "f"]).stdout.split()
+    assert left == ["/opt/trainbench-alone/env.json"]  # what verify wrote, as runs stay

@@ -1,0 +1,43 @@
+"""teardown.yml takes off what setup put into the root folder, and leaves what it found there.
+
+What conda's and site's own runs leave is laid down by hand here; test_conda.py and test_prefetch.py
+take off the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.fixtures import Group, RealNodes
+from tests.roles.play import play
+
+pytestmark = pytest.mark.cluster
+ROOT_FOLDER = "/opt/trainbench-teardown"
+VARIABLES = {"cluster_root": ROOT_FOLDER, "cluster_systems": [], "setup_privileged": False}
+# On the first node ours, on the second an installation that broke off, on the third somebody else's.
+CONDA = f"mkdir -p {ROOT_FOLDER}/conda/bin && touch {ROOT_FOLDER}/conda/bin/conda"
+PREFETCHED = f"mkdir -p {ROOT_FOLDER}/prefetched/pip && touch {ROOT_FOLDER}/prefetched/pip/a.whl"
+LAID_DOWN = [
+    f"{CONDA} {ROOT_FOLDER}/conda/trainbench.json; {PREFETCHED} {ROOT_FOLDER}/prefetched/.have.json",
+    f"{CONDA}; mkdir {ROOT_FOLDER}/conda-installer",
+    f"{CONDA}; {PREFETCHED}",
+]
+
+
+@pytest.fixture
+def group(real_nodes: RealNodes) -> Iterator[Group]:
+    group = real_nodes(3, variables=VARIABLES)
+    yield group
+    for node in group.nodes:
+        node.exec(["rm", "-rf", ROOT_FOLDER], check=True)
+
+
+def test_conda_and_prefetched_files_go_if_they_are_ours(group: Group) -> None:
+    for node, script in zip(group.nodes, LAID_DOWN, strict=True):
+        node.exec(["sh", "-c", script], check=True)
+    gone = play(group.inventory, "-e", "teardown=yes", playbook="teardown.yml")
+    assert gone.changed() == {"node1": 2, "node2": 1, "node3": 0}, gone.out
+    left = [node.exec(["ls", ROOT_FOLDER]).stdout.split() for node in group.nodes]
+    assert left == [[], [], ["conda", "prefetched"]]
