@@ -393,13 +393,14 @@ def pin_questions(
 
 
 def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """What image.py is asked of a plan, and the command line that runs a program in the image."""
+    """What image.py is asked of a plan, and how a program runs in the image: with GPUs?"""
     given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
     about = {key: site["image"][key] for key in ("files", "address")}
     engine = ENGINES[site["image"]["engine"]]
     gpus = [GPUS[site["image"]["engine"]]] if site["image"]["device"] == "cuda" else []
     home = plan["home"]
     return {
+        "gpus": bool(gpus),
         "image": {
             **plan["image"],
             **given,

@@ -16,11 +16,12 @@ from tests.roles.play import play
 pytestmark = pytest.mark.cluster
 ROOT_FOLDER = "/opt/trainbench-teardown"
 VARIABLES = {"cluster_root": ROOT_FOLDER, "cluster_systems": [], "setup_privileged": False}
-# On the first node ours, on the second an installation that broke off, on the third somebody else's.
+# Ours on the first node, an installation that broke off on the second, on the third another's.
 CONDA = f"mkdir -p {ROOT_FOLDER}/conda/bin && touch {ROOT_FOLDER}/conda/bin/conda"
 PREFETCHED = f"mkdir -p {ROOT_FOLDER}/prefetched/pip && touch {ROOT_FOLDER}/prefetched/pip/a.whl"
 LAID_DOWN = [
-    f"{CONDA} {ROOT_FOLDER}/conda/trainbench.json; {PREFETCHED} {ROOT_FOLDER}/prefetched/.have.json",
+    f"{CONDA} {ROOT_FOLDER}/conda/trainbench.json"
+    f" && {PREFETCHED} {ROOT_FOLDER}/prefetched/.have.json",
     f"{CONDA}; mkdir {ROOT_FOLDER}/conda-installer",
     f"{CONDA}; {PREFETCHED}",
 ]

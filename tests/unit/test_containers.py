@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plugins.filter import pins as plugin
+from roles.trainer.files import pin
 from runner import checks, containers, plan
 from runner.cluster import Cluster, parse
 from runner.containers import Containers
@@ -260,3 +261,46 @@ def test_pips_own_configuration_is_the_sites(image: ModuleType, tmp_path: Path) 
     ]
     with pytest.raises(image.ImageError, match="/srv/wheels is a folder, which is not seen"):
         image.pip_conf({**spec, "find_links": "/srv/wheels"})
+
+
+@pytest.mark.parametrize(
+    ("device", "answer", "fault"),
+    [
+        ("cuda", 'echo "GPU 0: stand-in"', ""),
+        (
+            "cuda",
+            "printf \"no capability\\n\\nRun 'docker run --help'\\n\" >&2; exit 125",
+            "no capability; see NVIDIA's",
+        ),
+        ("cuda", "exit 0", "it names no GPU; see"),
+        ("cpu", "exit 1", ""),
+    ],
+)
+def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
+    device: str, answer: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is a script here, and a file of ours the driver's."""
+    plans = plugin.pin_plans(
+        {"p": {"image": {"base": "b"}}},
+        ["p"],
+        {"system": "s", "root": "/opt/tb/systems", "roles": "/r", "device": device},
+    )
+    env = dict.fromkeys(("index", "extra_index", "find_links", "mirrors"), "")
+    about = {"engine": "docker", "device": device, "files": {}, "address": "a", "archives": "/a"}
+    site = {"system": "s", "script": "", "files": {}, "tree": {}, "env": env, "image": about}
+    question = plugin.pin_questions(plans, site)[0]
+    engine = tmp_path / "docker"
+    engine.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\n{answer}\n')
+    engine.chmod(0o755)
+    question["within"] = [str(engine), *question["within"][1:]]
+    monkeypatch.setattr(pin, "DRIVER", str(engine))
+    found = pin.seen(question)
+    assert len(found) == bool(fault)
+    assert fault in "".join(found)
+    assert (tmp_path / "asked").exists() == (device == "cuda")
+    if device == "cuda":
+        words = (tmp_path / "asked").read_text().split()
+        assert "--gpus=all" in words
+        assert words[-3:] == ["localhost/trainbench/s:p", "nvidia-smi", "-L"]
+        monkeypatch.setattr(pin, "DRIVER", str(tmp_path / "no driver"))
+        assert pin.seen(question) == []

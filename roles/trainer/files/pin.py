@@ -5,9 +5,10 @@
 
 SPEC is JSON: system, programs (name to text: tree, env, image, and those that verify runs), and
 pins, each with pin, home, trees (specs of the program tree), env (spec of env) or image (spec of
-image) with within (the command line that runs a program in it), files (place to SHA-256 of what
-this checkout puts there), said (what else installed.json has), checks (program, and what it is
-asked), environment (variables for the checks), script (of src, that must answer --help, or "").
+image) with within (the command line that runs a program in it) and gpus (whether that gives it the
+node's), files (place to SHA-256 of what this checkout puts there), said (what else installed.json
+has), checks (program, and what it is asked), environment (variables for the checks), script (of
+src, that must answer --help, or "").
 
 One question to a node, however many parts a pin set has: a task costs more than what it asks. Runs
 on the node by its own Python (3.8 or newer), standard library only. Exits 0, or 1 with lines on
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
 
 AT_ONCE = 4
 CHECK_S = 600  # the first import of a framework from a slow disk takes minutes
+DRIVER = "/proc/driver/nvidia/version"  # where the node has a GPU that can be used
 
 
 class PinError(Exception):
@@ -146,7 +148,26 @@ def checked(pin: Spec, programs: Spec) -> list[str]:
         done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
         if done.returncode != 0:
             faults.append(f"{argv[-2]} --help: {done.stderr.strip()[-2000:]}")
-    return faults
+    return faults + seen(pin)
+
+
+def seen(pin: Spec) -> list[str]:
+    """Whether a container sees the node's GPUs, by nvidia-smi in it: the fault, if any."""
+    if not pin.get("gpus") or not os.path.exists(DRIVER):
+        return []
+    argv = [*pin["within"], pin["image"]["image"], "nvidia-smi", "-L"]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CHECK_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"nvidia-smi in a container: {error}"]
+    if done.returncode == 0 and "GPU 0: " in done.stdout:
+        return []
+    # Docker's last line says that there is help
+    lines = [x for x in (done.stdout + done.stderr).splitlines() if x and "--help'" not in x]
+    words = lines[-1] if lines else "it names no GPU"
+    return [f"nvidia-smi in a container: {words}; see NVIDIA's container toolkit on this node"]
 
 
 def verified(pin: Spec, programs: Spec) -> list[str]:

@@ -63,6 +63,12 @@ def wanted_text(item: Spec, have: str | None) -> str:
     return str(have) if merged == there and have else json.dumps(merged, indent=2) + "\n"
 
 
+def last_words(text: str) -> str:
+    """The last line of an answer, but for where Docker says that there is help."""
+    lines = [line for line in text.strip().splitlines() if line and "--help'" not in line]
+    return lines[-1] if lines else "says nothing"
+
+
 def compare(spec: Spec, machine: Machine) -> dict[str, Any]:
     """The differences in words, and what mends them."""
     said: list[str] = []
@@ -80,8 +86,7 @@ def compare(spec: Spec, machine: Machine) -> dict[str, Any]:
     _compare_services(spec, machine, said, todo)
     for item in spec["made"]:
         if applies(item, machine) and not re.search(item["expect"], machine.made[item["what"]]):
-            answer = machine.made[item["what"]].strip().splitlines()
-            said.append(f"{item['what']}: {answer[-1] if answer else 'says nothing'}")
+            said.append(f"{item['what']}: {last_words(machine.made[item['what']])}")
             if item.get("make"):
                 todo["make"].append(item["what"])
     return {
