@@ -280,7 +280,11 @@ def test_what_fails_is_said_in_a_sentence_and_the_next_run_goes_on(
         refused("is not signed with the key that is trusted for it")
     finally:
         sign(vendor.cuda, vendor.key)
-    refused("no repository of this node has package cuda-toolkit-11-9", cuda_versions=["11.9"])
+    refused(
+        "no repository of this node has package cuda-toolkit-11-9; NVIDIA's repository may lack it"
+        " for this node's system: name a toolkit's version in cuda_runfile_versions",
+        cuda_versions=["11.9"],
+    )
     # Somebody else installs at that moment.
     lock = "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); "
     lock += "fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(100)"

@@ -403,3 +403,9 @@ def test_a_failed_apt_is_said_in_one_sentence(text: str, words: str) -> None:
         if text != "something new" or "results" in result:
             assert words in apt_fault(result)
             assert "\n" not in apt_fault(result)
+
+
+def test_a_package_that_no_repository_has_ends_with_the_roles_own_cure() -> None:
+    missing = {"msg": "No package matching 'gcc-10' is available"}
+    assert apt_fault(missing).endswith("has package gcc-10; correct the pin, or the repositories")
+    assert apt_fault(missing, "name another").endswith("has package gcc-10; name another")

@@ -1,4 +1,6 @@
-"""``result | apt_fault``: why apt, or what stands around it, failed, in one sentence with the cure.
+"""``result | apt_fault(cure)``: why apt, or what stands around it, failed, in one sentence.
+
+``cure`` is a role's own for a package that no repository has.
 
 Runs on the control node: a node whose disk is full runs no further module.
 """
@@ -31,7 +33,7 @@ CAUSES: tuple[tuple[str, str], ...] = (
         r"No package matching '(?P<one>[^']+)'|Unable to locate package (?P<two>\S+)"
         r"|no available installation candidate for (?P<three>\S+)"
         r"|Version '[^']*' for '[^']*' was not found[^\n]*",
-        "no repository of this node has package {one}; correct the pin, or the repositories",
+        "no repository of this node has package {one}; {cure}",
     ),
     (
         r"(?:cannot fetch|Failed to fetch|Could not (?:resolve|connect to)|Unable to connect to)"
@@ -66,7 +68,7 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
-def apt_fault(result: object) -> str:
+def apt_fault(result: object, cure: str = "correct the pin, or the repositories") -> str:
     """The cause in a failed task's result; without a known one, its own first line."""
     text = "\n".join(_strings(result))
     for pattern, words in CAUSES:
@@ -74,7 +76,7 @@ def apt_fault(result: object) -> str:
         if found:
             named = [each for each in found.groups() if each]
             one = (named[0] if named else "unknown").strip(" '\".:;,")
-            return words.format(one=one)
+            return words.format(one=one, cure=cure)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "it failed without a word"
 
