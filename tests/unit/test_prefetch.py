@@ -92,6 +92,23 @@ def test_cuda_that_comes_as_a_file_is_for_privileged_gpu_clusters_only(tmp_path:
     assert prefetch.needs({**gpus, "device": "cpu"}).files == []
 
 
+def test_what_the_folder_cannot_have_is_named(tmp_path: Path) -> None:
+    assert prefetch.needs(spec_of(tmp_path)).left_out == []
+    chosen = {
+        "megatron_lm_pin_sets": ["v1.1.5", "20.12-py3"],
+        "container_runtime_engines": ["docker"],
+        "container_runtime_image": "example.org/cuda:12",
+    }
+    more = {"systems": ["megatron_lm"], "privileged": True, "device": "cuda", "variables": chosen}
+    assert prefetch.needs(spec_of(tmp_path, **more)).left_out == [
+        "conda's packages of Python 3.8",
+        "the image nvcr.io/nvidia/pytorch:20.12-py3 and what is built into it",
+        "the image example.org/cuda:12",
+    ]
+    again = spec_of(tmp_path, **{**more, "privileged": False, "nodes": [["3.8", "x86_64"]]})
+    assert len(prefetch.needs(again).left_out) == 1
+
+
 def test_conda_is_for_a_python_that_the_nodes_lack(tmp_path: Path) -> None:
     (file,) = prefetch.conda_files(spec_of(tmp_path))
     assert file.url.endswith("-Linux-x86_64.sh")

@@ -11,8 +11,9 @@ Python of the nodes' version). The folder then has
     data/<host>/<path>   files by URL: corpora, single wheels, conda's installer
     manifest.json        every file with its size and checksum, and what stands in place of what
 
-What is there already stays; a download that broke off is gone on with. Prints {"changed": bool} and
-what was downloaded. Exits 0, or 1 with one sentence that says what is wrong and the cure.
+What is there already stays; a download that broke off is gone on with. Prints {"changed": bool},
+what was downloaded, and `left_out`: what setup will want and the folder cannot have. Exits 0, or 1
+with one sentence that says what is wrong and the cure.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class Needs:
     wheels: list[Wheels] = field(default_factory=list)
     commits: set[tuple[str, str]] = field(default_factory=set)
     files: list[File] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def wheels_of(plan: Mapping[str, Any], python: str) -> list[Wheels]:
@@ -199,12 +201,24 @@ def needs(spec: Mapping[str, Any]) -> Needs:
         found.wheels.append(Wheels(python, tools))
         found.files += files
     # A Python that the nodes may lack comes from conda.
-    if {group.python for group in found.wheels} - set(pythons):
+    others = sorted({group.python for group in found.wheels} - set(pythons))
+    if others:
         found.files += conda_files(spec)
+        found.left_out.append(f"conda's packages of Python {', '.join(others)}")
+    found.left_out += images(spec)
     found.files += runfiles(spec)
     found.wheels = merged(found.wheels)
     found.files = list(dict.fromkeys(found.files))
     return found
+
+
+def images(spec: Mapping[str, Any]) -> list[str]:
+    """Images, in words: no engine here brings them, nor what goes into them."""
+    bases = [plan["image"]["base"] for plan in plans_of(spec) if plan["image"]]
+    found = [f"the image {base} and what is built into it" for base in dict.fromkeys(bases)]
+    named = value_of(spec, "container_runtime", "container_runtime_image")
+    engines = value_of(spec, "container_runtime", "container_runtime_engines")
+    return found + ([f"the image {named}"] if named and engines and spec["privileged"] else [])
 
 
 def runfiles(spec: Mapping[str, Any]) -> list[File]:
@@ -446,7 +460,12 @@ def prefetch(spec: Mapping[str, Any]) -> dict[str, Any]:
         path.with_suffix(".new").write_text(text, encoding="utf-8")
         path.with_suffix(".new").replace(path)
     sizes = [size for size, _ in json.loads(text)["files"].values()]
-    return {"changed": text != before, "files": len(sizes), "mib": sum(sizes) // BLOCK}
+    return {
+        "changed": text != before,
+        "files": len(sizes),
+        "mib": sum(sizes) // BLOCK,
+        "left_out": found.left_out,
+    }
 
 
 def main() -> int:
