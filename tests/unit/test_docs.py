@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from runner.cluster import KEYS
 from runner.diagnosis import STATUSES as CAUSES
@@ -56,6 +57,18 @@ def test_what_bench_reads_of_a_dataset_is_documented() -> None:
     text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
     section = text.partition("## A dataset of your own\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(DATASET_KEYS)
+
+
+def test_every_tag_of_setup_is_documented_with_its_playbook() -> None:
+    text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+    section = text.partition("## Parts of setup\n")[2].partition("\n## ")[0]
+    plays = yaml.safe_load((ROOT / "playbooks" / "setup.yml").read_text(encoding="utf-8"))
+    parts = [(play["tags"][0], play["ansible.builtin.import_playbook"]) for play in plays]
+    assert re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", section, flags=re.MULTILINE) == parts
+    others = {path.name for path in (ROOT / "playbooks").glob("*.yml")} - {
+        name for _, name in parts
+    }
+    assert all(f"`{name}`" in section for name in others - {"setup.yml"})
 
 
 def test_relative_links_lead_somewhere() -> None:
