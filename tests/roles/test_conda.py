@@ -110,7 +110,7 @@ def site(real_nodes: RealNodes, tmp_path: Path) -> Iterator[Site]:
             "https://conda.anaconda.org/": "https://conda.example.org/",
         }
     }
-    variables = {"cluster_root": f"{BASE}/root", "site_mirrors": mirrors}
+    variables: dict[str, Any] = {"cluster_root": f"{BASE}/root", "site_mirrors": mirrors}
     variables |= {"cluster_systems": [], "setup_privileged": False}
     group = real_nodes(1, variables=variables, upper_size_mib=160)
     node = group.nodes[0]
