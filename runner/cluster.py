@@ -29,6 +29,7 @@ from runner.suggest import nearest
 DEVICES = ("cpu", "cuda", "npu")
 # What an inventory has in place of an address that its documents do not give.
 TO_EDIT = "EDIT-ME"
+CANN_HOME = "/usr/local/Ascend/ascend-toolkit"  # as roles/npu/defaults has it
 
 # Every key that the runner reads from an inventory; docs/inventory.md is written from it.
 KEYS: Mapping[str, str] = {
@@ -49,7 +50,7 @@ KEYS: Mapping[str, str] = {
     "cluster_container_options": "list of further options of every container, such as"
     " --device=/dev/infiniband",
 }
-_READ = (*KEYS, "ansible_host", "ansible_connection")
+_READ = (*KEYS, "npu_cann_home", "ansible_host", "ansible_connection")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Cluster:
     lost_contact_s: float = 6.0
     containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
+    cann_home: str = CANN_HOME
 
     @property
     def label(self) -> str:
@@ -100,6 +102,7 @@ class Cluster:
             [(node.host, node.address, node.devices, str(node.root)) for node in self.nodes],
             sorted(self.env.items()),
             *([astuple(self.containers)] if self.containers != Containers() else []),
+            *([self.cann_home] if self.cann_home != CANN_HOME else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -188,6 +191,7 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
             "cluster_container_engine",
             "cluster_container_ssh_port",
             "cluster_container_options",
+            "npu_cann_home",
         )
     }
     device = shared["cluster_device"] or "cpu"
@@ -202,6 +206,9 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
     memory = shared["cluster_device_memory_mib"]
     if memory is not None and (not _is_number(memory) or memory <= 0):
         raise UserError(f"{path}: cluster_device_memory_mib is {memory!r}; it must be a number")
+    cann_home = shared["npu_cann_home"] or CANN_HOME
+    if not isinstance(cann_home, str) or not cann_home.startswith("/"):
+        raise UserError(f"{path}: npu_cann_home is {cann_home!r}; it must be an absolute path")
     env = shared["cluster_env"]
     secrets = tuple(name for name in env if SECRET.search(name)) if isinstance(env, dict) else ()
     if secrets:
@@ -216,6 +223,7 @@ def parse(listed: Mapping[str, Any], path: Path) -> Cluster:
         lost_contact_s=float(lost),
         secrets=secrets,
         containers=_containers(shared, path),
+        cann_home=cann_home,
     )
 
 

@@ -43,6 +43,7 @@ class NodeContext:
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""  # of a pin set that is one
     containers: Containers = field(default_factory=Containers)
+    cann_home: str = ""  # the folder with CANN's set_env.sh
 
     def program(self, name: str) -> str:
         """A program of the pin set: in its environment, or on the PATH of its image."""
@@ -163,6 +164,7 @@ def make(
             env={**cluster.env, **cell.env},
             image=image,
             containers=cluster.containers,
+            cann_home=cluster.cann_home,
         )
         command = system.command(cell, context)
         env = _env(command, cell, cluster, context)

@@ -39,9 +39,8 @@ MODELS = {name: dict(zip(_COLUMNS, row, strict=True)) for name, row in _ROWS.ite
 CUDA_PINS = frozenset({"b4d4a0e"})
 DEVICES = 8
 FOLDER = "PyTorch/built-in/nlp/GPT-2_for_PyTorch"
-CANN = "/usr/local/Ascend/ascend-toolkit/set_env.sh"
 # CANN says its variables in a shell file alone. $1 is that file; the rest is run by exec.
-WITH_CANN = ("/bin/bash", "-c", '. "$1"; shift; exec "$@"', "with-cann", CANN)
+WITH_CANN = ("/bin/bash", "-c", '. "$1"; shift; exec "$@"', "with-cann")
 
 PARAMETERS = (
     Parameter("model", str, "345M", "model size by name", choices=tuple(MODELS)),
@@ -181,12 +180,13 @@ def command(cell: Cell, node: NodeContext) -> Command:
     launcher = [gpt.python(node), f"{folder}/run.py", "--include", f"localhost:{ids}"]
     launcher += ["--master_port", str(node.master_port)]
     trees = f"{node.home}/sources"  # the trainer looks for ./Megatron-DeepSpeed
+    cann = f"{node.cann_home}/set_env.sh"
     return Command(
-        argv=(*WITH_CANN, *launcher, script, *options),
+        argv=(*WITH_CANN, cann, *launcher, script, *options),
         env=env,
         cwd=trees,
         files=written,
-        requires={CANN: None, f"{trees}/Megatron-DeepSpeed/pretrain_gpt.py": None, **requires},
+        requires={cann: None, f"{trees}/Megatron-DeepSpeed/pretrain_gpt.py": None, **requires},
         picks_devices=True,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+import yaml
 
 from runner import cluster, paths
 from runner.cluster import Cluster
@@ -94,6 +95,12 @@ def test_npu_is_a_device() -> None:
     assert parse(changed(cluster_device="npu")).device == "npu"
 
 
+def test_cann_is_where_the_role_npu_looks_for_it() -> None:
+    defaults = yaml.safe_load((paths.PROJECT / "roles/npu/defaults/main.yml").read_text())
+    assert parse(listed("a")).cann_home == defaults["npu_cann_home"]
+    assert parse(changed(npu_cann_home="/data/Ascend/nnae")).cann_home == "/data/Ascend/nnae"
+
+
 def test_an_address_that_is_still_to_be_edited_is_refused_before_nodes_are_asked() -> None:
     cluster.refuse_unedited(parse(listed("a")))
     unedited = parse(listed("a", "b", b={"ansible_host": "EDIT-ME"}))
@@ -128,6 +135,8 @@ def test_other_variables_are_neither_read_nor_judged() -> None:
         (changed(cluster_lost_contact_s="9"), ["cluster_lost_contact_s is '9'", "3 or more"]),
         (changed(cluster_lost_contact_s=float("nan")), ["is nan", "3 or more"]),
         (changed(cluster_device_memory_mib="80 GB"), ["is '80 GB'", "a number"]),
+        (changed(npu_cann_home="~/Ascend"), ["npu_cann_home is '~/Ascend'", "absolute"]),
+        (changed(npu_cann_home="{{ x }}/cann"), ["npu_cann_home of a is a template"]),
         (changed(cluster_env=["A=1"]), ["cluster_env must be a mapping"]),
         (changed(cluster_env={"A": True}), ["cluster_env: A is true, not text", "quote it"]),
         (changed(cluster_env={"A-B": "x"}), ["'A-B' is not a variable's name"]),
@@ -147,6 +156,7 @@ def test_a_bad_inventory_is_refused_by_name(data: Mapping[str, Any], words: Sequ
         ("cluster_env", {"A": "1"}),
         ("cluster_lost_contact_s", 20),
         ("cluster_device_memory_mib", 1000),
+        ("npu_cann_home", "/data/Ascend/nnae"),
     ],
 )
 def test_what_holds_for_the_whole_cluster_must_not_differ(key: str, value: Any) -> None:
@@ -176,6 +186,7 @@ def test_a_relative_root_lies_in_the_checkout_for_a_local_connection_only() -> N
         {"cluster_devices_per_node": 3},
         {"cluster_device": "cuda"},
         {"cluster_env": {"A": "1"}},
+        {"npu_cann_home": "/data/Ascend/nnae"},
     ],
 )
 def test_the_digest_changes_with_what_a_figure_depends_on(change: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -243,3 +243,13 @@ def test_a_named_model_fills_in_what_the_cell_leaves_out() -> None:
         "pipeline_parallel": 2,
         "data_parallel": 2,
     }
+
+
+def test_cann_is_sourced_where_the_inventory_has_it(tmp_path: Path) -> None:
+    (tmp_path / "set_env.sh").write_text("export ASCEND_OPP_PATH='a place'\n")
+    first = small_run(ASCEND, replace(NPU, cann_home=str(tmp_path))).nodes[0]
+    assert f"{tmp_path}/set_env.sh" in first.requires
+    launcher = next(i for i, word in enumerate(first.argv) if word.endswith("/python3"))
+    argv = [*first.argv[:launcher], "printenv", "ASCEND_OPP_PATH"]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert ran.stdout == "a place\n"
