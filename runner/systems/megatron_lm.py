@@ -54,7 +54,7 @@ PARAMETERS = (
     Parameter("reduce_scatter", bool, True, "ZeRO: reduce-scatter rather than all-reduce"),
     Parameter("contiguous_gradients", bool, True, "ZeRO: gradients in one buffer"),
     Parameter("reduce_bucket_size", int, 50_000_000, "ZeRO: elements a reduction", minimum=1),
-    Parameter("allgather_bucket_size", int, 5_000_000_000, "ZeRO: elements a gather", minimum=1),
+    Parameter("allgather_bucket_size", int, 50_000_000, "ZeRO: elements a gather", minimum=1),
     Parameter("partition_activations", bool, False, "split kept activations over tensor_parallel"),
     Parameter("checkpoint_in_cpu", bool, False, "keep partitioned activations in host memory"),
     Parameter("synchronize_each_layer", bool, False, "synchronize after each recomputed layer"),
@@ -215,7 +215,7 @@ def _old_options(
 def ds_config(cell: Cell) -> str:
     """DeepSpeed's configuration as upstream's examples have it, with this cell's batch and stage.
 
-    Upstream's says train_batch_size 2048 and stage 2 whatever the script says.
+    Upstream's says train_batch_size 2048, stage 2 and its buckets whatever the script says.
     """
     values = cell.parameters
     data_parallel = gpt.parallel(cell)["data_parallel"]

@@ -53,6 +53,16 @@ def test_generated_parts_are_up_to_date(path: str) -> None:
     )
 
 
+def test_every_variable_of_the_documents_runs_is_explained() -> None:
+    general = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    general = general.partition("## Variables\n")[2].partition("\n## ")[0]
+    for golden in (ROOT / "tests" / "golden" / "documented").glob("*.txt"):
+        for cell in golden.read_text(encoding="utf-8").split("=== ")[1:]:
+            page = ROOT / "docs" / "systems" / f"{cell.partition(':')[0]}.md"
+            told = set(re.findall(r"\w+", general + page.read_text(encoding="utf-8")))
+            assert set(re.findall(r"^env (\w+)=", cell, flags=re.MULTILINE)) <= told, golden.name
+
+
 def test_what_bench_reads_of_a_dataset_is_documented() -> None:
     text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
     section = text.partition("## A dataset of your own\n")[2].partition("\n## ")[0]

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from runner import matrix, plan
+from runner.paths import PROJECT
 from runner.plan import NodeRun
 from tests.unit.builders import small_cluster, small_run
 from tests.upstream.mirrors import show
@@ -20,12 +22,20 @@ from tests.upstream.scripts import Started, differences, options, run
 
 EIGHT = small_cluster(2, 8, device="cuda")
 HOME = "/opt/tb/systems"
+OSCAR = "/opt/tb/datasets/oscar-en-10k"
 # Options whose values are places, which are ours: (theirs, ours) need not be equal.
 Differences = Mapping[str, tuple[Any, Any]]
 
 
 def node(cell: Mapping[str, Any], rank: int = 0, **more: Any) -> NodeRun:
     return small_run(cell, more.get("cluster", EIGHT)).nodes[rank]
+
+
+def of_matrix(name: str, **which: Any) -> NodeRun:
+    """The first node's part of the matrix' first cell with these values."""
+    found = matrix.load(PROJECT / "matrices" / f"{name}.yaml")
+    cells = [c for c in found.cells if which.items() <= {**vars(c), **c.parameters}.items()]
+    return plan.make(found, cells[0], EIGHT, campaign="c").nodes[0]
 
 
 def paths(run_: NodeRun, text: str) -> str:
@@ -37,6 +47,18 @@ def ours_of(run_: NodeRun) -> dict[str, str]:
     argv = [paths(run_, word) for word in run_.argv[1:]]
     port = argv[argv.index("--master_port") + 1]
     return {name: text.replace(port, "PORT") for name, text in options(argv).items()}
+
+
+# Ours alone, in every run: docs/runs.md has each one's reason.
+EVERY_RUN = {"PATH", "PYTHONUNBUFFERED", "PYTHONFAULTHANDLER", "CUDA_DEVICE_ORDER", "CUDA_HOME"}
+
+
+def variables(theirs: Started, ours: NodeRun) -> dict[str, tuple[Any, Any]]:
+    """Variables that differ, beyond what every run of ours has; each stands in docs/systems/."""
+    differ = differences(theirs.env, ours.env)
+    added = {name for name in EVERY_RUN & set(differ) if differ[name][0] is None}
+    assert {"PATH", "PYTHONFAULTHANDLER"} <= added
+    return {name: pair for name, pair in differ.items() if name not in added}
 
 
 def theirs_of(started: Started) -> dict[str, str]:
@@ -68,6 +90,9 @@ CELL_000 = {
 FORK = ("Oneflow-Inc/Megatron-DeepSpeed", "5d682d6fcd335f13fa03e2dc4a9c90e0a660839c")
 
 
+IN_VS = {"NCCL_IB_PCI_RELAXED_ORDERING": ("1", None)}  # inventory/vs has it
+
+
 def documented(script: str, tmp_path: Path, *arguments: str) -> Started:
     place = tmp_path / "work"
     place.mkdir()
@@ -84,8 +109,7 @@ def test_args_deepspeed_gpt(rank: int, tmp_path: Path) -> None:
     assert json.loads(ours.files["ds_config.json"]) == json.loads(
         (theirs.cwd / "ds_config.json").read_text()
     )
-    assert theirs.env.pop("NCCL_IB_PCI_RELAXED_ORDERING") == "1"  # inventory/vs has it
-    assert {name: ours.env[name] for name in theirs.env} == theirs.env
+    assert variables(theirs, ours) == IN_VS
 
 
 def test_args_distributed_gpt_is_deepspeed_off(tmp_path: Path) -> None:
@@ -94,6 +118,7 @@ def test_args_distributed_gpt_is_deepspeed_off(tmp_path: Path) -> None:
     ours = node({**CELL_000, "deepspeed": "off", "zero_stage": 0}, 1)
     expected = {key: value for key, value in PLACES_000.items() if key != "--deepspeed_config"}
     assert differences(theirs_of(theirs), ours_of(ours)) == expected
+    assert variables(theirs, ours) == {**IN_VS, "LOGLEVEL": (None, "WARNING")}
     assert ours.files == {}
 
 
@@ -136,7 +161,8 @@ def test_args_libai_gpt2(rank: int, zero: int, tmp_path: Path) -> None:
     (place / "args_libai_gpt2.sh").write_text(text)
     values = ["configs/gpt2_nl24_nah16_hs1024.py", "2", "8", str(rank), "10.0.0.1"]
     values += ["2", "4", "true", "true", "60", "1920"]
-    theirs = theirs_of(run(place / "args_libai_gpt2.sh", values, place)[-1])
+    started = run(place / "args_libai_gpt2.sh", values, place)[-1]
+    theirs = theirs_of(started)
     assert theirs.pop("train.output_dir").startswith("test_logs/01b1d32/2n8g/LibAI_gpt2_nl24")
     cell = {
         **{"system": "libai", "dataset": "libai-loss-compara", "nodes": 2, "devices_per_node": 8},
@@ -148,6 +174,7 @@ def test_args_libai_gpt2(rank: int, zero: int, tmp_path: Path) -> None:
         "--master_port": ("12345 tools/train_net.py", f"PORT {LIBAI}/tools/train_net.py"),
         "--config-file": ("configs/gpt2_nl24_nah16_hs1024.py", "RUN/libai_config.py"),
     }
+    assert variables(started, ours) == {}
     assert ours.cwd == LIBAI
 
 
@@ -253,6 +280,9 @@ def test_start_fast(tmp_path: Path) -> None:
     assert json.loads(ours.files["ds_config.json"]) == json.loads(
         (theirs.cwd / "ds_config.json").read_text()
     )
+    differ = variables(theirs, ours)
+    assert {differ.pop(name)[1] for name in ("CMD", "LAUNCHER")} == {None}  # the shell's own
+    assert differ == {"LOGLEVEL": (None, "WARNING"), "OMP_NUM_THREADS": (None, "1")}
     seeds = Path(os.environ.get("TRAINBENCH_SHARED") or "/nonexistent") / "seeds"
     for document in seeds.glob("001_*.txt"):
         assert script in document.read_text(encoding="utf-8").replace("\r\n", "\n")
@@ -334,7 +364,8 @@ def test_the_documents_script_without_deepspeed(rank: int, tmp_path: Path) -> No
         "--master_port": ("6000 ../pretrain_gpt2.py", f"PORT {LM}"),
         "--save-interval": ("10000", None),
     }
-    assert theirs.env["CUDA_VISIBLE_DEVICES"] == ours.env["CUDA_VISIBLE_DEVICES"] == "4,5"
+    assert variables(theirs, ours) == {}
+    assert ours.env["CUDA_VISIBLE_DEVICES"] == "4,5"
 
 
 FOLDER_002 = "Megatron-LM-v1.1.5-3D_parallelism"
@@ -348,6 +379,13 @@ def ds_differences(theirs: Started, ours: NodeRun) -> dict[str, tuple[Any, Any]]
     assert board.startswith("tensorboard_data/24l_1024h_1n_")
     assert ours_board == "RUN/tensorboard"
     assert differ.pop("--save-interval")[1] is None
+    # The file's, which is what runs: nothing reads the script's.
+    assert differ.pop("--zero-allgather-bucket-size") == ("5000000000", "50000000")
+    devices = theirs.env["DLWS_NUM_GPU_PER_WORKER"]  # for the script itself
+    assert variables(theirs, ours) == {
+        "DLWS_NUM_GPU_PER_WORKER": (devices, None),
+        "DLWS_NUM_WORKER": ("1", None),
+    }
     return differ
 
 
@@ -414,9 +452,7 @@ def test_upstreams_deepspeed_configuration_and_ours() -> None:
             theirs["zero_optimization"],
             {
                 **theirs["zero_optimization"],
-                # the script's options, which nothing reads
-                "allgather_bucket_size": 5_000_000_000,
-                "contiguous_gradients": True,
+                "contiguous_gradients": True,  # DeepSpeed's default, said aloud
             },
         ),
     }
@@ -452,7 +488,7 @@ def test_train_gpt2(switch: str, on: bool, tmp_path: Path) -> None:
         "--ctrl_port": (None, port),
     }
     assert second.ports == first.ports
-    assert {name: first.env[name] for name in theirs.env} == theirs.env
+    assert variables(theirs, first) == {}
 
 
 def test_gpus_are_counted_and_not_measured(tmp_path: Path) -> None:
@@ -481,14 +517,7 @@ def test_the_competitors_script(tmp_path: Path) -> None:
         )
     script = place / "scripts" / "ds_zero2_pretrain_gpt2_model_parallel.sh"
     theirs = run(script, ["4", "8", "1", "off", "2"], place)[-1]
-    cell = {
-        **{"system": "megatron_lm", "pin": "a79272cc", "dataset": "d", "nodes": 2},
-        **{"devices_per_node": 8, "launcher": "deepspeed", "deepspeed": "on", "zero_stage": 1},
-        **{"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "micro_batch_size": 4},
-        **{"activation_checkpointing": False, "train_iters": 1000, "split": "949,50,1"},
-        **{"log_interval": 100, "eval_iters": 100, "wall_clock_breakdown": False},
-    }
-    ours = node(cell)
+    ours = of_matrix("osdi-zero", nodes=2, zero_stage=1)
     old = f"{HOME}/megatron_lm/a79272cc/src/Megatron-LM/pretrain_gpt2.py"
     differ = differences(theirs_of(theirs), ours_of(ours))
     assert differ.pop("--deepspeed_config")[1] == "RUN/ds_config.json"
@@ -499,7 +528,7 @@ def test_the_competitors_script(tmp_path: Path) -> None:
         "--master_port": (None, "PORT"),
         "--num_gpus": ("8 pretrain_gpt2.py", f"8 {old}"),
         # the corpus whose path DLPerf edits into the source, by its path
-        "--train-data": ("wikipedia", "/opt/tb/datasets/d/d.jsonl"),
+        "--train-data": ("wikipedia", f"{OSCAR}/oscar-en-10k.jsonl"),
         "--text-key": (None, "text"),
         "--loose-json": (None, ""),
         # the trainer's own defaults, said aloud
@@ -507,6 +536,7 @@ def test_the_competitors_script(tmp_path: Path) -> None:
         "--eval-interval": (None, "1000"),
         "--eval-iters": (None, "100"),
     }
+    assert variables(theirs, ours) == {"GPT2_VOCABULARY": (None, OSCAR)}
     config = json.loads((place / "scripts" / "ds_zero2_config.json").read_text())
     assert json.loads(ours.files["ds_config.json"]) == config
 
@@ -561,10 +591,9 @@ def test_train_8p(script: str, mode: str, iters: int, model: str, tmp_path: Path
     }
     config = json.loads((theirs.cwd / "ds_config.json").read_text())
     assert json.loads(ours.files["ds_config.json"]) == config
-    theirs.env.pop("HCCL_IF_IP")  # the first of `hostname -I`
-    assert {name: ours.env[name] for name in theirs.env} == theirs.env
-    assert ours.env["HCCL_IF_IP"] == "10.0.0.1"
-    assert ("FusedAdam" in ours.env) == ("FusedAdam" in theirs.env)
+    differ = variables(theirs, ours)
+    assert differ.pop("HCCL_IF_IP")[1] == "10.0.0.1"  # theirs: the first of `hostname -I`
+    assert differ == {}
 
 
 # --- megatron_core: no document; NVIDIA's own example ---------------------------------------------
@@ -623,4 +652,4 @@ def test_train_gpt3_175b_distributed(rank: int, tmp_path: Path) -> None:
         "--load": ("ckpt", None),
         "--save-interval": ("10000", None),
     }
-    assert {name: ours.env[name] for name in theirs.env} == theirs.env
+    assert variables(theirs, ours) == {}
