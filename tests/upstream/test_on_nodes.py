@@ -117,7 +117,12 @@ LINES: dict[str, dict[str, list[str]]] = {
         ]
     },
     "megatron_core/core_v0.13.0": CORE,
-    "megatron_core/core_v0.18.2": CORE,
+    "megatron_core/core_v0.18.2": {
+        **CORE,
+        "src/megatron/core/tokenizers/text/libraries/huggingface_tokenizer.py": [
+            '            elif tokenizer_path == "gpt2":'
+        ],
+    },
     "oneflow_gpt/osdi": {
         "src/LanguageModeling/gpt-2/src/train_gpt2.sh": [
             *("n_head=12", "n_embd=768", "n_layer=12", "num_node=1"),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +15,7 @@ import pytest
 from runner.systems.megatron_lm import FOLDER
 from runner.systems.pins import pins
 from tests.unit.builders import small_cluster, small_run
-from tests.upstream.mirrors import show
+from tests.upstream.mirrors import git, mirror, show
 
 # DeepSpeed adds these to a trainer's parser (deepspeed/__init__.py, add_config_arguments).
 DEEPSPEED = {"--deepspeed", "--deepspeed_config"}
@@ -67,15 +72,75 @@ WHERE = {
 }
 
 
+def trainers_argv(system: str, pin: str, values: dict[str, Any], script: str) -> tuple[str, ...]:
+    """What stands behind the script's name on our command line."""
+    cell = {"system": system, "pin": pin, **values}
+    argv = small_run(cell, small_cluster(1, 8, device="cuda")).nodes[0].argv
+    at = next(index for index, word in enumerate(argv) if word.endswith(f"/{script}"))
+    return argv[at + 1 :]
+
+
 @pytest.mark.parametrize(("system", "pin", "values"), CASES, ids=[f"{s}/{p}" for s, p, _ in CASES])
 def test_the_trainer_knows_every_option(system: str, pin: str, values: dict[str, Any]) -> None:
     source = pins(system)[pin]["source"]
     script, parser = WHERE.get(f"{system}/{pin}") or WHERE[system]
     text = show(source["repository"], source["commit"], parser)
     known = DEEPSPEED | set(re.findall(r"""["'](--?[A-Za-z][\w-]*)["']""", text))
-    cell = {"system": system, "pin": pin, **values}
-    argv = small_run(cell, small_cluster(1, 8, device="cuda")).nodes[0].argv
-    at = next(index for index, word in enumerate(argv) if word.endswith(f"/{script}"))
-    passed = {word.split("=")[0] for word in argv[at + 1 :] if re.match(r"--?[A-Za-z]", word)}
+    argv = trainers_argv(system, pin, values, script)
+    passed = {word.split("=")[0] for word in argv if re.match(r"--?[A-Za-z]", word)}
     assert passed - known == set()
     assert len(passed) > 20
+
+
+# Stood in for: kernels in Triton, which torch for a CPU comes without; a GPU's generation; and, on
+# Python 3.11, a decorator of 3.12. What parses and validates is the trainer's own.
+PARSE = """
+import json, sys, typing
+from unittest.mock import MagicMock
+typing.override = getattr(typing, "override", lambda method: method)
+sys.modules["megatron.core.transformer.moe.paged_stash"] = MagicMock()
+from megatron.training import arguments
+arguments.get_device_arch_version = lambda: 9
+answers = []
+for argv in json.load(sys.stdin):
+    sys.argv[1:] = argv
+    args = arguments.parse_args()
+    arguments.validate_args(args)
+    names = ("tensor_model_parallel_size", "data_parallel_size", "mock_data", "tokenizer_type")
+    answers.append([getattr(args, name) for name in names])
+print("\\n" + json.dumps(answers))
+"""
+
+
+def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> None:
+    """It builds its parser from its configuration classes: no text of it says the options."""
+    pytest.importorskip("torch", reason="`make setup` brings torch")
+    source = pins("megatron_core")["core_v0.18.2"]["source"]
+    place = mirror(source["repository"], source["commit"])
+    packed = tmp_path / "megatron.tar"
+    said = git(place, "archive", "-o", str(packed), source["commit"], "megatron")
+    assert said.returncode == 0, said.stderr
+    subprocess.run(["tar", "-xf", str(packed), "-C", str(tmp_path)], check=True)
+    cells: list[dict[str, Any]] = [
+        CORE,
+        {"devices_per_node": 8, "mock_data": True, "tensor_parallel": 2, "pipeline_parallel": 2},
+        {"devices_per_node": 8, "selective_recompute": True, "precision": "fp16"},
+    ]
+    argvs = [trainers_argv("megatron_core", "core_v0.18.2", c, "pretrain_gpt.py") for c in cells]
+    # From its folder, so that Megatron is found before any that is installed.
+    environment = {**os.environ, "WORLD_SIZE": "8", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", PARSE],
+        cwd=tmp_path,
+        env=environment,
+        input=json.dumps(argvs),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert json.loads(ran.stdout.splitlines()[-1]) == [
+        [2, 2, False, "GPT2BPETokenizer"],
+        [2, 2, True, "NullTokenizer"],
+        [1, 8, False, "GPT2BPETokenizer"],
+    ]
