@@ -3,11 +3,9 @@
     <env>/bin/python3 -c <this> < SPEC
 
 SPEC is JSON: version (or ""), ops (those that must be built already), device (what the nodes
-train on). Prints what the report says. Runs by the environment's own Python, 3.7 or newer. Exits
-0, or 1 with one line on stderr.
+train on). Prints what the report says. Runs by the environment's own Python, 3.6 or newer (image
+20.03-py3 has that). Exits 0, or 1 with one line on stderr.
 """
-
-from __future__ import annotations
 
 import importlib
 import json
@@ -27,7 +25,7 @@ BUILT = re.compile(r"torch ([0-9.]+)(?:[, ]+(?:cuda|hip) ([0-9.]+))?")
 RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)\b")
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> "dict[str, Any]":
     """A report's lines as a mapping, its operators under `ops`: name to installed, compatible."""
     found: dict[str, Any] = {"ops": {}}
     for line in COLOURS.sub("", text).splitlines():
@@ -44,7 +42,9 @@ def short(version: str) -> str:
     return ".".join(version.partition("+")[0].split(".")[:2])
 
 
-def faults(spec: dict[str, Any], report: dict[str, Any], torch: str, cuda: str | None) -> list[str]:
+def faults(
+    spec: "dict[str, Any]", report: "dict[str, Any]", torch: str, cuda: "str | None"
+) -> "list[str]":
     """What does not fit, in words; `torch` and `cuda` are what the environment's torch says."""
     info = report.get("deepspeed info", "").partition(",")[0]
     if not info:
@@ -88,7 +88,9 @@ def main() -> int:
         first = (str(error).splitlines() or [""])[0]
         print(f"import of torch fails: {type(error).__name__}: {first}", file=sys.stderr)
         return 1
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    argv = [sys.executable, program]
+    pipe = subprocess.PIPE
+    done = subprocess.run(argv, stdout=pipe, stderr=pipe, encoding="utf-8")
     if done.returncode != 0:
         print(f"ds_report fails: {reason(done.stderr)}", file=sys.stderr)
         return 1

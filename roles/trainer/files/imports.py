@@ -2,11 +2,9 @@
 
     <env>/bin/python3 -c <this> < SPEC
 
-SPEC is JSON: modules. Runs by the environment's own Python, 3.7 or newer. Exits 0, or 1 with a line
+SPEC is JSON: modules. Runs by the environment's own Python, 3.6 or newer. Exits 0, or 1 with a line
 a module on stderr.
 """
-
-from __future__ import annotations
 
 import importlib
 import json
