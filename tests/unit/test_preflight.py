@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
-import pytest
-
+from roles.launch.files.supervisor.gpus import gpu_fault
 from runner.paths import PROJECT
 
 FILES = PROJECT / "roles" / "launch" / "files"
@@ -21,42 +18,25 @@ GPUS = [
 ]
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"launch_{name}", FILES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_idle_gpus_are_fine() -> None:
+    assert gpu_fault([0, 1], GPUS, []) is None
 
 
-@pytest.fixture(scope="module")
-def supervisor() -> ModuleType:
-    return load("supervisor")
+def test_missing_gpu_is_named() -> None:
+    assert gpu_fault([0, 4], GPUS, []) == ("no_device", "GPU 4 is not there; nvidia-smi lists 0, 1")
 
 
-def test_idle_gpus_are_fine(supervisor: ModuleType) -> None:
-    assert supervisor.gpu_fault([0, 1], GPUS, []) is None
-
-
-def test_missing_gpu_is_named(supervisor: ModuleType) -> None:
-    cause, words = supervisor.gpu_fault([0, 4], GPUS, [])
-    assert (cause, words) == ("no_device", "GPU 4 is not there; nvidia-smi lists 0, 1")
-
-
-def test_foreign_process_is_named_and_only_on_wanted_gpus(supervisor: ModuleType) -> None:
+def test_foreign_process_is_named_and_only_on_wanted_gpus() -> None:
     computing = [["GPU-bb", "4711", "/usr/bin/python3 --token=x"]]
-    assert supervisor.gpu_fault([0], GPUS, computing) is None
-    cause, words = supervisor.gpu_fault([0, 1], GPUS, computing)
-    assert cause == "device_busy"
-    assert words == "GPU 1 is in use by pid 4711 (python3); end it, or wait for it"
+    assert gpu_fault([0], GPUS, computing) is None
+    words = "GPU 1 is in use by pid 4711 (python3); end it, or wait for it"
+    assert gpu_fault([0, 1], GPUS, computing) == ("device_busy", words)
 
 
-def test_memory_of_an_unseen_process_shows(supervisor: ModuleType) -> None:
+def test_memory_of_an_unseen_process_shows() -> None:
     gpus = [["0", "GPU-aa", "70000", "143771"]]
-    cause, words = supervisor.gpu_fault([0], gpus, [])
-    assert cause == "device_busy"
-    assert "70000 of 143771 MiB in use by somebody not seen here" in words
+    words = "GPU 0 has 70000 of 143771 MiB in use by somebody not seen here"
+    assert gpu_fault([0], gpus, []) == ("device_busy", words)
 
 
 def test_sampler_writes_a_row_a_second_and_costs_little(tmp_path: Path) -> None:

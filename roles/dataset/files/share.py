@@ -187,10 +187,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 block = stream.read(min(left, fetch.BLOCK))
                 if not block:
                     raise OSError("the file became shorter")
+                with self.hub.lock:  # before: who has the last of it may end us at once
+                    self.hub.sent += len(block)
                 self.wfile.write(block)
                 left -= len(block)
-                with self.hub.lock:
-                    self.hub.sent += len(block)
 
 
 class Server(http.server.ThreadingHTTPServer):

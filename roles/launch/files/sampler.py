@@ -7,10 +7,16 @@ cuda: nvidia-smi's own loop, one process for the whole run, its rows and header 
 memory, from /proc. The supervisor starts it with the run and ends it with the run.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
 import time
+
+TYPE_CHECKING = False  # as typing's, whose import takes longer than all else
+if TYPE_CHECKING:
+    from typing import TextIO
 
 PERIOD_S = 1.0
 GPU_COLUMNS = (
@@ -19,14 +25,14 @@ GPU_COLUMNS = (
 CPU_HEADER = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
 
 
-def processor_times():
+def processor_times() -> tuple[int, int]:
     """(busy, all) ticks of all processors together, since boot."""
     with open("/proc/stat", encoding="ascii") as stream:
         ticks = [int(word) for word in stream.readline().split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # idle and iowait are not busy
 
 
-def memory_mib():
+def memory_mib() -> tuple[int, int]:
     """(used, total) MiB; used is what no new process could have."""
     found = {}
     with open("/proc/meminfo", encoding="ascii") as stream:
@@ -38,7 +44,7 @@ def memory_mib():
     return (found["MemTotal"] - found["MemAvailable"]) // 1024, found["MemTotal"] // 1024
 
 
-def sample_cpu(out):
+def sample_cpu(out: TextIO) -> None:
     """One row a second: `epoch seconds, percent, MiB, MiB`."""
     out.write(CPU_HEADER)
     before = processor_times()
@@ -55,7 +61,7 @@ def sample_cpu(out):
         out.flush()
 
 
-def sample_npu(out):
+def sample_npu(out: TextIO) -> None:
     """npu-smi's table once a second, each after a line with the time."""
     while True:
         out.write(f"timestamp, {time.time():.3f}\n")
@@ -64,7 +70,7 @@ def sample_npu(out):
         time.sleep(PERIOD_S)
 
 
-def main(device, path):
+def main(device: str, path: str) -> None:
     """Sample until killed."""
     os.nice(5)  # never in the trainer's way
     if device == "cuda":

@@ -1,5 +1,7 @@
 """What the control node asks of a run's folder: the one that this program lies in."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
@@ -8,7 +10,7 @@ from .folders import close
 from .news import fetch, poll
 
 
-def main():
+def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="supervisor.py")
     commands = parser.add_subparsers(dest="command", required=True)

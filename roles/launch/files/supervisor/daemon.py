@@ -1,5 +1,7 @@
 """The detached process that starts, watches and ends this node's part of a run."""
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import json
@@ -17,13 +19,17 @@ from .processes import KEPT, MARK, end_run, reap, send, stat_of
 from .stacks import take_stacks
 from .state import TERMINATED, boot_id, finish, lease_age, stop_reason
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
 PR_SET_CHILD_SUBREAPER = 36
 RUNS_LOCK = "lock"
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
 STALLED = "stalled"  # the stop reason that asks for stacks first
 
 
-def daemon(job, tell):
+def daemon(job: dict[str, Any], tell: int) -> NoReturn:
     """The detached process: wait for `go`, run, watch, end, write done.json. Never returns."""
     os.chdir(job["dir"])
     os.umask(0o077)
@@ -38,7 +44,13 @@ def daemon(job, tell):
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake sigtimedwait
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     signal.signal(signal.SIGTERM, lambda *_: TERMINATED.append(True))
-    done = {"rc": None, "signal": None, "ended_by": "error", "left": 0, "signalled": 0}
+    done: dict[str, Any] = {
+        "rc": None,
+        "signal": None,
+        "ended_by": "error",
+        "left": 0,
+        "signalled": 0,
+    }
     try:
         try:
             lock = take_lock(job)
@@ -49,7 +61,8 @@ def daemon(job, tell):
             os._exit(0)
         libc = ctypes.CDLL(None, use_errno=True)
         done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        me = {"pid": os.getpid(), "start": stat_of(os.getpid())[1], "boot_id": boot_id()}
+        entry = stat_of(os.getpid())
+        me = {"pid": os.getpid(), "start": entry and entry[1], "boot_id": boot_id()}
         write("state.json", json.dumps({**me, "hostname": socket.gethostname()}))
         os.close(tell)
         done.update(watch(job))
@@ -65,7 +78,7 @@ def daemon(job, tell):
     os._exit(0)
 
 
-def take_lock(job):
+def take_lock(job: dict[str, Any]) -> int:
     """The node's lock, held for the life of the daemon.
 
     A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
@@ -98,9 +111,9 @@ def take_lock(job):
     return handle
 
 
-def watch(job):
+def watch(job: dict[str, Any]) -> dict[str, Any]:
     """Wait for go, start the launcher, wait for one of its ends; what done.json then says."""
-    lease = {}
+    lease: dict[str, Any] = {}
     while not os.path.exists("go"):
         if stop_reason():
             return {"ended_by": "stop", "message": stop_reason()}
@@ -111,8 +124,8 @@ def watch(job):
     sampler = spawn_sampler(job)
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
-    dead = {}
-    result = None
+    dead: dict[int, int] = {}
+    result: dict[str, Any] | None = None
     while result is None:
         dead.update(reap())
         now = time.monotonic()
@@ -140,7 +153,7 @@ def watch(job):
     if result.get("message") == STALLED:
         result["stood"] = take_stacks(job, dead)
     signalled, left = end_run(job, dead)
-    status = dead.get(launcher)
+    status = dead.get(launcher) if launcher else None
     if status is not None and "rc" not in result:
         if os.WIFSIGNALED(status):
             result["signal"] = os.WTERMSIG(status)
@@ -158,7 +171,7 @@ def watch(job):
     return result
 
 
-def oom_kills():
+def oom_kills() -> int | None:
     """How many processes the kernel has ended for lack of memory since it booted, or None."""
     try:
         with open("/proc/vmstat", encoding="ascii") as stream:
@@ -170,7 +183,7 @@ def oom_kills():
     return None
 
 
-def spawn_sampler(job):
+def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
     """Start sampler.py beside the trainer; {pid: start time}, to end it by.
 
     It carries the run's mark, so that it is ended with the run even where this daemon was killed.
@@ -191,7 +204,7 @@ def spawn_sampler(job):
     return {process.pid: entry[1]} if entry else {}
 
 
-def spawn(job):
+def spawn(job: dict[str, Any]) -> int:
     """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env.update(job["env"])

@@ -1,5 +1,7 @@
 """A run's folder: room for it, what older runs left, its removal."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import socket
@@ -10,10 +12,14 @@ from .files import read_json, stamp_of, write
 from .processes import run_after
 from .state import daemon_alive
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
+
 KEPT_RUNS = 20  # folders of a campaign's fetched runs that stay here: those that did not end well
 
 
-def make_room(folder):
+def make_room(folder: str) -> None:
     """Remove what an older run of the same name left, once that has ended; refuse a live one."""
     if not os.path.exists(folder):
         return
@@ -38,7 +44,7 @@ def make_room(folder):
     shutil.rmtree(folder)
 
 
-def prune(job):
+def prune(job: dict[str, Any]) -> None:
     """Remove the oldest of this campaign's folders that were fetched, but for KEPT_RUNS of them.
 
     A folder that nobody fetched stays, and so does one of another user.
@@ -54,14 +60,14 @@ def prune(job):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def limit_log(job):
+def limit_log(job: dict[str, Any]) -> None:
     """A log may take half of what is free, so that a flood fills nobody's disk."""
     disk = os.statvfs(job["runs"])
     half = disk.f_bavail * disk.f_frsize // 2
     job["log_limit_bytes"] = min(job["log_limit_bytes"], half)
 
 
-def close(folder, keep):
+def close(folder: str, keep: bool) -> None:
     """Everything was fetched: remove the folder of a run that is over, or keep it for a look."""
     os.chdir(folder)
     runs = (read_json("job.json") or {}).get("runs")

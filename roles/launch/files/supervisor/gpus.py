@@ -1,5 +1,7 @@
 """What nvidia-smi says of this node's GPUs, and whether a run may have them."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import time
@@ -10,7 +12,7 @@ IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (d
 IDLE_PATIENCE_S = 10.0  # a killed trainer's device memory is freed a moment after its death
 
 
-def check_gpus(wanted):
+def check_gpus(wanted: list[int]) -> None:
     """Refuse GPUs that are not there, or that somebody uses. `wanted`: indices as nvidia-smi's."""
     until = time.monotonic() + IDLE_PATIENCE_S
     while True:
@@ -22,7 +24,7 @@ def check_gpus(wanted):
         time.sleep(0.5)
 
 
-def ask_nvidia_smi():
+def ask_nvidia_smi() -> list[list[list[str]]]:
     """(GPU rows, rows of processes that compute), as nvidia-smi prints them; asked at once."""
     asked = []
     for query in (
@@ -50,7 +52,9 @@ def ask_nvidia_smi():
     return said
 
 
-def gpu_fault(wanted, gpus, computing):
+def gpu_fault(
+    wanted: list[int], gpus: list[list[str]], computing: list[list[str]]
+) -> tuple[str, str] | None:
     """(cause, sentence) of the first of the wanted GPUs that cannot be used, or None."""
     there = {int(row[0]): row for row in gpus if row[0].isdigit()}
     for index in wanted:
@@ -77,7 +81,7 @@ def gpu_fault(wanted, gpus, computing):
     return None
 
 
-def nvidia_smi():
+def nvidia_smi() -> list[dict[str, str]]:
     """One row a GPU: name, memory in MiB, driver; [] where there is no nvidia-smi."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
     try:

@@ -1,5 +1,7 @@
 """What this node is."""
 
+from __future__ import annotations
+
 import os
 import socket
 import time
@@ -10,7 +12,7 @@ from .gpus import nvidia_smi
 from .state import boot_id
 
 
-def inspect(paths):
+def inspect(paths: dict[str, str]) -> None:
     """What this node is, for the campaign's record: hardware, system, and the JSON files named.
 
     `paths`: name to path of a JSON file (installed.json, dataset.json); a missing one is null.

@@ -1,5 +1,7 @@
 """What a poll brings: the end, the newest log, samples; and what else can be fetched."""
 
+from __future__ import annotations
+
 import os
 import stat
 import time
@@ -17,7 +19,9 @@ TAIL_BYTES = 64 * 1024  # of new log that one poll brings
 FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
 
 
-def poll(folder, offset, wait_s, go, stop, over=False, sampled=0):
+def poll(
+    folder: str, offset: int, wait_s: float, go: bool, stop: str, over: bool, sampled: int
+) -> None:
     """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
 
     Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
@@ -56,7 +60,7 @@ def poll(folder, offset, wait_s, go, stop, over=False, sampled=0):
     answer(done=done, now=time.time(), **facts)
 
 
-def others():
+def others() -> dict[str, int]:
     """Name to size of what the run left beside its log: samples, stacks, TensorBoard's files.
 
     Only plain files of the run's own folder, no link and nothing beyond one; event files up to
@@ -76,7 +80,7 @@ def others():
     return found
 
 
-def fetch(folder, name, offset, length):
+def fetch(folder: str, name: str, offset: int, length: int) -> None:
     """Bring bytes [offset, offset + length) of a file of the run's folder."""
     os.chdir(folder)
     data = b""

@@ -1,5 +1,7 @@
 """Before a run: check the node, lay out the folder, leave a daemon that waits."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -14,11 +16,15 @@ from .folders import limit_log, make_room, prune
 from .gpus import check_gpus
 from .state import boot_id
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
+
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
 FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
 
 
-def check(job):
+def check(job: dict[str, Any]) -> None:
     """Refuse what would fail later, by name."""
     for path, size in job.get("requires", {}).items():
         try:
@@ -65,7 +71,7 @@ def check(job):
                         raise RefusedError("port_in_use", "port %d is already in use" % port)
 
 
-def prepare(job, program):
+def prepare(job: dict[str, Any], program: str) -> None:
     """Check the node, lay out the run's folder, and leave a daemon that waits for `go`.
 
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
@@ -110,5 +116,5 @@ def prepare(job, program):
     os.close(tell)
     with os.fdopen(hear, "rb") as stream:
         said = stream.read()  # until the daemon closes its end: it is ready, or it gave up
-    refusal = json.loads(said.decode()) if said else {}
-    answer(now=time.time(), boot_id=boot_id(), **refusal)
+    refused = json.loads(said.decode()) if said else {}
+    answer(now=time.time(), boot_id=boot_id(), **refused)

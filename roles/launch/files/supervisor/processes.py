@@ -1,17 +1,23 @@
 """Which processes are the run's, and how all of them are ended."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
 import sys
 import time
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
+
 MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
 KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
 AFTER_S = 60.0  # for an engine to remove a container
 
 
-def stat_of(pid):
+def stat_of(pid: int) -> tuple[int, int, str] | None:
     """(parent pid, start time in ticks, state) of a process, or None if it is gone."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as stream:
@@ -21,7 +27,7 @@ def stat_of(pid):
     return int(fields[1]), int(fields[19]), fields[0].decode()
 
 
-def environment_of(pid):
+def environment_of(pid: int) -> dict[str, str]:
     """A process's variables, as it was started with; {} where they cannot be read."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as stream:
@@ -31,7 +37,7 @@ def environment_of(pid):
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
-def marked(pid, mark):
+def marked(pid: int, mark: bytes) -> bool:
     """Whether the process carries the run's mark in its environment."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as stream:
@@ -40,7 +46,7 @@ def marked(pid, mark):
         return False
 
 
-def ours(mark, root):
+def ours(mark: str, root: int) -> dict[int, int]:
     """Live processes of the run: {pid: start time}, without `root` (the daemon) itself.
 
     A process is ours if it descends from the daemon or carries the run's mark. Zombies are left
@@ -62,18 +68,18 @@ def ours(mark, root):
             if pid not in found and entry[0] in found:
                 found.add(pid)
                 grown = True
-    mark = ("%s=%s" % (MARK, mark)).encode()
+    word = ("%s=%s" % (MARK, mark)).encode()
     return {
         pid: entry[1]
         for pid, entry in table.items()
         if pid > 1
         and pid not in (root, os.getpid())
         and entry[2] not in "ZX"
-        and (pid in found or marked(pid, mark))
+        and (pid in found or marked(pid, word))
     }
 
 
-def send(pids, number):
+def send(pids: dict[int, int], number: int) -> None:
     """Signal processes that are still the ones we saw (same start time)."""
     for pid, started in pids.items():
         now = stat_of(pid)
@@ -84,9 +90,9 @@ def send(pids, number):
                 pass
 
 
-def reap():
+def reap() -> dict[int, int]:
     """Collect dead children; {pid: wait status}."""
-    dead = {}
+    dead: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -97,12 +103,12 @@ def reap():
         dead[pid] = status
 
 
-def end_all(mark, root, grace_s, dead):
+def end_all(mark: str, root: int, grace_s: float, dead: dict[int, int]) -> tuple[int, int]:
     """TERM, wait up to `grace_s`, KILL until none is left. Returns (signalled, left)."""
-    signalled = set()
+    signalled: set[int] = set()
     for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
         until = time.monotonic() + patience
-        sent = {}
+        sent: dict[int, int] = {}
         while True:
             dead.update(reap())
             alive = ours(mark, root)
@@ -118,7 +124,7 @@ def end_all(mark, root, grace_s, dead):
     return len(signalled), len(ours(mark, root))
 
 
-def end_run(job, dead):
+def end_run(job: dict[str, Any], dead: dict[int, int]) -> tuple[int, int]:
     """End all processes of a run, then what is to be ended otherwise. (signalled, left)."""
     signalled, left = end_all(job["mark"], os.getpid(), job["grace_s"], dead)
     if job.get("after"):
@@ -127,13 +133,13 @@ def end_run(job, dead):
     return signalled, left
 
 
-def run_after(job):
+def run_after(job: dict[str, Any]) -> None:
     """Run the job's `after`; what it has to remove may be gone already."""
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env["PATH"] = job["env"].get("PATH", os.defpath)
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    null = subprocess.DEVNULL
     for argv in job.get("after", []):
         try:
-            subprocess.run(argv, env=env, timeout=AFTER_S, **quiet)
+            subprocess.run(argv, env=env, timeout=AFTER_S, stdin=null, stdout=null, stderr=null)
         except (OSError, subprocess.SubprocessError) as error:
             sys.stderr.write("trainbench: %s: %s\n" % (argv[0], error))

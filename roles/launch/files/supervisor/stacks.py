@@ -1,5 +1,7 @@
 """Where the processes of a stalled run stand."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
@@ -7,11 +9,15 @@ import time
 
 from .processes import environment_of, ours, reap, send, stat_of
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
+
 STACK_PATIENCE_S = 10.0  # for all processes to write their stacks
 STACK_S = 1.0  # for one of them
 
 
-def take_stacks(job, dead):
+def take_stacks(job: dict[str, Any], dead: dict[int, int]) -> list[dict[str, Any]]:
     """Have every Python process of the run write where it stands, before it is ended.
 
     Returns [{pid, rank, state}]: the rank by the launcher's own variable, the state as /proc has it
@@ -22,7 +28,7 @@ def take_stacks(job, dead):
     would end the others before they have written. What is no Python is left alone: ssh may bring
     another node's stacks.
     """
-    found = {}
+    found: dict[int, dict[str, Any]] = {}
     pids = ours(job["mark"], os.getpid())
     for pid, started in pids.items():
         entry = stat_of(pid)
@@ -52,7 +58,7 @@ def take_stacks(job, dead):
     return [{key: found[pid][key] for key in ("pid", "rank", "state")} for pid in order]
 
 
-def runs_python(pid):
+def runs_python(pid: int) -> bool:
     """Whether the process is a Python whose faulthandler is on."""
     try:
         program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
@@ -61,13 +67,13 @@ def runs_python(pid):
     return program.startswith("python") and "PYTHONFAULTHANDLER" in environment_of(pid)
 
 
-def rank_of(pid):
+def rank_of(pid: int) -> int | None:
     """The rank that the launcher gave the process, or None."""
     rank = environment_of(pid).get("RANK", "")
     return int(rank) if rank.isdigit() else None
 
 
-def depth_of(pid, found):
+def depth_of(pid: int, found: dict[int, dict[str, Any]]) -> int:
     """How many of the found processes it descends from, one after the other."""
     depth = 0
     while pid in found and depth < len(found):
@@ -75,20 +81,20 @@ def depth_of(pid, found):
     return depth
 
 
-def label(one):
+def label(one: dict[str, Any]) -> str:
     """What stands before a process's stack."""
     rank = "" if one["rank"] is None else "rank %d, " % one["rank"]
     words = {"T": ", stopped", "D": ", in a wait that no signal ends"}.get(one["state"], "")
     return "[trainbench: %spid %d%s, stood at:]" % (rank, one["pid"], words)
 
 
-def note(line):
+def note(line: str) -> None:
     """A line of ours in the trainer's log."""
     with open("log", "ab") as stream:
         stream.write(b"\n" + line.encode() + b"\n")
 
 
-def spied(spy, one, until):
+def spied(spy: str, one: dict[str, Any], until: float) -> bool:
     """Whether py-spy wrote the process's stack into stacks.txt."""
     argv = [spy, "dump", "--nonblocking", "--pid", str(one["pid"])]
     try:
@@ -107,7 +113,7 @@ def spied(spy, one, until):
     return ran.returncode == 0
 
 
-def find_program(name, folders):
+def find_program(name: str, folders: list[str]) -> str | None:
     """The program's path in the first of the folders, or the node's own, that has it; or None."""
     for folder in [*folders, "/usr/local/bin", "/usr/bin"]:
         path = os.path.join(folder, name)

@@ -1,15 +1,21 @@
 """Whether a run goes on: its daemon's identity, its stop file, its end."""
 
+from __future__ import annotations
+
 import json
 import os
 
 from .files import read_json, stamp_of, write
 from .processes import stat_of
 
-TERMINATED = []  # not empty once the daemon was sent TERM
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
+
+TERMINATED: list[bool] = []  # not empty once the daemon was sent TERM
 
 
-def boot_id():
+def boot_id() -> str:
     """The kernel's id of this boot: a pid means nothing across a reboot."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
@@ -18,7 +24,7 @@ def boot_id():
         return ""
 
 
-def daemon_alive():
+def daemon_alive() -> bool:
     """Whether the daemon of this folder still runs (same pid and same start time)."""
     state = read_json("state.json")
     if not state:
@@ -29,7 +35,7 @@ def daemon_alive():
     return bool(entry and entry[1] == state["start"] and entry[2] != "Z")
 
 
-def stop_reason():
+def stop_reason() -> str | None:
     """What the stop file says, or that the daemon was sent TERM, or None."""
     if TERMINATED:
         return "the supervisor was sent TERM"
@@ -40,16 +46,16 @@ def stop_reason():
         return None
 
 
-def lease_age(state, now):
+def lease_age(state: dict[str, Any], now: float) -> float:
     """Seconds since the lease's mtime was seen to change (its value is never compared)."""
     stamp = stamp_of("lease")
     if stamp != state.get("stamp"):
         state["stamp"] = stamp
         state["since"] = now
-    return now - state["since"]
+    return now - float(state["since"])
 
 
-def finish(done):
+def finish(done: dict[str, Any]) -> None:
     """Write done.json, with the space that prepare set aside for it."""
     try:
         os.unlink("reserve")

@@ -1,5 +1,7 @@
 """Runs that are to end: told so, or cleaned up after."""
 
+from __future__ import annotations
+
 import os
 import signal
 import time
@@ -9,8 +11,12 @@ from .files import read_json, write
 from .processes import end_run
 from .state import boot_id, daemon_alive, finish
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
 
-def ask_to_stop(reason):
+
+def ask_to_stop(reason: str) -> None:
     """Leave the stop file; where the disk is full, TERM says the same."""
     try:
         write("stop", reason)
@@ -20,7 +26,7 @@ def ask_to_stop(reason):
             os.kill(state["pid"], signal.SIGTERM)
 
 
-def lost_supervisor():
+def lost_supervisor() -> dict[str, Any]:
     """The daemon was killed: end what it left, by the run's mark, and say so."""
     job = read_json("job.json")
     signalled, left = end_run(job, {})
@@ -41,7 +47,7 @@ def lost_supervisor():
     return done
 
 
-def stop_all(runs, patience_s):
+def stop_all(runs: str, patience_s: float) -> None:
     """End every run that this node holds; for after a dead control process."""
     ended = []
     for folder, _, names in os.walk(runs):
