@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.fixtures import Group, RealNodes
 from tests.roles.play import play
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 ROOT_FOLDER = "/opt/trainbench-gpus"
 VARIABLES = {
     "cluster_root": ROOT_FOLDER,
