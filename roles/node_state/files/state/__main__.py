@@ -16,7 +16,7 @@ def step(word: str) -> Callable[[Spec], dict[str, Any]]:
     if word in ("look", "verify"):
         return look if word == "look" else verify
     # what is not imported is not compiled, and a look is asked far more often than a step
-    from . import ledger, machine, steps
+    from . import steps
 
     return {
         "begin": steps.begin,
@@ -24,7 +24,7 @@ def step(word: str) -> Callable[[Spec], dict[str, Any]]:
         "wanted": steps.wanted,
         "finish": lambda spec: steps.finish(spec, whole=True),
         "account": lambda spec: steps.finish(spec, whole=False),
-        "undo": lambda spec: ledger.undo(machine.read_machine(spec)),
+        "undo": steps.plan_removal,
         "forget": steps.forget,
     }[word]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 from .compare import Machine, to_hold
@@ -70,8 +71,19 @@ def account(spec: Spec, machine: Machine, done: bool) -> dict[str, Any]:
     return ledger
 
 
-def undo(machine: Machine) -> dict[str, Any]:
-    """What takes off all that the ledger has, and what stays and why."""
+def removed(machine: Machine) -> list[str]:
+    """`name=version` of packages that had to make way for ours, and are still away."""
+    there = present(machine.packages)
+    made_way = machine.ledger.get("removed", {})
+    return sorted(f"{name}={version}" for name, version in made_way.items() if name not in there)
+
+
+def undo(machine: Machine, offered: Collection[str] = ()) -> dict[str, Any]:
+    """What takes off all that the ledger has, and what stays and why.
+
+    `offered`: those of `removed` that apt still has. Of the others it takes what it has: a newer
+    one beside older parts of the same source would be refused where there is a choice.
+    """
     ledger = machine.ledger
     there = present(machine.packages)
     going, needed = removable(there, ledger.get("packages", {}))
@@ -100,8 +112,7 @@ def undo(machine: Machine) -> dict[str, Any]:
     return {
         "unhold": sorted(name for name in held if name in there and there[name].held),
         "remove": sorted(going),
-        # the versions that were found, where apt still has them
-        "install": sorted(n for n in ledger.get("removed", {}) if n not in there),
+        "install": [each if each in offered else split(each)[0][0] for each in removed(machine)],
         "downgrade": sorted(f"{name}={version}" for name, version in changed.items()),
         "restore": files,
         "delete": gone,

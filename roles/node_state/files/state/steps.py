@@ -10,8 +10,8 @@ from typing import Any
 
 from .compare import compare, own_repositories
 from .keys import dearmor, key_fault
-from .ledger import account, before, undo
-from .machine import CHECK_S, LEDGERS, ROOT, read_machine
+from .ledger import account, before, removed, undo
+from .machine import CHECK_S, LEDGERS, ROOT, read_machine, run
 from .packages import split
 from .repositories import keyring, sources, wrong_key
 from .spec import Spec, StateError
@@ -105,6 +105,14 @@ def finish(spec: Spec, whole: bool) -> dict[str, Any]:
     if whole and left:
         raise StateError("setup ran to its end, and yet: " + "; ".join(left))
     return {"differences": left}
+
+
+def plan_removal(spec: Spec) -> dict[str, Any]:
+    """What takes it all off again."""
+    machine = read_machine(spec)
+    # exit code 0 and a note where there is no such version
+    shown = {item: run(["apt-cache", "show", item])[1] for item in removed(machine)}
+    return undo(machine, [item for item, text in shown.items() if "\nVersion: " in text])
 
 
 def forget(spec: Spec) -> dict[str, Any]:
