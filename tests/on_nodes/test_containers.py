@@ -109,10 +109,11 @@ def bring_base(node: Node) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     tar = CACHE / "base.tar"
     if not tar.exists():
-        with (CACHE / "base.new").open("wb") as file:
+        fresh = CACHE / f"base.{os.getpid()}"
+        with fresh.open("wb") as file:
             words: dict[str, Any] = {"stdout": file, "stderr": subprocess.PIPE, "text": False}
             node.exec(["sh", "-c", BASE], check=True, timeout=900, **words)
-        (CACHE / "base.new").rename(tar)
+        fresh.rename(tar)
     with tar.open("rb") as file:
         argv = ["podman", "import", "--quiet", "-", "localhost/base/python:3.11-bookworm"]
         node.exec(argv, stdin=file, check=True, timeout=300)
