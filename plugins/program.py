@@ -54,3 +54,8 @@ def program(path: Path) -> str:
 def loaded(folder: Path) -> str:
     """Python text after which the program's modules can be imported; PROGRAM is its text."""
     return f"PROGRAM = {program(folder)!r}\nexec(PROGRAM, {{'__name__': 'sent'}})\n"
+
+
+def calling(folder: Path, module: str, call: str) -> str:
+    """Python text that calls one function of a module, `call` being the whole expression."""
+    return f"{loaded(folder)}from {folder.name}.{module} import {call.partition('(')[0]}\n{call}\n"

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from plugins.program import loaded
+from plugins.program import calling, loaded
 from runner import stall
 from runner.paths import PROJECT
 
@@ -40,14 +40,9 @@ def said(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return answer
 
 
-def calling(module: str, expression: str, before: str = "") -> str:
-    """The supervisor's text with a call at its end, as the plugin sends it."""
-    name = expression.partition("(")[0]
-    return f"{loaded(SUPERVISOR)}from supervisor.{module} import {name}\n{before}\n{expression}\n"
-
-
 def prepare(job: Mapping[str, Any], before: str = "") -> str:
-    return calling("preparation", f"prepare({job!r}, PROGRAM)", before)
+    """The supervisor's text with a call at its end, as the plugin sends it."""
+    return f"{before}\n{calling(SUPERVISOR, 'preparation', f'prepare({job!r}, PROGRAM)')}"
 
 
 def call(
@@ -359,11 +354,17 @@ def test_after_sigkill_of_the_supervisor_a_poll_cleans_by_the_mark(make: Make) -
 
 def test_all_runs_of_a_node_can_be_stopped_at_once(make: Make, tmp_path: Path) -> None:
     run = make(SLEEP).start()
-    answer = call(calling("stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))
+    answer = call(calling(SUPERVISOR, "stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))
     assert [entry["dir"] for entry in answer["ended"]] == [str(run.dir)]
     assert answer["ended"][0]["done"]["ended_by"] == "stop"
-    assert call(calling("stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))["ended"] == []
-    assert call(calling("stopping", f"stop_all({str(tmp_path / 'none')!r}, 5.0)"))["ended"] == []
+    assert (
+        call(calling(SUPERVISOR, "stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))["ended"]
+        == []
+    )
+    assert (
+        call(calling(SUPERVISOR, "stopping", f"stop_all({str(tmp_path / 'none')!r}, 5.0)"))["ended"]
+        == []
+    )
 
 
 # --- what is refused before anything starts -------------------------------------------------------
@@ -618,7 +619,7 @@ def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"x": 1}')
     (tmp_path / "bad.json").write_text("{")
     paths = {name: str(tmp_path / f"{name}.json") for name in ("a", "bad", "none")}
-    facts = call(calling("inspection", f"inspect({paths!r})"))
+    facts = call(calling(SUPERVISOR, "inspection", f"inspect({paths!r})"))
     assert facts["files"] == {"a": {"x": 1}, "bad": None, "none": None}
     assert facts["hostname"] == socket.gethostname()
     assert facts["cpu_count"] == len(os.sched_getaffinity(0))

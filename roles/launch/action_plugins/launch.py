@@ -37,7 +37,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
-from plugins.program import loaded
+from plugins.program import calling
 
 FILES = Path(__file__).resolve().parents[1] / "files"
 SUPERVISOR = FILES / "supervisor"
@@ -96,8 +96,7 @@ class ActionModule(NodeAction):
 
     def supervise(self, module: str, call: str) -> dict[str, Any]:
         """Send the supervisor with one call of a module's function (nothing is on disk yet)."""
-        source = f"from supervisor.{module} import {call.partition('(')[0]}\n{call}\n"
-        return self.call("-", source=loaded(SUPERVISOR) + source)
+        return self.call("-", source=calling(SUPERVISOR, module, call))
 
     def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
         try:
