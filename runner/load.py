@@ -20,6 +20,8 @@ from runner.outcome import Outcome
 from runner.records import Measurement, Record
 from runner.rundir import Attempt, Campaign
 
+RUNNING = "bench runs now: python -m runner status says how far it is"
+
 
 def shown(campaign: Campaign, shape: str | None = None) -> tuple[Layout, list[published.Row]]:
     """How the campaign's matrix lays its table out (another `shape`, if given), and its documents.
@@ -62,18 +64,22 @@ def record(attempt: Attempt, campaign: Campaign) -> Record:
 
 def _records(campaign: Campaign, settings: Mapping[str, Any]) -> Iterator[Record]:
     """The records, with logs as paths in the campaign's folder."""
+    live = campaign.is_locked()  # asked first: a run that ends meanwhile has its outcome then
     environment = _environment(campaign, settings)
     device = _device(campaign)
     for asked in settings["cells"]:
         # In a campaign of reruns each cell has as many as were asked for.
         for repeat in range(1, asked.get("repeats", settings["repeats"]) + 1):
+            pending = _asked(campaign, asked, settings["warmup_iters"])
             for attempt in reversed(campaign.attempts(asked["id"], repeat)):
+                if live and attempt.outcome is None:
+                    yield replace(pending, repeat=repeat, reason=RUNNING)
+                    break
                 # One without run.json was never planned: bench died in the instant before.
                 if run := attempt.run:
                     yield _ran(campaign, attempt, run, environment, device)
                     break
             else:
-                pending = _asked(campaign, asked, settings["warmup_iters"])
                 yield replace(pending, repeat=repeat)
 
 

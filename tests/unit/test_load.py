@@ -57,6 +57,18 @@ def test_a_run_is_read_with_the_defaults_of_parameters_younger_than_it(tmp_path:
     )
 
 
+def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
+    campaign, before = pending(tmp_path)
+    attempt = campaign.new_attempt(before[0].cell_id, 1)
+    run = small_run({"zero_stage": 0}, small_cluster()).to_json()
+    write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": before[0].cell_id}})
+    with campaign.locked():
+        found = load.records(campaign, tmp_path)[0]
+    assert (found.status, found.reason) == ("pending", load.RUNNING)
+    found = load.records(campaign, tmp_path)[0]
+    assert (found.status, found.reason) == ("did_not_run", "bench ended before the run did")
+
+
 def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no campaign"):
         load.records(Campaign(tmp_path), tmp_path)
