@@ -26,6 +26,8 @@ CELLS: list[dict[str, Any]] = [
     {"tensor_parallel": 2, "zero_stage": 3, "devices_per_node": 2},
     {"tensor_parallel": 2, "pipeline_parallel": 2, "devices_per_node": 2},
     *({**DEEPSPEED, "zero_stage": stage} for stage in range(4)),
+    {"precision": "bf16"},
+    *({**DEEPSPEED, "precision": "bf16", "zero_stage": stage} for stage in range(4)),
 ]
 
 
@@ -68,5 +70,7 @@ def test_every_way_to_spread_it_gives_the_same_losses(
     rows = json.loads(done.stdout)["rows"]
     print("\n".join(f"{row['status']} {row['final_loss']} {row['cell']}" for row in rows))
     assert [row["status"] for row in rows] == ["ok"] * len(CELLS), done.stderr
-    losses = [row["final_loss"] for row in rows]
-    assert max(losses) - min(losses) < 1e-3
+    for low in (False, True):  # DeepSpeed rounds its weights where autocast rounds what it computes
+        losses = [row["final_loss"] for row, cell in zip(rows, CELLS, strict=True)
+                  if ("precision" in cell) == low]  # fmt: skip
+        assert max(losses) - min(losses) < 1e-3, (low, losses)

@@ -48,9 +48,14 @@ class Engine:
             ) from error
         if options.zero_stage == 3:  # used by the output too, outside of its own module
             deepspeed.zero.register_external_parameter(model, model.token_embedding.weight)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0  # `step` sets it
         self.module, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=configuration(options, passes)
         )
+        # At stage 0 in half precision it has stepped once, on gradients of zero (DeepSpeed 0.19.8,
+        # runtime/fp16/unfused_optimizer.py:425): AdamW would go on with its second step.
+        optimizer.state.clear()
 
     def step(self, losses: Iterable[Tensor], rate: float) -> tuple[Tensor, Tensor | None, bool]:
         """Train on the passes' losses; return their mean, the gradients' norm, if it skipped."""
