@@ -23,20 +23,23 @@ STATUSES: Mapping[str, str] = {
     "connection_lost": "a peer closed or refused a connection, and nothing says why it went",
     "device_error": "a device failed: ECC, illegal access, an unknown CUDA or NPU error",
     "segfault": "a process ended by SIGSEGV, SIGBUS or SIGABRT",
+    "node_lost": "a node failed, by the scheduler's words",
     "killed": "a process or the launcher was killed (SIGKILL), often for the host's memory",
     "time_limit": "the scheduler or a time limit ended the run",
-    "cancelled": "somebody cancelled the job",
+    "cancelled": "somebody, or the scheduler for another job, cancelled the job",
     "interrupted": "Ctrl-C, or SIGTERM from outside",
     "error": "another uncaught exception of the trainer",
     "process_failed": "a launcher saw a process fail, and no log says why",
 }
 
-# Consequences of another rank's end: they name the failure only where nothing else does.
+# Consequences of another rank's end: they name the failure only where nothing else does. Two have
+# another name then (verdict.py): `aborted`, as NCCL's watchdog ends its process, and `terminated`.
 CONSEQUENCES = (
     "collective_timeout",
     "connection_lost",
     "rendezvous",
     "terminated",
+    "aborted",
     "process_failed",
 )
 # What programs catch to go on by another way. Of anything else the handler's own failure follows.
@@ -78,11 +81,11 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "missing_module",
         _any(
             rb"ModuleNotFoundError|ImportError|undefined symbol|GLIBC(?:XX)?_\S+' not found",
-            rb"cannot open shared object file|No module named",
+            rb"cannot open shared object file|No module named|ModuleNotFound",
             rb"AttributeError: (?:partially initialized )?module '[^']+' has no attribute",
         ),
     ),
-    ("missing_file", _any(rb"FileNotFoundError|No such file or directory")),
+    ("missing_file", _any(rb"FileNotFoundError|No such file or directory|: command not found$")),
     (
         "rendezvous",
         _any(
@@ -98,6 +101,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _any(
             rb"[Ww]atchdog caught collective operation timeout|collective operation timeout",
             rb"Timed out waiting \d+ms for (?:recv|send)|EI000[26]\b|Notify register times out",
+            rb"watchdog got stuck for",
             rb"Heartbeat Lost|HCCL\w* .{0,60}time(?:d)?[ -]?out|task_?time ?out",
         ),
     ),
@@ -143,10 +147,15 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A line that is evidence by itself. `status` None: by the meaning of what follows it."""
+    """A line that is evidence by itself. `status` None: by the meaning of what follows it.
+
+    `start`: it can only end a run before its first step, and where something else is evidence too,
+    that counts: a shell's line about another program, say.
+    """
 
     status: str | None
     pattern: re.Pattern[bytes]
+    start: bool = False
 
 
 RULES: tuple[Rule, ...] = (
@@ -155,7 +164,9 @@ RULES: tuple[Rule, ...] = (
         "time_limit", _any(rb"TERM_RUNLIMIT", rb"[Ww]all ?time .*exceeded|exceeded .*[Ww]all ?time")
     ),
     Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
-    Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"task [\d,-]+: Out Of Memory")),
+    Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory")),
+    Rule("out_of_memory", _any(rb"Exceeded (?:job|step) memory limit")),
+    Rule("node_lost", _any(rb"DUE TO NODE FAILURE", rb"srun: error: Node failure on")),
     Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .*CANCELLED")),
     # ssh's own lines, and DeepSpeed's where it looks before it starts anything
     Rule("remote_shell", _any(rb"Permission denied(?: \([a-z-]+[,)]|, please try again)")),
@@ -165,26 +176,44 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("remote_shell", _any(rb"No such file or directory: '(?:\S*/)?pdsh'")),
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
+    Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
     Rule(None, _any(rb"\[c10d\].*client socket has (?:timed out|failed)")),
     Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
     Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"^\s+what\(\): ")),
     Rule(None, _any(rb": No space left on device$")),
-    Rule(
-        "segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B|A)\w+")
-    ),
+    Rule("segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B)\w+")),
     Rule("segfault", _any(rb"Segmentation fault(?: \(core dumped\))?\s*$", rb"signal 11 \(Segm")),
-    Rule("segfault", _any(rb"(?:exitcode\s*:|return code =) ?-(?:11|7|6)\b")),
-    Rule("segfault", _any(rb"(?:Signal \d+ \(|<Signals\.)SIG(?:SEGV|ABRT|BUS)")),
+    Rule("segfault", _any(rb"(?:exitcode\s*:|return code =) ?-(?:11|7)\b", rb"exit code 139\b")),
+    Rule("segfault", _any(rb"(?:Signal \d+ \(|<Signals\.)SIG(?:SEGV|BUS)")),
+    Rule("segfault", _any(rb"^\*\*\* SIG(?:SEGV|BUS) \(@")),  # glog's handler
     Rule("segfault", _any(rb"(?:^|\d )Bus error\b", rb"Bus error \(core dumped\)\s*$")),
+    Rule("aborted", _any(rb"(?:exitcode\s*:|return code =) ?-6\b", rb"exit code 134\b")),
+    Rule("aborted", _any(rb"(?:Signal 6 \(|<Signals\.)SIGABRT", rb"signal 6 \(Abort")),
+    Rule(
+        "aborted", _any(rb"^Fatal Python error: A\w+", rb"(?:^|\d |: )Aborted\b.*\(core dumped\)")
+    ),
+    Rule("aborted", _any(rb"^\*\*\* SIGABRT \(@")),
     Rule("killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+ ?\d* Killed +\S")),
-    Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"task [\d,-]+: Killed$")),
-    Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL")),
+    Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"tasks? [\d,-]+: Killed$")),
+    Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL", rb"signal 9 \(Kill")),
+    Rule("killed", _any(rb"exit code 137\b")),
+    Rule("terminated", _any(rb"(?:exitcode\s*:|return code =) ?-15\b", rb"exit code 143\b")),
+    Rule("terminated", _any(rb"Signal 15 \(SIGTERM\)", rb"tasks? [\d,-]+: Terminated\s*$")),
     Rule("process_failed", _any(rb"exits with return code = (?!0$)-?\d+$")),
     Rule(
-        "process_failed", _any(rb"failed \(exitcode: (?!0\))", rb"task [\d,-]+: Exited with exit")
+        "process_failed", _any(rb"failed \(exitcode: (?!0\))", rb"tasks? [\d,-]+: Exited with exit")
     ),
     Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
     Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
+    Rule("error", _any(rb"^[\w./-]+\.py: error: "), start=True),
+    Rule(None, _any(rb"version `GLIBC\S* not found \("), start=True),
+    Rule(None, _any(rb": error while loading shared libraries: "), start=True),
+    Rule(
+        None,
+        _any(rb"^\S*python[\d.]*: (?:No module named|can't open file|Error while finding module)"),
+        start=True,
+    ),
+    Rule(None, _any(rb": command not found$"), start=True),
 )
 
 # One search decides whether a line is looked at more closely.
@@ -194,7 +223,9 @@ CANDIDATE = _any(
     rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left|RUNLIMIT|[Ww]all ?time",
     rb"CANCELLED|sending signal|Terminated|Killed|received SIG|SIG[A-Z]+\b|signal 11",
     rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
-    rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error",
+    rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error|Aborted|signal [69] ",
+    rb"watchdog (?:got stuck|thread term)|Node failure|memory limit|: command not found",
+    rb"version `GLIBC|error while loading|No module named|can't open file|finding module spec",
     rb"exitcode|return code = |[Ee]xit(?:ed)? with exit",
     rb"of the above exception|direct cause of the following|_run_exitfuncs|Exception in thread",
     rb"\bProcess \S+:\s*$",
@@ -204,6 +235,7 @@ CANDIDATE = _any(
 EXCEPTION = re.compile(
     rb"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure)"
     rb"(?=:|\s*$)|^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?=:|\s*$)"
+    rb"|^(?:Base)?Exception(?:Group)?(?=:|\s*$)"
 )
 # A traceback that follows is one that ended nothing.
 IGNORED = re.compile(rb"^Exception ignored in|^--- Logging error ---")
@@ -221,6 +253,9 @@ SUCCESS = re.compile(
     rb"Process \d+ exits successfully|\[after training is done\]|exiting program at iteration"
 )
 WARNING = re.compile(rb"NCCL WARN (.*)")
+# torch_npu's exception, whose reason CANN adds in lines of its own: `EI0002: ..`.
+WRAPPER = re.compile(rb"HCCL error in|NPU (?:function )?error")
+REASON = re.compile(rb"^E[A-Z]\d{4}: ")
 NOISE = re.compile(rb"ChildFailedError|CalledProcessError|subprocess\.|destroy_process_group")
 
 

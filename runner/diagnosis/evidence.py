@@ -19,9 +19,11 @@ from runner.diagnosis.causes import (
     IGNORED,
     NOISE,
     QUALIFIED,
+    REASON,
     RULES,
     SUCCESS,
     WARNING,
+    WRAPPER,
     meaning,
 )
 from runner.lines import printable
@@ -32,6 +34,7 @@ LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first an
 STEP = re.compile(
     rb"iteration +\d+/ *\d+ \||iteration: \d+/\d+\s|steps: \d+ loss: |SamplesPerSec="
     rb"|step=\d+, skipped=|torch_gpt step=|step: \d+, (?:total_)?loss: |,micro_batches="
+    rb"|\| \d+ +\| \d+ +\| \d+ +\| [\d.]+ +\| [\d.]+ +\|"
 )
 _OF = re.compile(rb"(\d+)/ *(\d+)")
 _TIME = re.compile(
@@ -39,6 +42,7 @@ _TIME = re.compile(
 )
 _RANK = re.compile(rb"\[[Rr]ank ?(\d+)\]")
 _PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
+NEAR = 20  # lines: so near is what belongs to an exception's message
 MOST = 200  # pieces of evidence that are kept of one log
 
 
@@ -53,6 +57,7 @@ class Evidence:
     stream: bytes = b""
     time: tuple[int, ...] | None = None
     weak: bool = False
+    start: bool = False  # it counts only where there is no step, and nothing else
     traced: bool = False  # the end of a traceback of a process
 
 
@@ -150,7 +155,11 @@ def find(path: Path, begin: int) -> Found:
                 status = meaning(weak[1]) or "collective_error"
             if status is not None and len(found.evidence) < MOST:
                 words = printable(text[:400].decode("utf-8", "replace"))
-                item = Evidence(status, path, place, words, stream, time, weak is not None)
+                item = Evidence(
+                    status, path, place, words, stream, time, weak is not None, judge.start
+                )
+                if REASON.match(text):
+                    _forget_wrapper(found.evidence, item)
                 if judge.ended:
                     item = replace(item, traced=True)
                     _forget_caught(found.evidence, item, judge.ended)
@@ -185,6 +194,14 @@ def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
     evidence[:] = [item for item in evidence if item not in caught]
 
 
+def _forget_wrapper(evidence: list[Evidence], reason: Evidence) -> None:
+    """Take out the exception that says less than CANN's own line behind it."""
+    last = evidence[-1] if evidence else None
+    near = last is not None and last.traced and reason.place - last.place <= NEAR
+    if near and WRAPPER.search(evidence[-1].text.encode()):
+        evidence.pop()
+
+
 def _process(stream: bytes) -> bytes | None:
     """The part of a prefix that is a rank's, or None."""
     found = _PROCESS.match(stream)
@@ -197,13 +214,19 @@ class _Judge:
     def __init__(self) -> None:
         self.open: set[bytes] = set()  # streams with a traceback whose exception has not come yet
         self.ended = ""  # of the last line: it ended a traceback of a process; how that is linked
+        self.start = False  # of the last line: see causes.Rule
         self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
         self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
         self._traced = False
+        self._prefixes: list[re.Pattern[bytes]] = []  # unknown ones, as a traceback showed them
 
     def status(self, stream: bytes, text: bytes) -> str | None:
         """The status that a line is strong evidence of, or None."""
-        self.ended = ""
+        self.ended, self.start = "", False
+        for prefix in self._prefixes:
+            if found := prefix.match(text):
+                text = text[found.end() :]
+                break
         if IGNORED.match(text):
             self._ignored.add(stream)
             return None
@@ -211,8 +234,10 @@ class _Judge:
             if pattern.match(text):
                 self._linked[stream] = link
                 return None
-        if b"Traceback (most recent call last)" in text:
+        if (at := text.find(b"Traceback (most recent call last)")) >= 0:
             self.open.add(stream)
+            if text[:at].strip() and len(self._prefixes) < MOST:
+                self._prefixes.append(_as_before(text[:at]))
             return None
         if stream in self.open and EXCEPTION.match(text):
             self.open.discard(stream)
@@ -225,12 +250,18 @@ class _Judge:
             return _exception(text)
         for rule in RULES:
             if rule.pattern.search(text):
+                self.start = rule.start
                 return rule.status or meaning(text) or "error"
         if QUALIFIED.match(text):
             return _exception(text)
         if BARE.match(text) and (self._traced or meaning(text)):
             return _exception(text)
         return None
+
+
+def _as_before(prefix: bytes) -> re.Pattern[bytes]:
+    """The same prefix on other lines: a time stamp has other digits there."""
+    return re.compile(re.sub(rb"\d+", rb"\\d+", re.escape(prefix)))
 
 
 def _exception(text: bytes) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from runner.diagnosis.causes import CONSEQUENCES
 from runner.diagnosis.evidence import LONGEST_TAIL, Evidence, Found, after_last_step, find
 
+# What a consequence is called where it is all that there is.
+_ALONE = {"terminated": "interrupted", "aborted": "segfault"}
 LAST_LINES = 500  # a crash of 16 ranks prints about as many
 _ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]+)\]")
 _SAYS = {
@@ -30,6 +32,7 @@ _SAYS = {
     "connection_lost": "a peer closed or refused the connection and no log says why",
     "device_error": "a device failed",
     "segfault": "a process crashed",
+    "node_lost": "a node failed",
     "killed": "a process was killed (SIGKILL), often for the host's memory",
     "time_limit": "a time limit ended the run",
     "cancelled": "the job was cancelled",
@@ -76,14 +79,14 @@ def diagnose(
         item
         for part, silent in zip(found, stepless, strict=True)
         for item in part.evidence
-        if _counts(item, part, silent=silent, complete=complete)
+        if _counts(item, part, silent=silent, complete=complete, trained=steps > 0)
     ]
     first = _first(everything)
     if first is None:
         if steps:
             return Verdict("ok", "")
         return Verdict("no_step", "no step was logged and nothing in the log says why")
-    status = "interrupted" if first.status == "terminated" else first.status
+    status = _ALONE.get(first.status, first.status)
     status, first = _full_disk(status, first, everything)
     words = first.text if len(first.text) <= 200 else first.text[:197] + "..."
     where = name(first.path)
@@ -92,24 +95,27 @@ def diagnose(
     return Verdict(status, sentence, first.path, first.place, first.text, where)
 
 
-def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool) -> bool:
+def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool, trained: bool) -> bool:
     """Whether evidence may be of the run's end.
 
     `silent`: a log without steps beside others that have some. Nothing in it shows that training
     went on after a caught exception of its start, so that only its end counts.
     """
-    if complete and (item.weak or silent):
+    if (complete and (item.weak or silent)) or (trained and item.start):
         return False
     return not silent or item.place > part.lines - LAST_LINES
 
 
 def _first(evidence: Sequence[Evidence]) -> Evidence | None:
     """The first cause: what others followed from, before what only follows from others."""
-    strong = [item for item in evidence if not item.weak]
+    strong = [item for item in evidence if not item.weak and not item.start]
+    ends = ("process_failed", "terminated", "aborted")
     for pool in (
         [item for item in strong if item.status not in CONSEQUENCES],
-        [item for item in strong if item.status not in ("process_failed", "terminated")],
+        [item for item in strong if item.status not in ends],
+        [item for item in strong if item.status == "aborted"],
         [item for item in evidence if item.weak],
+        [item for item in evidence if item.start],
         strong,
     ):
         if pool:

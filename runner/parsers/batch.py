@@ -94,13 +94,19 @@ class Windows:
     last: int = 0
     log_interval: int = 0  # by the trainer's own print of its arguments
 
+    def begins(self, iteration: Ints) -> NDArray[np.bool_]:
+        """Where a run begins, before `cover` has seen the same lines."""
+        before = np.concatenate(([self.last], iteration[:-1]))
+        begins: NDArray[np.bool_] = (iteration <= before) | (before == 0)
+        return begins
+
     def cover(self, iteration: Ints) -> Ints:
         """The distances; 0 where a run begins and nothing says how long its window is."""
         if not len(iteration):
             return np.zeros(0, np.int64)
         before = np.concatenate(([self.last], iteration[:-1]))
         covers = iteration - before
-        begins = (covers <= 0) | (before == 0)
+        begins = self.begins(iteration)
         self.last = int(iteration[-1])
         if begins.any():
             known = np.minimum(iteration, self.log_interval)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.parsers.batch import Batch, Ints, Windows
+from runner.parsers.batch import Batch, Floats, Ints, Windows
 from runner.parsers.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
 from runner.parsers.notes import Notes
 from runner.parsers.overflow import Overflows
@@ -37,8 +37,14 @@ _ROLES: Mapping[bytes, str] = {
     b"number of skipped iterations": "skipped",
     b"number of nan iterations": "nan",
 }
+# With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
+# without beginning a new window: the next line's figures hold it again (core_v0.18.2
+# megatron/training/training.py:2387, :2605, :2688).
+_KEPT = re.compile(rb":\d\d\.\d{6}\] +iteration +\d+$")
 _WHOLE = ("batch", "skipped", "nan")
 _POSITION = ("loss", "norm")
+ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
+SHORT_S = 0.0201  # and up to this it says too little
 SHORTEST_OTHER = 64  # bytes between two steps that can hold something else worth reading
 MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
 
@@ -77,6 +83,7 @@ class Megatron:
         self._layouts: list[Layout] = []
         self._fast = fast
         self._begun = False
+        self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
     def feed(self, text: bytes) -> Batch | None:
         """The steps in whole lines of a log; None where there is none."""
@@ -97,9 +104,19 @@ class Megatron:
                 self.notes.memory(text, pipe)
         if not len(slashes):
             return None
+        if not self.notes.first_step:
+            self.notes.first_step = text[max(0, int(slashes[0]) - 80) : int(ends[0])]
         iteration = whole_numbers(marks.text, slashes, 9)
+        kept = self._first_is_kept(marks.text, slashes, iteration)
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
-        return self._batch(marks.text, iteration, columns, overflows)
+        return self._batch(marks.text, iteration, columns, overflows, kept)
+
+    def _first_is_kept(self, text: bytes, slashes: Ints, iteration: Ints) -> NDArray[np.bool_]:
+        """For each line, whether a run begins with it and the next line's figures hold it again."""
+        kept = self._windows.begins(iteration)
+        for row in np.flatnonzero(kept).tolist():
+            kept[row] = bool(_KEPT.search(text, max(0, slashes[row] - 64), slashes[row]))
+        return kept
 
     def _ends(self, marks: Marks, slashes: Ints, pipes: Ints) -> Ints:
         """Where each line ends: its newline, or the next step's where that was torn off."""
@@ -163,8 +180,18 @@ class Megatron:
                 fields.append(field)
         return fields if learnable and {"time_ms", "time_s"} & seen and "nan" in seen else []
 
-    def _batch(self, buffer: bytes, iteration: Ints, columns: _Columns, overflows: Ints) -> Batch:
+    def _batch(
+        self,
+        buffer: bytes,
+        iteration: Ints,
+        columns: _Columns,
+        overflows: Ints,
+        kept: NDArray[np.bool_],
+    ) -> Batch:
+        begins = self._windows.begins(iteration)
         covers = self._windows.cover(iteration)
+        again = np.append(self._kept is not None, kept[:-1]) & ~begins
+        covers = np.where(kept, 1, covers + again)
         counted = columns.ints["nan"]
         skipped = np.maximum(columns.ints["skipped"], 0)
         start, end = columns.spans["loss"]
@@ -174,6 +201,10 @@ class Megatron:
         # either, and is no NaN.
         idle = (skipped > 0) & ((covers == 0) | (skipped >= covers))
         nan = np.maximum(counted, 0)
+        before = self._kept or (0, 0)
+        self._kept = (int(skipped[-1]), int(nan[-1])) if kept[-1] else None
+        skipped = np.maximum(skipped - again * np.append(before[0], skipped[:-1]), 0)
+        nan = np.maximum(nan - again * np.append(before[1], nan[:-1]), 0)
         nan = np.where(missing & ~idle, np.maximum(nan, 1), nan)
 
         def texts(name: str, rows: slice) -> list[float | None]:
@@ -185,12 +216,16 @@ class Megatron:
             if number(buffer[start[row] : end[row]]) is None:  # printed as NAN or INF
                 has_loss[row] = False
                 nan[row] = max(nan[row], 1)
-        time_ms = columns.floats["time_ms"]
+        for row in np.flatnonzero(has_loss & idle).tolist():
+            if number(buffer[start[row] : end[row]]) == 0:  # the sum of no losses
+                has_loss[row] = False
+                end[row] = start[row]
+        time_ms, rate = columns.floats["time_ms"], columns.floats["rate"]
         return Batch(
             iteration=iteration,
             iterations=covers,
-            step_time_ms=np.where(np.isnan(time_ms), columns.floats["time_s"] * 1000, time_ms),
-            samples_per_s=columns.floats["rate"],
+            step_time_ms=np.where(np.isnan(time_ms), _seconds(columns) * 1000, time_ms),
+            samples_per_s=rate,
             global_batch=np.maximum(columns.ints["batch"], 0),
             skipped=skipped,
             nan=nan,
@@ -199,6 +234,16 @@ class Megatron:
             losses=lambda rows: texts("loss", rows),
             grad_norms=lambda rows: texts("norm", rows),
         )
+
+
+def _seconds(columns: _Columns) -> Floats:
+    """The time, of which a line has two places; of a very short one its rate says more.
+
+    bigscience e52bdab megatron/training.py:793-795: samples per second is batch size / that time.
+    """
+    rough, rate = columns.floats["time_s"], columns.floats["rate"]
+    exact = np.divide(columns.ints["batch"], rate, out=rough.copy(), where=rate > 0)
+    return np.where((rough < SHORT_S) & (np.abs(exact - rough) <= ROUNDED_S), exact, rough)
 
 
 def _digit(text: bytes, at: Ints) -> NDArray[np.bool_]:

@@ -42,6 +42,7 @@ class Notes:
     perplexity: float | None = None
     devices: Devices = field(default_factory=Devices)
     facts: dict[str, str] = field(default_factory=dict)
+    first_step: bytes = b""  # the line of the first step, where its words tell of what system it is
 
     @property
     def memory_used_mib(self) -> float | None:

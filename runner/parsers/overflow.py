@@ -3,13 +3,15 @@
 DeepSpeed 0.6.0 zero/stage_1_and_2.py:1653 `[deepscale] OVERFLOW! Rank {} Skipping step. Attempted
 loss scale: {}, reducing to {}`, 0.8.0 :1763 `[deepspeed] OVERFLOW!`, fused_optimizer `Overflow
 detected. Skipping step. Attempted ...` and `fp16 dynamic loss scale overflow! Skipping step. ...`.
-Megatron's own counter stays 0 under DeepSpeed (v1.1.5 training.py:338-351).
+Megatron's own counter stays 0 under DeepSpeed (v1.1.5 training.py:338-351). DeepSpeed's counts from
+the start of its run: `[Rank 0] step=20, skipped=5, lr=[..` (0.8.0 engine.py:2339).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from runner.parsers.batch import Ints
 _MARK = b"Skipping step. Attempted loss scale: "
 _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
 _RANK = re.compile(rb"[Rr]ank[ _]?(\d+)")
+_COUNTER = b", skipped="
+_COUNTED = re.compile(rb", skipped=(\d{1,9}), lr=\[")
 
 
 class Overflows:
@@ -25,12 +29,14 @@ class Overflows:
 
     def __init__(self) -> None:
         self._by_rank: Counter[bytes] = Counter()
+        self._counted = 0  # by DeepSpeed's counter, over all runs in the log
+        self._counter = 0  # as it stands
         self._told = 0
 
     @property
     def total(self) -> int:
-        """Steps skipped in all: by the rank that tells of most."""
-        return max(self._by_rank.values(), default=0)
+        """Steps skipped in all: by the rank that tells of most, or by DeepSpeed's counter."""
+        return max(self._counted, *self._by_rank.values(), 0)
 
     def find(self, text: bytes, steps: Ints) -> Ints:
         """For each step of a block (where its line stands): the steps skipped since the one before.
@@ -39,18 +45,34 @@ class Overflows:
         """
         counts = np.zeros(len(steps), np.int64)
         row = 0
-        at = text.find(_MARK)
-        while at >= 0:
+        for at, mark in sorted(
+            (at, kind) for kind in (_MARK, _COUNTER) for at in _find(text, kind)
+        ):
             if row < len(steps) and at > steps[row]:  # what was untold belongs to this step
                 counts[row] += self.total - self._told
                 self._told = self.total
                 row = int(np.searchsorted(steps, at))
+            if mark == _COUNTER:
+                self._count(text, at)
+                continue
             begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
             if _LINE.search(text, begin, at):
                 ranks = _RANK.findall(text, begin, at)
                 self._by_rank[ranks[-1] if ranks else b""] += 1
-            at = text.find(_MARK, at + 1)
         if row < len(steps):
             counts[row] += self.total - self._told
             self._told = self.total
         return counts
+
+    def _count(self, text: bytes, at: int) -> None:
+        if found := _COUNTED.match(text, at):
+            now = int(found[1])
+            self._counted += now - self._counter if now >= self._counter else now
+            self._counter = now
+
+
+def _find(text: bytes, mark: bytes) -> Iterator[int]:
+    at = text.find(mark)
+    while at >= 0:
+        yield at
+        at = text.find(mark, at + 1)

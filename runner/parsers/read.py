@@ -60,6 +60,7 @@ def read(
     else:
         kind = None
     found = set().union(*(recognise.words(sample) for sample in samples))
+    found |= set().union(*(recognise.words(log.parser.notes.first_step) for log in logs))
     seen, why = recognise.system_of(kind, found)
     if system is not None:
         why = "named by --system"
@@ -117,11 +118,12 @@ def _together(system: str | None, why: str, kind: str | None, logs: Sequence[_Lo
             continue
         used.append(log)
         reading.summary.follow(log.summary)
-    # An OVERFLOW line is printed by rank 0, a Megatron line by the last rank: not the same log.
+    # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
     overflows = max((log.parser.overflows.total for log in logs), default=0)
     if overflows > reading.summary.skipped and reading.summary.steps:
         reading.notes.append(
-            f"{overflows} OVERFLOW lines, {reading.summary.skipped} by the trainer's own counter"
+            f"{overflows} iterations skipped by DeepSpeed's lines, {reading.summary.skipped} by the"
+            " trainer's own counter"
         )
         reading.summary.skipped = overflows
     for log in logs:

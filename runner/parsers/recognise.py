@@ -7,7 +7,16 @@ from collections.abc import Mapping
 
 # Words that tell, searched in small letters in the beginning and the end of every log.
 _WORDS: Mapping[str, tuple[bytes, ...]] = {
-    "npu": (b"torch_npu", b"/ascend/", b"hccl", b"npu-smi", b"[npu", b"npu warning", b"npu:0"),
+    "npu": (
+        b"torch_npu",
+        b"/ascend/",
+        b"processgrouphccl",
+        b"hccl_",
+        b"npu-smi",
+        b"[npu",
+        b"npu warning",
+        b"npu:0",
+    ),
     "deepspeed": (b"deepspeed", b"deepscale", b"consumed tokens:", b"per iteration (s):"),
     "zeros": (b"| num zeros: ",),
     "consumed": (b"| consumed samples: ",),

@@ -9,12 +9,16 @@ from collections.abc import Iterable, Iterator
 LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer, and is cut
 
 ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-# What launchers put before a line: `[default7]:`, `[rank3]: `, `host: `, `0: `, `stdout: `.
+# What launchers put before a line: `[default7]:`, `[rank3]: `, `host: `, `0: `, `stdout: `,
+# mpirun's `[1,3]<stderr>:`, the time of `kubectl logs --timestamps`.
 PREFIX = re.compile(
     rb"^(?:\s*\[(?:default|rank|worker-?)?\d+\]\s?:\s?"
     rb"|(?:stdout|stderr): ?"
-    rb"|\d+: (?=\S)"
-    rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|(?!E[A-Z]\d{4}:)[A-Za-z][\w.-]*\d[\w.-]*): "
+    rb"| *\d+: (?=\S)"
+    rb"|\[\d+,\d+\]<std(?:out|err)>: ?"
+    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) "
+    rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost"
+    rb"|(?!E[A-Z]\d{4}:|python[\d.]*:)[A-Za-z][\w.-]*\d[\w.-]*): "
     rb"|\([^()\s]+,? pid=\d+[^)]*\) ?"
     rb"|[\w.-]+[ ]+\| )"
 )

@@ -129,6 +129,29 @@ CAUSES = [
     ("remote_shell", trace("RuntimeError: pdsh is not installed, unable to proceed")),
     ("remote_shell", trace("FileNotFoundError: [Errno 2] No such file or directory: 'pdsh'")),
     ("remote_shell", ["bash: line 1: pdsh: command not found"]),
+    ("error", trace("Exception: Current loss scale already at minimum. Exiting run.")),
+    ("out_of_memory", ["srun: error: r5: tasks 0-3: Out Of Memory"]),
+    ("out_of_memory", ["slurmstepd: error: Exceeded job memory limit at some point."]),
+    ("killed", ["srun: error: r7i5n2: tasks 0-3: Killed"]),
+    ("killed", ["srun: error: node3: task 7: Exited with exit code 137"]),
+    ("killed", ["mpirun noticed that process rank 3 with PID 4 exited on signal 9 (Killed)."]),
+    ("segfault", ["srun: error: node3: task 7: Exited with exit code 139"]),
+    ("segfault", ["srun: error: r7i5n2: task 4: Aborted (core dumped)"]),
+    ("segfault", ["run.sh: line 12:  4242 Aborted                 (core dumped) python3 x.py"]),
+    ("segfault", ["[ERROR] [launch.py:341] ['python3', 'x.py'] exits with return code = -6"]),
+    (
+        "segfault",
+        ["*** SIGSEGV (@0x0) received by PID 4242 (TID 0x7f) from PID 0; stack trace: ***"],
+    ),
+    ("interrupted", ["srun: error: r7i5n2: tasks 0-3: Terminated"]),
+    ("interrupted", ["failed (exitcode: -15) local_rank: 3 (pid: 1) of binary: python3"]),
+    ("node_lost", ["srun: error: Node failure on r6"]),
+    (
+        "node_lost",
+        [
+            "slurmstepd: error: *** STEP 1.0 ON r5 CANCELLED AT 2021-05-23T08:46:02 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
+        ],
+    ),
     ("process_failed", ["pdsh@head: node1: ssh exited with exit code 250"]),
     ("process_failed", ["[ERROR] [launch.py:341] ['python3', 'x.py'] exits with return code = 1"]),
 ]
@@ -146,6 +169,100 @@ def test_a_cause_is_named_with_and_without_steps(
         assert found.path.name == "node0.log"
         assert f"node0.log:{found.line}" in found.sentence
         assert found.words.split()[0] in lines[(found.line or 0) - len(before) - 2]
+
+
+ABORT = "[ERROR] [launch.py:324:sigkill_handler] ['python3', 'x.py'] exits with return code = -6"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            "collective_timeout",
+            "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12) ran for 1800010 ms",
+        ),
+        (
+            "collective_timeout",
+            "[rank0]:[F318 ProcessGroupNCCL.cpp:1] [Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds",
+        ),
+        (
+            "connection_lost",
+            "  what():  NCCL error: remote process exited or there was a network error",
+        ),
+    ],
+)
+def test_nccls_watchdog_ends_its_process_by_abort(verdict: Any, status: str, words: str) -> None:
+    assert verdict([*STEPS, words, "terminate called", ABORT]).status == status
+
+
+STARTS = [
+    ("error", "pretrain_gpt.py: error: unrecognized arguments: --foo"),
+    (
+        "missing_module",
+        "python3: /lib/libc.so.6: version `GLIBC_2.34' not found (required by python3)",
+    ),
+    (
+        "missing_module",
+        "python3: error while loading shared libraries: libpython3.8.so.1.0: cannot open shared object file",
+    ),
+    ("missing_module", "/usr/bin/python3: No module named torch"),
+    (
+        "missing_module",
+        "/usr/bin/python3: Error while finding module specification for 'torch.distributed.run' (ModuleNotFoundError: No module named 'torch')",
+    ),
+    ("missing_file", "python3: can't open file '/w/x.py': [Errno 2] No such file or directory"),
+    ("missing_file", "bash: line 1: deepspeed: command not found"),
+]
+
+
+@pytest.mark.parametrize(("status", "line"), STARTS)
+def test_a_start_that_fails_without_a_traceback(verdict: Any, status: str, line: str) -> None:
+    """A shell's line about another program is no cause: not behind steps, not beside a cause."""
+    assert verdict([line]).status == status
+    assert verdict([line, "exits with return code = 2"]).status == status
+    assert verdict([line, *trace("torch.cuda.OutOfMemoryError: CUDA out of memory.")]).status == (
+        "out_of_memory"
+    )
+    assert verdict([*STEPS, line]).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2025-07-16T12:00:0{}.123456789Z ",
+        "[2025-07-16 12:00:0{}] ",
+        "2025-07-16 12:00:0{} ",
+        "[1,3]<stderr>:",
+        " 3: ",
+        "gpu-master: ",
+    ],
+)
+def test_a_traceback_behind_any_prefix(verdict: Any, prefix: str) -> None:
+    lines = trace("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
+    marked = [prefix.format(second) + line for second, line in enumerate(lines)]
+    assert verdict([*STEPS, *marked]).status == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("status", "wrapper", "reason"),
+    [
+        (
+            "collective_timeout",
+            "[ERROR] HCCL error in: /usr1/x/ProcessGroupHCCL.cpp:64",
+            "EI0002: [PID: 7277] The wait execution of the Notify register times out.",
+        ),
+        (
+            "out_of_memory",
+            "malloc:/usr1/x/NPUCachingAllocator.cpp:502 NPU error, error code is 207001",
+            "EL0004: Failed to allocate memory. Possible Cause: memory is insufficient.",
+        ),
+    ],
+)
+def test_canns_own_line_says_more_than_the_exception_around_it(
+    verdict: Any, status: str, wrapper: str, reason: str
+) -> None:
+    found = verdict([*STEPS, *trace(f"RuntimeError: {wrapper}"), reason])
+    assert (found.status, found.words) == (status, reason)
 
 
 HARMLESS = [

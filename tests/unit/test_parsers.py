@@ -39,6 +39,34 @@ def test_a_window_of_skipped_steps_only_is_no_nan(read: Any) -> None:
     assert (result["nan"], result["skipped"]) == (0, 19)
 
 
+def test_the_sum_of_no_losses_is_no_loss(read: Any) -> None:
+    result = read([megatron(1, loss=9.0), megatron(2, loss=0.0, skipped=1)])
+    assert (result["last_loss"], result["nan"], result["skipped"]) == (9.0, 0, 1)
+
+
+def test_a_time_that_rounds_to_nothing_comes_from_the_rate(read: Any) -> None:
+    result = read([megatron(1, seconds=0.0, batch=16, rate=3265.306)])
+    assert result["step_time_ms"] == pytest.approx(4.9)
+    assert read([megatron(1, seconds=0.25, batch=16, rate=63.9)])["step_time_ms"] == 250
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_megatron_cores_first_iteration_is_on_the_second_line_again(
+    apart: bool, tmp_path: Path
+) -> None:
+    """core_v0.18.2 megatron/training/training.py:2387: the first line begins no new window."""
+    stamp = " [2026-07-16 12:00:0{}.123456]"
+    lines = [
+        stamp.format(1) + megatron(1, ms=20000, skipped=1, loss=None),
+        stamp.format(2) + megatron(10, ms=2450, skipped=3),
+        stamp.format(3) + megatron(20, ms=500),
+    ]
+    blocks = [(line + "\n").encode() for line in lines]
+    read = measure("megatron_core", {0: blocks if apart else [b"".join(blocks)]})
+    found = [(step.iteration, step.iterations, step.skipped) for step in read.intervals]
+    assert found == [(1, 1, 1), (10, 10, 2), (20, 10, 0)]
+
+
 def test_a_nan_among_skipped_steps_is_one(read: Any) -> None:
     lines = [megatron(10), megatron(20, loss=None, skipped=3)]
     assert read(lines)["nan"] == 1
@@ -58,6 +86,14 @@ def test_half_a_line_is_a_step_without_its_missing_values_and_no_nan(read: Any) 
 def test_overflow_lines_are_skipped_steps_where_the_counter_stays_0(read: Any) -> None:
     lines = [megatron(1, scale=65536), overflow(), megatron(2), overflow(package="deepscale")]
     assert read(lines)["skipped"] == 2
+
+
+def test_deepspeeds_own_counter_of_skips_counts_too(read: Any) -> None:
+    step = "[INFO] [logging.py:68:log_dist] [Rank 0] step={}, skipped={}, lr=[0.0001], mom=[(0.9, 0.999)]"
+    lines = [step.format(2, 1), megatron(2), step.format(4, 3), megatron(4)]
+    assert read(lines)["skipped"] == 3
+    # A run that goes on from a checkpoint begins again, here with 2 of its own.
+    assert read([*lines, step.format(2, 2), megatron(2)])["skipped"] == 5
 
 
 def test_overflow_lines_of_every_rank_are_one_step(read: Any) -> None:

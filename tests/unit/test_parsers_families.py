@@ -154,6 +154,13 @@ def test_systems_that_share_a_format_are_told_apart_by_their_marks(
     assert read([words, megatron(1), megatron(2)])["system"] == system
 
 
+def test_the_first_steps_words_count_far_inside_a_log(read: Any) -> None:
+    noise = ["NCCL INFO " + "x" * 90] * 3000
+    assert read([*noise, megatron(1), *noise])["system"] == "megatron_lm"
+    line = " [2026-07-16 12:00:01.123456]" + megatron(1)
+    assert read([*noise, line, *noise])["system"] == "megatron_core"
+
+
 def test_a_named_system_is_not_second_guessed(read: Any) -> None:
     assert read([megatron(1)], "ascend_gpt")["system"] == "ascend_gpt"
     assert read([megatron(1)], "libai")["steps"] == 0
