@@ -20,8 +20,8 @@ from runner.parsers.batch import Ints
 _MARK = b"Skipping step. Attempted loss scale: "
 _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
 _RANK = re.compile(rb"[Rr]ank[ _]?(\d+)")
-_COUNTER = b", skipped="
-_COUNTED = re.compile(rb", skipped=(\d{1,9}), lr=\[")
+_COUNTER = b":log_dist] [Rank 0] step="  # long, so that it is found fast
+_COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=\d+, skipped=(\d{1,9}), lr=\[")
 
 
 class Overflows:
