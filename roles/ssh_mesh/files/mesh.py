@@ -4,6 +4,7 @@
     python3 mesh.py make JSON       makes the key pair; prints its public half
     python3 mesh.py put JSON        takes the private key from standard input; prints the other half
     python3 mesh.py reach JSON      connects to every node, and reads its own authorized_keys
+    python3 mesh.py left JSON       prints what of ours is on the node, which removal takes off
 
 Runs on the node by its own Python (3.8 or newer), standard library only. Exits 0, or 1 with lines
 on stderr that say what is wrong. A private key comes on standard input and goes to its file; it is
@@ -167,6 +168,17 @@ def numbers(names: list[str]) -> list[str]:
     return found
 
 
+def left(spec: dict[str, Any]) -> dict[str, Any]:
+    """What of ours is here, and whose: all that removal needs, of a node without an sshd too."""
+    user = account(spec)
+    return {
+        "user": user.pw_name,
+        "group": user.pw_gid,
+        "place": place(user, spec),
+        "marked": marked(user, spec["mark"]),
+    }
+
+
 def look(spec: dict[str, Any]) -> dict[str, Any]:
     """What the other nodes must know of this one."""
     for program in ("ssh", "ssh-keygen"):
@@ -181,16 +193,13 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
     if not keys:
         raise MeshError(f"no file is {spec['host_keys']}; set ssh_mesh_host_keys to sshd's keys")
     return {
+        **left(spec),
         "name": spec["node"],
-        "user": user.pw_name,
-        "group": user.pw_gid,
         "home": user.pw_dir,
-        "place": folder,
         "hostname": socket.gethostname(),
         "addresses": spec["addresses"],
         "from": numbers(spec["addresses"]),
         "host_keys": keys,
-        "marked": marked(user, spec["mark"]),
         "folders": all(
             ours(user, path, 0o700)
             for path in (place(user, spec), os.path.dirname(place(user, spec)))
@@ -311,7 +320,7 @@ def reach(spec: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Run the command line; the exit code."""
-    steps = {"look": look, "make": make, "put": put, "reach": reach}
+    steps = {"look": look, "make": make, "put": put, "reach": reach, "left": left}
     try:
         print(json.dumps(steps[sys.argv[1]](json.loads(sys.argv[2])), sort_keys=True))
     except (MeshError, OSError) as error:

@@ -1,0 +1,47 @@
+"""teardown.yml on this machine: a node without an sshd, whose only address is the loopback."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.roles.play import Ran, play
+
+# Systems, and a name of the mesh that no user of this machine has.
+VARIABLES = """\
+cluster_root: {root}
+cluster_systems: [torch_gpt]
+ssh_mesh_name: trainbench-test-of-teardown
+ssh_mesh_host_keys: {root}/no-sshd-here/*.pub
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    copy = Path(shutil.copytree(ROOT / "inventory" / "local", tmp_path / "inventory"))
+    (copy / "host_vars").mkdir()
+    (copy / "host_vars" / "localhost.yml").write_text(VARIABLES.format(root=tmp_path / "root"))
+    for part in ("systems/torch_gpt/torch-2.13", "conda"):
+        (tmp_path / "root" / part).mkdir(parents=True)
+    (tmp_path / "root" / "conda" / "trainbench.json").touch()
+    return copy
+
+
+def teardown(inventory: Path, *words: str) -> Ran:
+    return play(inventory, *words, playbook="teardown.yml")
+
+
+def test_teardown_here_takes_off_what_setup_put_there(tmp_path: Path, inventory: Path) -> None:
+    checked = teardown(inventory, "--check")
+    assert checked.rc == 0, checked.out
+    assert checked.changed() == {"localhost": 2}, checked.out
+    assert (tmp_path / "root/systems/torch_gpt/torch-2.13").is_dir()
+
+    gone = teardown(inventory, "-e", "teardown=yes")
+    assert gone.rc == 0, gone.out
+    assert not list((tmp_path / "root/systems").iterdir())
+    assert not (tmp_path / "root/conda").exists()
+    assert teardown(inventory, "--check").changed() == {"localhost": 0}
