@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from runner.flops import MODEL_FLOPS
 from runner.lines import printable
 from runner.spread import CONFIDENCE_PERCENT
 from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, UNSTEADY
 from runner.tables.machine import machine_value
-from runner.tables.row import Row
+from runner.tables.row import COMPARED, Row
 
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
@@ -21,19 +21,28 @@ _MEMORY = {
 }
 
 
-def notes(table: Sequence[Row]) -> Iterator[str]:
-    """The notes below a table, in the order of its columns."""
+def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterator[str]:
+    """The notes below a table, in the order of its columns.
+
+    `shown` are the keys of the columns that a narrow table kept: what explains none of them is left
+    out. Without it the notes are those of every column.
+    """
+
+    def shows(*keys: str) -> bool:
+        return shown is None or any(key in shown for key in keys)
+
     rates = [rate for row in table if (rate := row.statistics.samples_per_s)]
     if rates:
-        spread = " or, with repeats, ".join(
-            _SPREAD[of] for of in sorted({rate.spread_of for rate in rates})
-        )
-        yield (
-            "samples/s and step time: median over the steps after warm-up (the window);"
-            f" spread: {spread}, in percent of the median."
-        )
+        timed = " and step time" if shows("step_time_ms", "step_time_ms_p95") else ""
+        text = f"samples/s{timed}: median over the steps after warm-up (the window)"
+        if shows("samples_per_s_spread_percent"):
+            spread = " or, with repeats, ".join(
+                _SPREAD[of] for of in sorted({rate.spread_of for rate in rates})
+            )
+            text += f"; spread: {spread}, in percent of the median"
+        yield f"{text}."
         yield from of_warmup(table)
-        if any(rate.confidence for rate in rates):
+        if shows("samples_per_s_interval") and any(rate.confidence for rate in rates):
             yield (
                 f"{CONFIDENCE_PERCENT}% interval: of the median, by a moving-block bootstrap of the"
                 " steps and, with repeats, of the runs."
@@ -43,34 +52,39 @@ def notes(table: Sequence[Row]) -> Iterator[str]:
         if sources != {"log"}:
             some = "" if sources == {"derived"} else " where the log has none"
             yield f"samples/s is global batch size / step time{some}."
-    if any(row.vocabulary for row in table):
+    flops = ("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device")
+    if shows(*flops) and any(row.vocabulary for row in table):
         yield (
             f"TFLOP/s per device: {MODEL_FLOPS.id} = {MODEL_FLOPS.expression},"
             f" {MODEL_FLOPS.meaning} ({MODEL_FLOPS.source}); rows compare only where window and"
             " vocabulary are the same."
         )
     peaks = dict.fromkeys(row.peak_source for row in table if row.mfu_percent is not None)
-    if peaks:
+    if peaks and shows("mfu_percent", "hfu_percent"):
         yield f"MFU, HFU: of the device's dense peak ({'; '.join(map(str, peaks))})."
-    if any(row.utilisation for row in table):
+    if shows("utilisation_percent") and any(row.utilisation for row in table):
         yield f"Utilisation: {_utilisation(table)}."
     known = {name: any(machine_value(row, name) is not None for row in table) for name in _MEMORY}
-    if any(known.values()):
+    if any(known[name] and shows(name) for name in _MEMORY):
         parts = [
             f"{header} ({name}): {meaning if known[name] else 'not measured'}"
             for name, (header, meaning) in _MEMORY.items()
+            if shows(name) or not known[name]
         ]
         yield f"Memory, MiB; {'; '.join(parts)}."
-    if any(row.scaling for row in table):
+    scaling = shows("strong_scaling_efficiency", "weak_scaling_efficiency")
+    if scaling and any(row.scaling for row in table):
         yield (
             "Scaling: samples/s per device over that of the series' smallest device count;"
             " strong: same global batch, weak: global batch in proportion to the devices."
         )
     if any(row.statistics.basis == "incomplete" for row in table):
         yield f"{INCOMPLETE} measured over the steps trained before the run ended: not a result."
-    yield from _of_baseline(table)
+    if shows(*(f"{name}_difference" for name in COMPARED)):
+        yield from _of_baseline(table)
     yield from of_losses(table)
-    yield from of_published(table)
+    if shown is None or any(key.startswith("published_") for key in shown):
+        yield from of_published(table)
 
 
 def of_warmup(table: Sequence[Row]) -> Iterator[str]:

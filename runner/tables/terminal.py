@@ -9,6 +9,7 @@ from tabulate import tabulate
 
 from runner.tables.columns import Column, alignment
 from runner.tables.layout import layout
+from runner.tables.notes import notes
 from runner.tables.row import Row
 
 # What a narrow table gives up, first to last; a column not named here always stays. A cell's name
@@ -41,6 +42,9 @@ _GIVEN_UP = (
     "model_tflop_per_s_per_device",
     "memory_used_mib",
     "memory_allocated_mib",
+    "samples_per_s_spread_percent",
+    "step_time_ms",
+    "final_loss",
     "samples_per_s_difference",
 )
 _GAP = 2  # what tabulate puts between two columns
@@ -49,14 +53,15 @@ _GAP = 2  # what tabulate puts between two columns
 def to_table(table: Sequence[Row], width: int = 120) -> str:
     """The table for terminals, `width` columns wide when it can be.
 
-    What all rows share stands above it; columns it gave up for the width are named below.
+    What all rows share stands above it; columns it gave up for the width are named below, where
+    notes are those of the columns left.
     """
     if not table:
         return "no cells\n"
     chosen = layout(table)
     shown = _fitting(table, chosen.columns, width)
     gone = [column.one_line_header for column in chosen.columns if column not in shown]
-    below = [*chosen.problems, *chosen.notes]
+    below = [*chosen.problems, *notes(table, {column.key for column in shown})]
     if gone:
         below.append(
             f"Left out to fit {width} columns: {', '.join(gone)}"

@@ -236,7 +236,6 @@ did_not_run  on            8      8/64            –       –             – 
 10-5: did_not_run: no training step was logged
 samples/s and step time: median over the steps after warm-up (the window); spread: interquartile range of the logged
   intervals, in percent of the median.
-95% interval: of the median, by a moving-block bootstrap of the steps and, with repeats, of the runs.
 TFLOP/s per device: megatron-model-flops = 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), forward and backward pass, no
   recomputation counted (Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass); rows
   compare only where window and vocabulary are the same.
@@ -268,8 +267,22 @@ def test_a_narrow_table_says_what_it_left_out() -> None:
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
 def test_what_a_table_is_for_stays_at_any_width(width: int) -> None:
     header = to_table(rows(OSDI, "optimization=off"), width).split("\n---")[0]
-    words = ("status", "optimization", "batch", "samples/s", "spread", "step time", "final")
+    words = ("status", "optimization", "batch", "samples/s")
     assert all(word in header for word in words)
+
+
+def test_a_narrow_table_keeps_the_comparison_and_the_notes_of_what_it_shows() -> None:
+    table = rows(OSDI, "optimization=off")
+    narrow = to_table(table, 62)
+    header = narrow.split("\n---")[0]
+    assert "baseline" in header
+    assert not any(word in header for word in ("spread", "step time", "loss", "MiB", "TFLOP"))
+    notes, _, left_out = narrow.split("\n---")[1].partition("Left out")
+    assert "Baseline optimization=off" in notes
+    for word in ("spread", "step time:", "Memory", "TFLOP/s per device", "95% interval"):
+        assert word not in notes
+        assert word in to_table(table, 400)
+    assert "spread" in left_out
 
 
 def test_columns_that_alone_tell_rows_apart_stay() -> None:
