@@ -1,5 +1,10 @@
 """The one exception that a user sees: one sentence that says what is wrong and names the cure."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
 NODES = "nodes"  # the inventory's group of machines to train on
 
 
@@ -14,3 +19,25 @@ def no_nodes(inventory: object) -> str:
         " train on under it, as inventory/local/hosts.yml does; for a hostfile:"
         " TRAINBENCH_HOSTFILE=FILE ... -i inventory/allocation"
     )
+
+
+def unreachable(whys: Mapping[str, str], inventory: object) -> str:
+    """What the runner says of all nodes (to Ansible's words of each) that cannot be used at once."""
+    hosts: dict[str, list[str]] = {}
+    for host, why in whys.items():
+        hosts.setdefault(silence(why), []).append(host)
+    told = "; ".join(f"{', '.join(named)} cannot be used: {why}" for why, named in hosts.items())
+    each = "it" if len(whys) == 1 else "each"
+    its = "its" if len(whys) == 1 else "each one's"
+    which = "it" if len(whys) == 1 else "those that do not"
+    return (
+        f"{told}; see that {each} is on, that {its} address in the inventory is right and that"
+        f" {each} takes your key (`ansible {','.join(whys)} -i {inventory} -m ping` must not ask),"
+        f" or take {which} out of the inventory"
+    )
+
+
+def silence(words: str) -> str:
+    """Why a node does not answer, without Ansible's words around it."""
+    said = re.sub(r"^.*?(?:via ssh|over ssh): ", "", " ".join(words.split()))
+    return said.rstrip(". ") or "no answer"

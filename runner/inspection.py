@@ -8,7 +8,7 @@ from typing import Any
 
 from runner import rundir, systems
 from runner.cluster import Cluster, refuse_unedited
-from runner.errors import UserError
+from runner.errors import UserError, unreachable
 from runner.matrix import Cell
 from runner.megatron import DatasetError, check_split
 from runner.paths import dataset_home, env_file, system_home
@@ -29,7 +29,7 @@ def inspect(
 ) -> dict[str, dict[str, int]]:
     """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
 
-    Raises UserError naming the node and the cure: out of reach, not set up, different from the
+    Raises UserError naming the node (all that are out of reach) and the cure: not set up, different from the
     others, a dataset too small for the cells, or not what the campaign began with.
     """
     refuse_unedited(cluster)
@@ -65,13 +65,14 @@ def inspect(
             host: rundir.read_json(campaign.inspected / f"{host}.json") or {} for host in hosts
         }
     setup = SETUP.format(inventory=cluster.path)
+    silent = {
+        host: str(found.get("unreachable", ""))
+        for host, found in facts.items()
+        if "unreachable" in found or not found
+    }
+    if silent:
+        raise UserError(unreachable(silent, cluster.path))
     for host, found in facts.items():
-        if "unreachable" in found or not found:
-            why = found.get("unreachable", "no answer")
-            raise UserError(
-                f"{host} cannot be used: {why}; try `ansible {host} -i {cluster.path} -m ping`,"
-                " or take it out of the inventory"
-            )
         for name in sorted(wanted):
             _check_manifest(name, found["files"].get(name), host, setup)
     recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}

@@ -14,7 +14,7 @@ from runner.bench import Interrupts
 from runner.cluster import Cluster
 from runner.doctor import measured, probing
 from runner.doctor.answer import Answer, gather
-from runner.errors import UserError
+from runner.errors import UserError, unreachable
 from runner.lines import tail
 from runner.play import play
 from runner.rundir import Attempt, Checkup
@@ -68,6 +68,14 @@ def _survey(
     if interrupts.count:
         raise KeyboardInterrupt
     if checkup.asked is None:
+        # Ansible leaves a play in which no host is left, and with it what asked.json is written by.
+        silent = {
+            host: str(said["unreachable"])
+            for host in hosts
+            if "unreachable" in (said := checkup.node(host))
+        }
+        if silent:
+            raise UserError(unreachable(silent, cluster.path))
         raise UserError(f"the nodes could not be asked: {played.words}")
     return replace(gather(checkup, hosts), compared=roles)
 

@@ -241,6 +241,17 @@ def test_a_host_out_of_reach_is_named_within_seconds(
     assert launched(tmp_path) == []
 
 
+def test_all_hosts_out_of_reach_are_named_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = {"far": CLOSED, "farther": {**CLOSED, "ansible_port": 10}}
+    matrix = "defaults: {system: torch_gpt, nodes: 2}\n"
+    assert main(arguments(Bad(matrix, (), hosts={"nodes": {"hosts": hosts}}), tmp_path)) == 2
+    said = after_the_first_line(capsys.readouterr().err)
+    words = ("far cannot be used: ", "farther cannot be used: ", "far,farther -i", "takes your key")
+    assert_one_sentence(said, *words)
+
+
 def test_nodes_that_are_not_set_up_are_answered_with_the_setup_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

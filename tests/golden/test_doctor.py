@@ -72,12 +72,13 @@ def test_without_torch_there_is_no_result_and_a_reason(
 def test_nodes_that_all_refuse_are_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hosts = {"nodes": {"hosts": {"n1": CLOSED}}}
+    hosts = {"nodes": {"hosts": {"n1": CLOSED, "n2": CLOSED}}}
     place = inventory(tmp_path / "there", hosts, **LOCAL)
     assert doctor("-i", place, "--runs", tmp_path) == 2
     told = capsys.readouterr().err
-    assert "error: the nodes could not be asked: n1: " in told
-    assert "Connection refused" in told
+    assert "error: n1, n2 cannot be used: ssh: connect to host 127.0.0.1 port 9: Conn" in told
+    assert f"(`ansible n1,n2 -i {place} -m ping` must not ask), or take those that do not" in told
+    assert len(told.splitlines()) == 1
 
 
 def test_no_such_inventory_and_no_such_folder_are_exit_code_2(

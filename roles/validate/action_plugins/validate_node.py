@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins import inventory_check as check
 from plugins.node_action import NodeAction
+from runner.errors import silence
 
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
@@ -170,11 +171,9 @@ def facts(said: Mapping[str, str]) -> dict[str, Any]:
 
 def unreachable(host: str, address: str, words: str) -> str:
     """One sentence for a node that does not answer."""
-    said = " ".join(words.split())
-    said = re.sub(r"^.*?(?:via ssh|over ssh): ", "", said).rstrip(". ") or "no answer"
     called = host if host == address else f"{host} ({address})"
     return (
-        f"{called} cannot be reached: {said}; see that it is on, that its address in the inventory"
+        f"{called} cannot be reached: {silence(words)}; see that it is on, that its address in the inventory"
         f" is right and that it takes your key (`ssh {address}` must not ask), or take it out of"
         f" the inventory (out of one playbook: --limit '!{host}')"
     )
