@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from runner import containers, systems
 from runner.cluster import Cluster
 from runner.errors import UserError
 from runner.matrix import Cell
+from runner.systems.base import PARALLEL_SIZES
 
 
 def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:
@@ -56,7 +57,7 @@ def _check_machines(cell: Cell, cluster: Cluster) -> None:
 def _check_sizes(cell: Cell) -> None:
     """Parallel sizes divide the world size, the batch sizes and the heads."""
     system = systems.load(cell.system)
-    sizes = system.parallel(cell)
+    sizes = _parallel_sizes(cell)
     tensor, pipeline = sizes["tensor_parallel"], sizes["pipeline_parallel"]
     if cell.world_size % (tensor * pipeline):
         raise UserError(
@@ -77,6 +78,17 @@ def _check_sizes(cell: Cell) -> None:
                 f"micro_batch_size {micro} x data_parallel {data} does not divide"
                 f" global_batch_size {batch}; make it a multiple of {micro * data}"
             )
+
+
+def _parallel_sizes(cell: Cell) -> Mapping[str, int]:
+    """What the system says of them. Raises UserError for one that leaves a size out."""
+    sizes = systems.load(cell.system).parallel(cell)
+    if missing := [name for name in PARALLEL_SIZES if name not in sizes]:
+        raise UserError(
+            f"`parallel` of runner/systems/{cell.system}.py says no {', '.join(missing)}; it"
+            f" returns {', '.join(PARALLEL_SIZES)} (1 where the trainer splits nothing)"
+        )
+    return sizes
 
 
 def _check_iterations(cell: Cell, warmup_iters: int | None) -> None:

@@ -22,7 +22,7 @@ def no_nodes(inventory: object) -> str:
 
 
 def unreachable(whys: Mapping[str, str], inventory: object) -> str:
-    """What the runner says of all nodes (to Ansible's words of each) that cannot be used at once."""
+    """All nodes that cannot be used, each with Ansible's words on why, in one sentence."""
     hosts: dict[str, list[str]] = {}
     for host, why in whys.items():
         hosts.setdefault(silence(why), []).append(host)

@@ -29,8 +29,8 @@ def inspect(
 ) -> dict[str, dict[str, int]]:
     """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
 
-    Raises UserError naming the node (all that are out of reach) and the cure: not set up, different from the
-    others, a dataset too small for the cells, or not what the campaign began with.
+    Raises UserError naming the node (all that are out of reach) and the cure: not set up, different
+    from the others, a dataset too small for the cells, or not what the campaign began with.
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]

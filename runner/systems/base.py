@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from runner.matrix import Cell
     from runner.plan import NodeContext
 
+# What `parallel` of a system returns; their product is the world size.
+PARALLEL_SIZES = ("data_parallel", "tensor_parallel", "pipeline_parallel")
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -113,7 +116,8 @@ class System:
     gradient_accumulation. `resolve` fills in parameters that others decide, such as a named model's
     sizes, before anything else sees them. `check` raises UserError for a cell that cannot run;
     `command` gives what a node starts; `parse` reads the logs of all nodes (node rank to byte
-    blocks); `model` gives the shape for the FLOP formula; `estimate` what a cell needs.
+    blocks); `model` gives the shape for the FLOP formula; `estimate` what a cell needs; `parallel`
+    all of PARALLEL_SIZES.
     """
 
     name: str

@@ -187,6 +187,21 @@ def test_the_new_system_is_planned(project: Path, tmp_path: Path) -> None:
     assert plan["files"] == {"localhost": {"toy.json": "{}"}}
 
 
+def test_a_parallel_that_leaves_sizes_out_is_refused(project: Path, tmp_path: Path) -> None:
+    text = (project / "runner/systems/toy.py").read_text().replace('name="toy"', 'name="toy2"')
+    short = text.replace("parallel=parallel,", 'parallel=lambda cell: {"data_parallel": 1},')
+    (project / "runner/systems/toy2.py").write_text(short)
+    matrix = tmp_path / "m.yaml"
+    matrix.write_text("defaults: {system: toy2}")
+    try:
+        done = runner(project, "bench", "--matrix", str(matrix), "--dry-run")
+    finally:
+        (project / "runner/systems/toy2.py").unlink()
+    assert done.returncode == 2
+    words = "`parallel` of runner/systems/toy2.py says no tensor_parallel, pipeline_parallel; it"
+    assert words in done.stderr
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

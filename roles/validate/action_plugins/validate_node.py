@@ -173,9 +173,9 @@ def unreachable(host: str, address: str, words: str) -> str:
     """One sentence for a node that does not answer."""
     called = host if host == address else f"{host} ({address})"
     return (
-        f"{called} cannot be reached: {silence(words)}; see that it is on, that its address in the inventory"
-        f" is right and that it takes your key (`ssh {address}` must not ask), or take it out of"
-        f" the inventory (out of one playbook: --limit '!{host}')"
+        f"{called} cannot be reached: {silence(words)}; see that it is on, that its address in"
+        f" the inventory is right and that it takes your key (`ssh {address}` must not ask), or"
+        f" take it out of the inventory (out of one playbook: --limit '!{host}')"
     )
 
 
