@@ -1,4 +1,4 @@
-"""Playbooks as whole commands on inventories without a node: an error, and never exit code 0."""
+"""Playbooks as whole commands without a node, or a tag: an error, and never exit code 0."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.paths import DEFAULT_INVENTORY as LOCAL
 from tests.roles.play import play
 
 # Those that a user calls; all others lie in the same folder, which is what counts.
@@ -40,3 +41,29 @@ def test_a_limit_that_leaves_no_node_is_refused(tmp_path: Path) -> None:
     refused = play(inventory, "--limit", "login", playbook="verify.yml")
     assert refused.rc == 2
     assert refused.out.strip() == ("[ERROR]: --limit login leaves none of the nodes; there are n1")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "words", "said"),
+    [
+        ("setup.yml", ("--tags", "sofware"), "--tags sofware is no tag of this playbook (did you"),
+        ("setup.yml", ("--tags", "data,verfy"), "(did you mean 'verify'?); there are base, contai"),
+        ("setup.yml", ("--skip-tags", "gpus"), "--skip-tags gpus is no tag of this playbook (did"),
+        ("base.yml", ("--tags", "base"), "--tags base is no tag of this playbook, which has none"),
+    ],
+)
+def test_a_tag_that_there_is_not_is_refused(
+    playbook: str, words: tuple[str, ...], said: str
+) -> None:
+    refused = play(LOCAL, *words, playbook=playbook)
+    assert refused.rc == 2, refused.out
+    assert said in refused.out
+    assert len(refused.out.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("tag", ["base,gpu", "never", "all", "untagged"])
+def test_a_tag_that_there_is_passes(tag: str) -> None:
+    passed = play(LOCAL, "--tags", tag, "--list-tasks")
+    assert passed.rc == 0, passed.out
+    ran = play(LOCAL, "--tags", tag, "--skip-tags", "validate,software,data,verify,npu", "--check")
+    assert "is no tag" not in ran.out
