@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner import __version__
-from runner.commands import compare, doctor, export, parse, rerun, status
+from runner.commands import compare, doctor, export, parse, rerun, status, systems
 from runner.errors import UserError
 from runner.layouts import SHAPES
 from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
@@ -24,6 +24,7 @@ OWN = {
     "export": export,
     "rerun": rerun,
     "doctor": doctor,
+    "systems": systems,
 }
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
@@ -124,8 +125,6 @@ def parser() -> argparse.ArgumentParser:
     for module in OWN.values():
         module.add_parser(commands)
 
-    listing = commands.add_parser("systems", help="what can be benchmarked, and its parameters")
-    listing.add_argument("name", nargs="?", help="one system: its parameters")
     return top
 
 
@@ -161,9 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _bench(chosen)
         if chosen.command == "collect":
             return _collect(chosen)
-        if chosen.command in OWN:
-            return int(OWN[chosen.command].run(chosen))
-        return _systems(chosen)
+        return int(OWN[chosen.command].run(chosen))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -266,32 +263,6 @@ def _write(text: str, output: Path | None) -> None:
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}") from None
     print(f"wrote {output}", file=sys.stderr)
-
-
-def _systems(chosen: argparse.Namespace) -> int:
-    from tabulate import tabulate
-
-    from runner import systems
-
-    if chosen.name is None:
-        rows = [
-            (item.name, item.launcher, ", ".join(item.pins), item.summary)
-            for item in map(systems.load, systems.names())
-        ]
-        print(tabulate(rows, headers=("system", "launcher", "pins", "what it is")))
-        print("\n`python -m runner systems NAME` lists a system's parameters.")
-        return 0
-    system = systems.load(chosen.name)
-    print(f"{system.name}: {system.summary}\nlauncher: {system.launcher}")
-    print(f"pins: {', '.join(system.pins)} (the first is the default)\n")
-    from runner.matrix import CELL_KEYS
-
-    rows2 = [
-        (item.name, "–" if item.default is None else item.default, item.help)
-        for item in (*CELL_KEYS.values(), *system.parameters)
-    ]
-    print(tabulate(rows2, headers=("key", "default", "what it is"), disable_numparse=True))
-    return 0
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def render(
         raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
     table = rows(records, baseline, published)
     if layout is not None and layout.shape != "flat" and format != "html":
-        return laid_out(table, published, layout, format)
+        return laid_out(table, published, layout, format, width)
     if format == "html":
         # matplotlib takes a second to import, and only the report needs it.
         from runner.report import to_html

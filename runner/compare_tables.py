@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from dataclasses import asdict
 
 from tabulate import tabulate
 
 from runner.compare import RULE, VERDICTS, Cell, Compared, Measure
+from runner.fitting import filled, grid, least
 from runner.lines import printable
 from runner.tables.text import MISSING, number_text
 
@@ -23,11 +23,13 @@ _PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
 
 
 def to_table(found: Compared, width: int) -> str:
-    """For a terminal of that many columns."""
-    grid = tabulate(_rows(found), headers=_headers(found), disable_numparse=True)
-    lines = _above(found)
-    parts = ["\n".join(_wrapped(line, width) for line in lines), grid]
-    parts.append("\n".join(_wrapped(line, width) for line in [*_below(found), _summary(found)]))
+    """For a terminal of that many columns: where a row a cell is too wide, a row a quantity."""
+    headers, rows = _headers(found), _rows(found)
+    if least([headers, *rows]) > width:
+        headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(found)
+    below = [*_below(found), _summary(found)]
+    parts = ["\n".join(filled(line, width) for line in _above(found)), grid(headers, rows, width)]
+    parts.append("\n".join(filled(line, width) for line in below))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -86,6 +88,18 @@ def _rows(found: Compared) -> list[list[str]]:
     ]
 
 
+def _long_rows(found: Compared) -> list[list[str]]:
+    """A row for each quantity of a cell; the cell stands in the first."""
+    rows = []
+    for cell in found.cells:
+        names = [name for name in _names(found) if name in cell.measures]
+        quantities = [(_TITLES[name], *_pair(name, cell.measures[name])) for name in names]
+        for number, quantity in enumerate(quantities or [("", MISSING, MISSING)]):
+            first = ("", "") if number else (_verdict(cell), printable(cell.name))
+            rows.append([*first, *quantity])
+    return rows
+
+
 def _verdict(cell: Cell) -> str:
     word = cell.verdict.upper() if cell.regressed else cell.verdict
     if cell.status_a == cell.status_b or None in (cell.status_a, cell.status_b):
@@ -127,7 +141,3 @@ def _summary(found: Compared) -> str:
     count = found.regressions
     words = "no regression" if not count else f"{count} regression{'s' if count > 1 else ''}"
     return f"{words}: {counts}"
-
-
-def _wrapped(text: str, width: int) -> str:
-    return textwrap.fill(text, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)

@@ -57,7 +57,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # untyped where mypy 
     CALLBACK_NAME = "refuse_nothing"
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Ansible's entry, for inventory and tags. Raises SystemExit: any other exception is but a warning of Ansible's."""
+        """Ansible's entry. Raises SystemExit: any other exception is but a warning of Ansible's."""
         inventory = playbook.get_plays()[0].get_variable_manager()._inventory
         named = [str(path) for path in context.CLIARGS.get("inventory") or ()]
         group = inventory.groups.get(NODES)

@@ -64,7 +64,14 @@ class Parameter:
         """What the key may be, for people."""
         if self.choices:
             return "one of " + ", ".join(str(choice) for choice in self.choices)
-        name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        name = {
+            int: "a whole number",
+            float: "a number",
+            bool: "true or false",
+            str: "text",
+            list: "a list",
+            dict: "a mapping",
+        }
         if self.minimum is not None:
             return f"{name[self.kind]} of at least {self.minimum:g}"
         return name[self.kind]

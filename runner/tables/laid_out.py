@@ -21,11 +21,17 @@ def sheets(table: Sequence[Row], published: Sequence[documents.Row], layout: Lay
 
 
 def laid_out(
-    table: Sequence[Row], published: Sequence[documents.Row], layout: Layout, format: str
+    table: Sequence[Row],
+    published: Sequence[documents.Row],
+    layout: Layout,
+    format: str,
+    width: int = 120,
 ) -> str:
-    """The sheets as text: `format` is table, markdown, csv or json."""
+    """The sheets as text: `format` is table, markdown, csv or json; `width` is that of notes."""
     found = sheets(table, published, layout)
     if format == "json":
         return sheet.to_json(found, layout.shape)
-    writers = {"table": sheet.to_text, "markdown": sheet.to_markdown, "csv": sheet.to_csv}
+    if format == "table":
+        return sheet.to_text(found, width)
+    writers = {"markdown": sheet.to_markdown, "csv": sheet.to_csv}
     return writers[format](found)

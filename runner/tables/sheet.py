@@ -24,11 +24,12 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tabulate import tabulate
 
+from runner.fitting import filled
 from runner.published import Printed
 from runner.tables.markdown import escaped
 from runner.tables.row import Difference
@@ -74,9 +75,12 @@ class Sheet:
     notes: tuple[str, ...] = field(default=())
 
 
-def to_text(sheets: Sequence[Sheet]) -> str:
-    """For terminals: as wide as it is, for a document's shape is not for us to cut."""
-    return "\n".join(_people(sheet, "simple", str, "") for sheet in sheets) or "no cells\n"
+def to_text(sheets: Sequence[Sheet], width: int) -> str:
+    """For terminals: as wide as it is, for a document's shape is not for us to cut; notes fit."""
+    fitting = (
+        replace(sheet, notes=tuple(filled(note, width) for note in sheet.notes)) for sheet in sheets
+    )
+    return "\n".join(_people(sheet, "simple", str, "") for sheet in fitting) or "no cells\n"
 
 
 def to_markdown(sheets: Sequence[Sheet]) -> str:

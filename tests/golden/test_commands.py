@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from runner import __version__, play
+from runner import __version__, play, systems
 from runner.__main__ import main
 from runner.paths import PROJECT
 from tests.golden.places import inventory, stood_in
@@ -116,9 +116,20 @@ def test_systems_are_listed_with_their_pins_and_parameters() -> None:
     shown = runner("systems", "torch_gpt").stdout
     for word in ("global_batch_size", "devices_per_node", "zero_stage", "device_ids"):
         assert word in shown
+    assert "one of fp32, bf16, fp16" in shown
+    assert "a whole number of at least 1" in shown
     wrong = runner("systems", "torch_gtp")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "did you mean 'torch_gpt'?" in wrong.stderr
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in systems.names())])
+def test_systems_fit_a_terminal_of_80_columns(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["systems", *words]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 # --- dry run --------------------------------------------------------------------------------------

@@ -311,3 +311,22 @@ def test_a_side_that_is_none_is_one_sentence_and_exit_code_2(
         assert said.err.startswith("error: ")
         assert said.err.count("\n") == 1
         assert words in said.err
+
+
+def test_a_narrow_comparison_has_a_row_a_quantity() -> None:
+    name = "devices_per_node=1,zero_stage=1"
+    was, now = (
+        Side(side, [row(name, rate), row("gone" if side == "A" else "new")], {})
+        for side, rate in (("A", 100.0), ("B", 90.0))
+    )
+    found = compare(was, now, thresholds(["final_loss=1%"]))
+    wide, narrow = to_table(found, 200), to_table(found, 64)
+    assert "samples/s was, is" in wide
+    lines = narrow.splitlines()
+    assert max(map(len, lines)) <= 64
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("SLOWER"))
+    assert "samples/s" in lines[first]
+    assert "-10.0%" in lines[first]
+    assert "quantity" in lines[2]
+    for words in ("gone", "new", "final loss", "1000, 1000"):
+        assert words in narrow

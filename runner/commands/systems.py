@@ -1,0 +1,73 @@
+"""`python -m runner systems`: what can be benchmarked, and what a matrix may set for it."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from typing import Any
+
+DESCRIPTION = """\
+List the systems that can be benchmarked; with a NAME, what a matrix may set for that one.
+
+  python -m runner systems                 every system, its launcher and its pin sets
+  python -m runner systems torch_gpt       its keys, their defaults and what they may be
+
+exit codes: 0 listed, 2 there is no such system
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    listing = commands.add_parser(
+        "systems",
+        help="what can be benchmarked, and its parameters",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    listing.add_argument("name", nargs="?", help="one system: its parameters")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the list, as wide as the terminal."""
+    # Where nobody watches, nothing needs to be wrapped.
+    width = shutil.get_terminal_size((200, 24)).columns
+    print(_all(width) if chosen.name is None else _one(chosen.name, width))
+    return 0
+
+
+def _all(width: int) -> str:
+    from runner import systems
+    from runner.fitting import grid
+
+    rows = [
+        (item.name, item.launcher, ", ".join(item.pins), item.summary)
+        for item in map(systems.load, systems.names())
+    ]
+    listed = grid(("system", "launcher", "pins", "what it is"), rows, width)
+    return f"{listed}\n\n`python -m runner systems NAME` lists a system's parameters."
+
+
+def _one(name: str, width: int) -> str:
+    from runner import systems
+    from runner.fitting import filled, grid
+    from runner.matrix import CELL_KEYS
+
+    system = systems.load(name)
+    rows = [
+        (item.name, _default(item.default), item.wanted(), item.help)
+        for item in (*CELL_KEYS.values(), *system.parameters)
+    ]
+    above = (
+        f"{system.name}: {system.summary}",
+        f"launcher: {system.launcher}",
+        f"pins: {', '.join(system.pins)} (the first is the default)",
+    )
+    keys = grid(("key", "default", "may be", "what it is"), rows, width)
+    return "\n".join([*(filled(line, width) for line in above), "", keys])
+
+
+def _default(value: Any) -> str:
+    """As a matrix writes it."""
+    if value is None:
+        return "–"
+    return str(value).lower() if isinstance(value, bool) else str(value)
