@@ -35,10 +35,11 @@ Run a matrix of training cells on the nodes of an inventory, one cell after the 
 Before anything starts every cell is checked, and every node asked whether it is set up. A
 finished cell is not run again: the same command goes on where it stopped. Logs, plans and
 outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into tables.
+docs/matrix.md explains the matrix file, key by key.
 
   python -m runner bench --matrix matrix.yaml                      the quickstart, on this machine
   python -m runner bench --matrix matrix.yaml --dry-run            what would run, exactly
-  python -m runner bench --matrix m.yaml -i inventory/mine --only 'zero_stage=1*'
+  python -m runner bench --matrix m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
 """
@@ -68,7 +69,9 @@ def parser() -> argparse.ArgumentParser:
     bench = commands.add_parser(
         "bench", help="run a matrix of training cells", description=BENCH, formatter_class=raw
     )
-    bench.add_argument("--matrix", type=Path, required=True, help="the matrix file")
+    bench.add_argument(
+        "--matrix", type=Path, required=True, help="the matrix file (docs/matrix.md)"
+    )
     bench.add_argument(
         "-i",
         "--inventory",

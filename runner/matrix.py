@@ -18,7 +18,7 @@
     table: {shape: osdi}              # how `collect` lays the table out (docs/measures.md)
     published: published/osdi.yaml    # what a document printed, shown beside ours: file or list
 
-A key of `defaults`, `axes`, `exclude` and `include` is a cell key (below) or a parameter of the
+docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `include` is a cell key (below) or a parameter of the
 system (`python -m runner systems` lists them).
 """
 
@@ -73,6 +73,16 @@ TOP_KEYS: Mapping[str, str] = {
     "table": "how collect lays the table out: shape, split, rows, columns, values, labels",
     "published": "figures that a document printed: a list, or the file that has it",
 }
+# Those of them that are numbers, with defaults and limits.
+NUMBERS = tuple(
+    Parameter(name, kind, default, TOP_KEYS[name], minimum=minimum)
+    for name, kind, default, minimum in (
+        ("repeats", int, 1, 1),
+        ("warmup_iters", int, None, 0),
+        ("time_limit_s", float, 3600.0, 1),
+        ("stall_limit_s", float, 1800.0, 1),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -172,15 +182,7 @@ def parse(text: str, where: str, stem: str, folder: Path | None = None) -> Matri
         raise UserError(
             f"{where}: name is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
         )
-    numbers = {
-        item.name: item.read(content.get(item.name), where)
-        for item in (
-            Parameter("repeats", int, 1, "", minimum=1),
-            Parameter("warmup_iters", int, None, "", minimum=0),
-            Parameter("time_limit_s", float, 3600.0, "", minimum=1),
-            Parameter("stall_limit_s", float, 1800.0, "", minimum=1),
-        )
-    }
+    numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
     cells = tuple(_cells(content, where))
     if not cells:
         raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")

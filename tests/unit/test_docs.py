@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
-from runner.cluster import KEYS
+from runner.checks import check_cells
+from runner.cluster import KEYS, load
 from runner.diagnosis import STATUSES as CAUSES
 from runner.doctor.items import RULES
 from runner.inspection import DATASET_KEYS
+from runner.matrix import CELL_KEYS, NUMBERS, TOP_KEYS, parse
+from runner.paths import DEFAULT_INVENTORY
 from runner.records import STATUSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,19 +34,46 @@ def items() -> str:
     return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in RULES.values())
 
 
-PARTS = {
-    "docs/doctor.md": ("items", items),
-    "docs/inventory.md": ("keys", keys),
-    "docs/parsers.md": ("causes", lambda: statuses(CAUSES)),
-    "docs/runs.md": ("statuses", statuses),
+def top_keys() -> str:
+    defaults = {item.name: item.default for item in NUMBERS}
+    defaults["name"] = "the file's name"
+    return "".join(
+        f"| `{name}` | {text} | {_default(defaults.get(name))} |\n"
+        for name, text in TOP_KEYS.items()
+    )
+
+
+def cell_keys() -> str:
+    return "".join(
+        f"| `{item.name}` | {item.wanted()} | {_default(item.default)} | {item.help} |\n"
+        for item in CELL_KEYS.values()
+    )
+
+
+def _default(value: object) -> str:
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "docs/doctor.md": {"items": items},
+    "docs/inventory.md": {"keys": keys},
+    "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
+    "docs/parsers.md": {"causes": lambda: statuses(CAUSES)},
+    "docs/runs.md": {"statuses": statuses},
 }
 
 
 def generated(path: str) -> str:
-    name, make = PARTS[path]
     text = (ROOT / path).read_text(encoding="utf-8")
-    pattern = rf"(<!-- {name}:begin [^\n]*\n)(.*?)(<!-- {name}:end -->)"
-    return re.sub(pattern, lambda match: match[1] + make() + match[3], text, flags=re.DOTALL)
+    for name, make in PARTS[path].items():
+        pattern = rf"(<!-- {name}:begin [^\n]*\n)(.*?)(<!-- {name}:end -->)"
+        # what is made is no pattern, and is made at once
+        text = re.sub(pattern, rf"\1{_literal(make())}\3", text, flags=re.DOTALL)
+    return text
+
+
+def _literal(text: str) -> str:
+    return text.replace("\\", r"\\")
 
 
 @pytest.mark.parametrize("path", PARTS)
@@ -79,6 +109,19 @@ def test_every_tag_of_setup_is_documented_with_its_playbook() -> None:
         name for _, name in parts
     }
     assert all(f"`{name}`" in section for name in others - {"setup.yml"})
+
+
+def test_the_example_of_a_matrix_works_and_every_key_is_explained() -> None:
+    text = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    found = parse(example, "docs/matrix.md", "matrix")
+    assert len(found.cells) == 6
+    assert found.cells[0].name == "devices_per_node=1,zero_stage=0"
+    assert found.cells[-1].name == "devices_per_node=2,zero_stage=0,precision=bf16"
+    check_cells(found.cells, load(DEFAULT_INVENTORY), found.warmup_iters)
+    explained = text.partition("## Keys of the file")[2].partition("## Keys of a cell")[0]
+    bold = " ".join(re.findall(r"^- \*\*(.*?)\*\*", explained, flags=re.MULTILINE))
+    assert {f"`{key}`" for key in TOP_KEYS} - {"`name`"} <= set(bold.replace(",", "").split())
 
 
 def test_relative_links_lead_somewhere() -> None:
