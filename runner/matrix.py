@@ -18,8 +18,8 @@
     table: {shape: osdi}              # how `collect` lays the table out (docs/measures.md)
     published: published/osdi.yaml    # what a document printed, shown beside ours: file or list
 
-docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `include` is a cell key (below) or a parameter of the
-system (`python -m runner systems` lists them).
+docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `include` is a cell key
+(below) or a parameter of the system (`python -m runner systems` lists them).
 """
 
 from __future__ import annotations
@@ -54,7 +54,13 @@ CELL_KEYS: Mapping[str, Parameter] = {
         Parameter("pin", str, None, "which pin set of the system; default: its first"),
         Parameter("dataset", str, "default", "name of a dataset that setup staged on the nodes"),
         Parameter("nodes", int, 1, "nodes of the cell: the inventory's first ones", minimum=1),
-        Parameter("devices_per_node", int, None, "processes a node, one a device", minimum=1),
+        Parameter(
+            "devices_per_node",
+            int,
+            None,
+            "processes a node, one a device; default: 1, or as device_ids",
+            minimum=1,
+        ),
         Parameter("device_ids", list, None, "which devices of each node, such as [4, 5]"),
         Parameter("env", dict, None, "variables for every process"),
     )

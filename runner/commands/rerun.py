@@ -15,7 +15,8 @@ cell; the old campaign's table stays what it was (`bench --again --only CELL` re
 its own campaign). It is refused where the inventory, or what is installed on the nodes, is not what
 it was, and says what differs. At the end the two are compared.
 
-  python -m runner rerun runs/quickstart-local/zero_stage=0-1a2b3c4d/repeat1/attempt1
+  python -m runner rerun \\
+    runs/quickstart-local/devices_per_node=1,zero_stage=0-4c0397a0/repeat1/attempt1
 
 exit codes: 0 the run is ok, 1 it is not, 2 bad input, nothing was launched, 130 Ctrl-C
 """

@@ -67,13 +67,9 @@ def generated(path: str) -> str:
     text = (ROOT / path).read_text(encoding="utf-8")
     for name, make in PARTS[path].items():
         pattern = rf"(<!-- {name}:begin [^\n]*\n)(.*?)(<!-- {name}:end -->)"
-        # what is made is no pattern, and is made at once
-        text = re.sub(pattern, rf"\1{_literal(make())}\3", text, flags=re.DOTALL)
+        made = make().replace("\\", r"\\")
+        text = re.sub(pattern, rf"\1{made}\3", text, flags=re.DOTALL)
     return text
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", r"\\")
 
 
 @pytest.mark.parametrize("path", PARTS)
