@@ -157,9 +157,18 @@ class Judgement:
         for row in self.rows:
             table.add_row(*_cells(row))
         parts: list[Table | Text | str] = [table]
+        reasons: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.reason:
+                reasons.setdefault(row.reason, []).append(row.name)
+        for reason, names in reasons.items():
+            of = "" if len(names) == len(self.rows) else f" of {', '.join(names)}"
+            parts.append(Text(f"no result{of}: {reason}", "yellow"))
         parts += [Text(f"slow: {one.words}", "bold red") for one in self.slow]
         parts += [Text(f"note: {words}") for words in self.notes]
-        if not self.slow:
+        if not any(row.figures for row in self.rows):
+            parts.append(Text(f"nothing could be measured with {self.torch}", "yellow"))
+        elif not self.slow:
             words = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
             parts.append(Text(f"measured in {self.took_s:.0f} s with {self.torch}: {words}"))
         return parts
@@ -168,7 +177,7 @@ class Judgement:
 def _cells(row: Row) -> list[Text]:
     name, unit = TESTS[row.test]
     if not row.figures:
-        return [Text(word) for word in (name, unit, "0", "", "", row.reason, "", "no result")]
+        return [Text(word) for word in (name, unit, "0", "", "", "", "", "no result")]
     lowest = min(row.figures, key=row.value)
     words = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
     noise = statistics.median(one.noise for one in row.figures)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roles.verify.files import probe
-from runner.doctor import measured, probing
+from runner.doctor import measured, probing, table
 from runner.doctor.measured import MARK, Judgement, judge, lines
 from runner.rundir import Attempt
 from tests.unit.builders import small_cluster
@@ -155,6 +155,23 @@ def test_what_was_not_measured_has_a_reason_and_no_number() -> None:
     assert rows["memory"].reason == "node2: the launcher was ended by signal 9"
     assert rows["memory"].reference is None
     assert found.unanswered
+
+
+def shown(found: Judgement) -> str:
+    return table.plain(found.parts(80), 80)
+
+
+def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
+    why = "localhost: node_busy: campaign quickstart-local, cell a, runs there since 12:00; wait"
+    said = shown(judged([], nodes=1, failed=why))
+    assert " ".join(said.split()).count(why) == 1
+    assert f"no result: {why}" in " ".join(said.split())
+    assert "nothing could be measured with" in said
+    assert "slow" not in said
+    assert said.count("no result") == 1 + len(measured.DEVICE_TESTS)
+    some = " ".join(shown(judged(devices(healthy()), failed=why)).split())
+    assert f"no result of matrix product fp32, memory bandwidth: {why}" in some
+    assert "nothing slow in what was measured" in some
 
 
 def test_a_device_without_a_type_says_so() -> None:
