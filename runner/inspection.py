@@ -16,6 +16,7 @@ from runner.play import play
 from runner.rundir import Campaign
 
 # What bench reads from dataset.json; docs/inventory.md lists them for datasets of one's own.
+# Where its manifest says vocab_size, which trainers need, a smaller one of a cell is refused.
 DATASET_KEYS = ("documents", "tokens", "bytes", "sha256")
 SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
 
@@ -78,7 +79,7 @@ def inspect(
     recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}
     campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
     for cell in cells:
-        _check_dataset(cell, recorded[f"dataset {cell.dataset}"])
+        check_dataset(cell, recorded[f"dataset {cell.dataset}"])
     return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in cells}
 
 
@@ -120,9 +121,15 @@ def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, 
     return first
 
 
-def _check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
-    """Enough documents in each split for the cell's iterations."""
+def check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
+    """A vocabulary that holds the dataset's, enough documents in each split for the iterations."""
     values = cell.parameters
+    given, there = values.get("vocab_size"), manifest.get("vocab_size")
+    if given is not None and isinstance(there, int) and given < there:
+        raise UserError(
+            f"cell {cell.name}: vocab_size is {given}, but dataset {cell.dataset} has {there}"
+            f" tokens; make it {there} or more, or name another dataset"
+        )
     if not values.get("split"):
         return
     batch = systems.load(cell.system).batch_size(cell) or 0

@@ -120,6 +120,18 @@ def test_the_example_of_a_matrix_works_and_every_key_is_explained() -> None:
     assert {f"`{key}`" for key in TOP_KEYS} - {"`name`"} <= set(bold.replace(",", "").split())
 
 
+def test_every_module_of_the_runner_stands_once_in_the_table_of_modules() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("| module of `runner/` |")[2].partition("\n\n")[0]
+    named = [
+        word.strip("/")
+        for first in re.findall(r"^\| (.*?) \|", table, flags=re.MULTILINE)
+        for word in re.findall(r"`([\w/]+)`", first)
+    ]
+    found = {path.stem for path in (ROOT / "runner").glob("[a-z_]*") if path.name[0] != "."}
+    assert sorted(named) == sorted(found - {"__init__", "__pycache__"})
+
+
 def test_relative_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
