@@ -163,7 +163,7 @@ def runner(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=project,
-        env={**os.environ, "PYTHONPATH": str(project)},
+        env={**os.environ, "PYTHONPATH": str(project), "COLUMNS": "200"},
     )
 
 
