@@ -263,6 +263,19 @@ class Campaign:
                 found.append(Attempt(path, cell_id, repeat, int(match[1])))
         return sorted(found, key=lambda attempt: attempt.number)
 
+    def running(self) -> Attempt | None:
+        """What a living bench runs now: the last that was planned, where it has no outcome."""
+        live = self.is_locked()
+        folders = self.path.glob("*/repeat*/attempt*/run.json") if live else ()
+        found = []
+        for folder in (path.parent for path in folders):
+            names = re.fullmatch(r"repeat(\d+)/attempt(\d+)", f"{folder.parent.name}/{folder.name}")
+            if names:
+                cell_id = folder.parent.parent.name
+                found.append(Attempt(folder, cell_id, int(names[1]), int(names[2])))
+        last = max(found, key=lambda attempt: attempt.planned_at, default=None)
+        return last if last is not None and last.outcome is None else None
+
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
         """The next attempt's folder, made (0700)."""
         before = self.attempts(cell_id, repeat)
