@@ -36,6 +36,7 @@ def test_after_the_limit_no_run_begins_and_the_next_bench_goes_on(
     run: Run, nodes: Nodes, tmp_path: Path
 ) -> None:
     nodes.before_play = lambda: time.sleep(0.3)
+    nodes.endings = [{"steps": 3}]
     tally = run(limit_s=0.1)
     assert nodes.attempts == ["zero_stage=0 r1a1"]
     assert (tally.expired, tally.interrupted, tally.exit_code) == (True, False, 1)
