@@ -259,6 +259,7 @@ def run_once(
             variables={
                 "launch_run_dir": str(attempt.path.resolve()),
                 "launch_lock": str(campaign.lock.resolve()),
+                "launch_holder": campaign.holder,
             },
             private=runs / ".ansible",
             cancelled=interrupts.twice,
