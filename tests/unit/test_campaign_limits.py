@@ -13,6 +13,7 @@ import pytest
 from runner import __main__, bench, inspection, load, rundir, status
 from runner.judge import judge
 from runner.rundir import Campaign
+from tests.on_nodes.campaign import wait
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.test_bench import FAILED, LOST, OK, PORT, Nodes, Run, nodes, outcomes, run
 
@@ -35,15 +36,15 @@ def test_a_failed_run_is_tried_again_and_the_last_try_counts(
 def test_after_the_limit_no_run_begins_and_the_next_bench_goes_on(
     run: Run, nodes: Nodes, tmp_path: Path
 ) -> None:
-    nodes.before_play = lambda: time.sleep(0.3)
+    nodes.before_play = lambda: wait(lambda: any(tmp_path.rglob("halt")), 10, "the limit")
     nodes.endings = [{"steps": 3}]
-    tally = run(limit_s=0.1)
+    tally = run(limit_s=1.5)
     assert nodes.attempts == ["zero_stage=0 r1a1"]
     assert (tally.expired, tally.interrupted, tally.exit_code) == (True, False, 1)
     attempt = next((tmp_path / "m-rack").glob("*/repeat1/attempt1"))
     halt = rundir.read_json(attempt / "halt")
     assert halt is not None
-    assert (halt["cause"], halt["message"]) == ("interrupted", "stopped after --stop-after 0.1")
+    assert (halt["cause"], halt["message"]) == ("interrupted", "stopped after --stop-after 1.5")
     nodes.before_play = lambda: None
     tally = run()
     assert nodes.attempts[1:] == ["zero_stage=0 r1a2", "zero_stage=1 r1a1"]
@@ -54,12 +55,12 @@ def test_a_limit_between_two_tries_of_a_port_begins_no_further_one(
     run: Run, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*given: Any) -> Any:
-        time.sleep(0.3)
+        time.sleep(2.0)
         return judge(*given)
 
     monkeypatch.setattr(bench, "judge", slow)
     nodes.endings = [PORT]
-    tally = run(limit_s=0.1)
+    tally = run(limit_s=1.5)
     assert nodes.attempts == ["zero_stage=0 r1a1"]
     assert tally.expired
 
