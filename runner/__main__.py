@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -144,8 +146,10 @@ def _seconds(word: str) -> float:
         value = float(word)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number of seconds above 0")
+    if not 0 < value < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no number of seconds above 0 and below {threading.TIMEOUT_MAX:.0f}"
+        )
     return value
 
 
@@ -157,6 +161,9 @@ def _add_runs(command: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may know fewer characters than a log
+            stream.reconfigure(errors="replace")
     chosen = parser().parse_args(arguments)
     try:
         if chosen.command == "bench":
@@ -168,8 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        if isinstance(error, BrokenPipeError):  # whoever read our output has gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            _nobody_reads()
             return 0
         where = f"{error.filename}: " if error.filename else ""
         cure = "make room or rights there, or name another folder with --runs"
@@ -181,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _bench(chosen: argparse.Namespace) -> int:
-    from runner import bench, cluster, matrix
+    from runner import bench, cluster, matrix, rundir
     from runner.dryrun import describe
     from runner.view import View
 
@@ -205,8 +212,18 @@ def _bench(chosen: argparse.Namespace) -> int:
         limit_s=chosen.stop_after,
         view=View(),
     )
-    _print_campaign(chosen.runs, bench.campaign_name(wanted, machines), None, chosen.format, None)
+    name = bench.campaign_name(wanted, machines)
+    if rundir.Campaign(chosen.runs / name).begun:
+        try:
+            _print_campaign(chosen.runs, name, None, chosen.format, None)
+        except BrokenPipeError:
+            _nobody_reads()
     return tally.exit_code
+
+
+def _nobody_reads() -> None:
+    """Whoever read our output has gone: what is left of it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _collect(chosen: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runner import checks, inspection, outcome, plan, rundir, systems
+from runner import checks, claim, inspection, outcome, plan, rundir, systems
 from runner.cluster import Cluster
 from runner.errors import UserError
 from runner.judge import judge, measure
@@ -30,7 +30,8 @@ PORT_TRIES = 3
 class Tally:
     """What a bench did: how many cells' repeats ended how. `exit_code` is the command's.
 
-    `expired`: the campaign's limit ended it, and not every cell has run.
+    `expired`: the campaign's limit ended it, and not every cell has run. `resumes`: the same
+    command goes on with what has not run; with --again it begins anew.
     """
 
     ok: int
@@ -38,6 +39,7 @@ class Tally:
     kept: int
     interrupted: bool
     expired: bool = False
+    resumes: bool = True
 
     @property
     def exit_code(self) -> int:
@@ -62,8 +64,7 @@ class Interrupts:
     def expire(self) -> None:
         """The campaign's time is up."""
         self.expired = True
-        if self.running is not None:
-            self.running.ask_to_halt("interrupted", f"stopped after --stop-after {self.limit_s:g}")
+        self._halt()
 
     @property
     def over(self) -> bool:
@@ -73,8 +74,18 @@ class Interrupts:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal's handler."""
         self.count += 1
+        self._halt()
+
+    def begin(self, attempt: Attempt) -> None:
+        """This runs now; what came before counts for it, too."""
+        self.running = attempt
+        if self.over:
+            self._halt()
+
+    def _halt(self) -> None:
         if self.running is not None:
-            self.running.ask_to_halt("interrupted", "stopped by Ctrl-C")
+            by = "by Ctrl-C" if self.count else f"after --stop-after {self.limit_s:g}"
+            self.running.ask_to_halt("interrupted", f"stopped {by}")
 
     def once(self) -> bool:
         """Whether the user wants to stop."""
@@ -154,17 +165,19 @@ def bench(
             counts["ok" if state == "ok" else "failed"] += 1
         if todo:
             wanted = [cell for cell, _ in todo]
-            sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
-            for cell, repeat in todo:
-                if interrupts.over:
-                    break
-                for _ in range(1 + retry):
-                    ended = _launch(
-                        campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
-                    )
-                    if ended.status == "ok" or interrupts.over:
+            used = cluster.nodes[: max(cell.nodes for cell in wanted)]
+            with claim.claimed(used, campaign.path):
+                sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
+                for cell, repeat in todo:
+                    if interrupts.over:
                         break
-                counts["ok" if ended.status == "ok" else "failed"] += 1
+                    for _ in range(1 + retry):
+                        ended = _launch(
+                            campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
+                        )
+                        if ended.status == "ok" or interrupts.over:
+                            break
+                    counts["ok" if ended.status == "ok" else "failed"] += 1
         all_ok = counts["ok"] == len(repeats)
         tally = Tally(
             counts["ok"],
@@ -172,6 +185,7 @@ def bench(
             len(kept),
             interrupted=interrupts.count > 0,
             expired=interrupts.expired and not all_ok,
+            resumes=not again,
         )
         view.end(tally)
         return tally
@@ -215,7 +229,7 @@ def _launch(
             dataset_sizes=sizes[cell.dataset],
         )
         ended = run_once(campaign, attempt, run, cluster, runs, view, interrupts)
-        if ended.cause != "port_in_use":
+        if ended.cause != "port_in_use" or interrupts.over:
             break
     return ended
 
@@ -235,10 +249,8 @@ def run_once(
     script = attempt.path / "launch.sh"
     script.write_text(launch_script(run), encoding="utf-8")
     script.chmod(0o700)
-    interrupts.running = attempt
-    if interrupts.count:
-        attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
-    began = time.time()
+    interrupts.begin(attempt)
+    began, clock = time.time(), time.monotonic()
     with view.running(cell, run.repeat, attempt):
         played = play(
             "bench.yml",
@@ -247,6 +259,7 @@ def run_once(
             variables={
                 "launch_run_dir": str(attempt.path.resolve()),
                 "launch_lock": str(campaign.lock.resolve()),
+                "launch_holder": campaign.holder,
             },
             private=runs / ".ansible",
             cancelled=interrupts.twice,
@@ -254,7 +267,7 @@ def run_once(
     interrupts.running = None
     measured = measure(cell.system, attempt.logs())
     ended = judge(attempt, cell, measured, played.words)
-    times = {"started_at": began, "wall_s": round(time.time() - began, 3)}
+    times = {"started_at": began, "wall_s": round(time.monotonic() - clock, 3)}
     rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
     view.ended(cell, run.repeat, attempt, ended, measured)
     return ended

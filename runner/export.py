@@ -30,7 +30,7 @@ def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
         shown = campaign
         if redact:
             shown = _redacted(campaign, Path(folder) / "redacted")
-        records = load.records(shown, shown.path / TABLES)
+        records = load.records(shown, shown.path / TABLES, of=campaign)
         if redact:
             _same_figures(load.records(campaign, campaign.path), records)
         tables = _tables(records, shown, Path(folder) / TABLES)

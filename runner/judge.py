@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from runner import outcome, stall, systems
+from runner import endings, outcome, stall, systems
 from runner.diagnosis import Verdict, diagnose
 from runner.lines import blocks, tail
 from runner.matrix import Cell
@@ -65,6 +65,7 @@ def explain(ended: outcome.Outcome, attempt: Attempt, *, steps: int) -> outcome.
 
 def telling_rank(attempt: Attempt) -> int:
     """The rank of the node that ended the run first, else 0."""
-    host = (attempt.halt or {}).get("host")
+    halt = attempt.halt
+    host = endings.first_bad(attempt.done()) if halt is None else halt.get("host")
     nodes = (attempt.run or {}).get("nodes", [])
     return next((int(node["node_rank"]) for node in nodes if node["host"] == host), 0)

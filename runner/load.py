@@ -35,18 +35,23 @@ def shown(campaign: Campaign, shape: str | None = None) -> tuple[Layout, list[pu
     )
 
 
-def records(campaign: Campaign, relative_to: Path, *, shown: Path | None = None) -> list[Record]:
+def records(
+    campaign: Campaign, relative_to: Path, *, shown: Path | None = None, of: Campaign | None = None
+) -> list[Record]:
     """Every cell of the campaign, in the matrix's order; logs as paths from `relative_to`.
 
-    `shown` is where readers find the campaign's folder, if elsewhere than we do. Raises UserError
-    where the folder holds no campaign.
+    `shown` is where readers find the campaign's folder, if elsewhere than we do; `of` the campaign
+    that this one is a copy of, which bench may run now. Raises UserError where the folder holds no
+    campaign.
     """
+    running = (of or campaign).running()  # asked first: a run that ends meanwhile has an outcome
     settings = campaign.settings
     if settings is None:
         raise UserError(
             f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
         )
-    found = list(_records(campaign, settings))
+    now = (running.cell_id, running.repeat, running.number) if running else None
+    found = list(_records(campaign, settings, now))
     home = shown or campaign.path
     return [
         replace(record, log=os.path.relpath(home / record.log, relative_to))
@@ -62,9 +67,10 @@ def record(attempt: Attempt, campaign: Campaign) -> Record:
     return _ran(campaign, attempt, attempt.run or {}, environment, _device(campaign))
 
 
-def _records(campaign: Campaign, settings: Mapping[str, Any]) -> Iterator[Record]:
+def _records(
+    campaign: Campaign, settings: Mapping[str, Any], running: tuple[str, int, int] | None
+) -> Iterator[Record]:
     """The records, with logs as paths in the campaign's folder."""
-    live = campaign.is_locked()  # asked first: a run that ends meanwhile has its outcome then
     environment = _environment(campaign, settings)
     device = _device(campaign)
     for asked in settings["cells"]:
@@ -72,7 +78,7 @@ def _records(campaign: Campaign, settings: Mapping[str, Any]) -> Iterator[Record
         for repeat in range(1, asked.get("repeats", settings["repeats"]) + 1):
             pending = _asked(campaign, asked, settings["warmup_iters"])
             for attempt in reversed(campaign.attempts(asked["id"], repeat)):
-                if live and attempt.outcome is None:
+                if running == (asked["id"], repeat, attempt.number):
                     yield replace(pending, repeat=repeat, reason=RUNNING)
                     break
                 # One without run.json was never planned: bench died in the instant before.

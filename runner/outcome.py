@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner import endings
 from runner.diagnosis import Verdict, rules
 from runner.lines import printable
 from runner.records import Measurement
@@ -30,6 +31,8 @@ OUTSIDE = frozenset(
         *("disk_full", "io_error"),
     }
 )
+# What may come while a run ends by itself, and then changes nothing of it.
+LATE = frozenset({"interrupted", "control_lost", "stalled"})
 # Endings that the trainer's own logs may explain; of the others the ending itself is the cause.
 EXPLAINED = frozenset({"exit", "no_step", "stopped_early", "time_limit"})
 # What a log says because the time limit's TERM and KILL reached it.
@@ -73,25 +76,36 @@ def decide(
     train_iters: int | None,
     play_words: str,
 ) -> Outcome:
-    """The outcome of a run: its nodes' endings, the first cause, and what was measured."""
+    """The outcome of a run: its nodes' endings, the first cause, and what was measured.
+
+    A run that all nodes ended well, at its last iteration, is ok whatever came meanwhile (LATE).
+    """
     trained = bool(measured.intervals)
-    if halt is not None:
+    reached = max((interval.iteration for interval in measured.intervals), default=0)
+    short = not trained or (train_iters is not None and reached < train_iters)
+    bad = endings.first_bad(done)
+    finished = bad is None and len(done) >= nodes and train_iters is not None and not short
+    lacks = endings.incomplete(done)
+    if halt is not None and not (finished and halt["cause"] in LATE):
         cause, ending = str(halt["cause"]), str(halt["message"])
+    elif bad is not None:
+        cause, ending = endings.cause_of(done[bad]), f"{bad}: {endings.words_of(done[bad])}"
     elif len(done) < nodes:
         cause = "launch_error"
         ending = play_words or f"{nodes - len(done)} of {nodes} nodes gave no answer"
-    else:
-        cause, ending = "", ""
-    if not cause and not trained:
+    elif not short:
+        return Outcome("ok", "", "")
+    elif lacks:  # what is missing may hold the rest
+        cause = "launch_error"
+        ending = f"the launcher ended with exit code 0, its log at iteration {reached}"
+    elif not trained:
         cause, ending = "no_step", "the launcher ended with exit code 0 and logged no step"
-    reached = max((interval.iteration for interval in measured.intervals), default=0)
-    if not cause and train_iters is not None and reached < train_iters:
+    else:
         cause = "stopped_early"
         ending = f"the launcher ended with exit code 0 at iteration {reached} of {train_iters}"
-    if not cause:
-        return Outcome("ok", "", "")
+    ending = printable(f"{ending}; {lacks}" if lacks else ending)
     status = STATUS_OF_CAUSE.get(cause, "failed") if trained else "did_not_run"
-    return Outcome(status, cause, printable(ending), printable(ending))
+    return Outcome(status, cause, ending, ending)
 
 
 def explain(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:

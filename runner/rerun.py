@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from runner import __version__, inspection, outcome, plan, rundir
+from runner import __version__, claim, inspection, outcome, plan, rundir
 from runner.bench import Interrupts, Tally, run_once
 from runner.cluster import Cluster
 from runner.errors import UserError
@@ -74,10 +74,11 @@ def rerun(found: Recorded, cluster: Cluster, *, view: View) -> tuple[Attempt, Ca
     with target.locked(), interrupts.handled():
         repeat = _open(target, found)
         view.begin(target, 1, {})
-        inspection.inspect(target, cluster, [found.run.cell], runs, interrupts.once)
-        attempt = target.new_attempt(found.run.cell.id, repeat)
-        again = _again(found.run, target.name, attempt)
-        ended = run_once(target, attempt, again, cluster, runs, view, interrupts)
+        with claim.claimed(cluster.nodes[: found.run.cell.nodes], target.path):
+            inspection.inspect(target, cluster, [found.run.cell], runs, interrupts.once)
+            attempt = target.new_attempt(found.run.cell.id, repeat)
+            again = _again(found.run, target.name, attempt)
+            ended = run_once(target, attempt, again, cluster, runs, view, interrupts)
         ok = ended.status == "ok"
         tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
         view.end(tally)

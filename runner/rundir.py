@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ from typing import Any
 from runner import __version__
 from runner.cluster import Cluster
 from runner.errors import UserError
+from runner.exclusive import create_once
 from runner.matrix import Matrix
 from runner.suggest import nearest
 
@@ -120,20 +122,25 @@ class Attempt:
         return found
 
     def ask_to_halt(self, cause: str, message: str) -> None:
-        """End the run from the control node, unless something ended it before."""
+        """End the run from the control node, unless something ended it before.
+
+        Signal handlers and timers call this, also at the same time, so that nothing is raised: a
+        run that cannot be told so, as where the disk is full, goes on until it ends otherwise.
+        """
         content = {"schema": SCHEMA, "cause": cause, "host": None, "message": message}
-        fresh = self.path / "halt.control"
-        fresh.write_text(json.dumps({**content, "at": time.time()}), encoding="utf-8")
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, self.path / "halt")
-        fresh.unlink()
+        with contextlib.suppress(OSError):
+            create_once(self.path / "halt", json.dumps({**content, "at": time.time()}))
 
 
 class Campaign:
-    """One matrix on one inventory, as a folder."""
+    """One matrix on one inventory, as a folder.
+
+    `holder` is what this process wrote into the lock, while it holds it: no other's is the same.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.holder = ""
 
     @property
     def name(self) -> str:
@@ -240,7 +247,7 @@ class Campaign:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the campaign for this process. Raises UserError where another bench has it."""
-        with _held(self.lock, f"another bench runs campaign {self.name}"):
+        with _held(self.lock, f"another bench runs campaign {self.name}") as self.holder:
             yield
 
     def is_locked(self) -> bool:
@@ -263,6 +270,19 @@ class Campaign:
                 found.append(Attempt(path, cell_id, repeat, int(match[1])))
         return sorted(found, key=lambda attempt: attempt.number)
 
+    def running(self) -> Attempt | None:
+        """What a living bench runs now: the last that was planned, where it has no outcome."""
+        live = self.is_locked()
+        folders = self.path.glob("*/repeat*/attempt*/run.json") if live else ()
+        found = []
+        for folder in (path.parent for path in folders):
+            names = re.fullmatch(r"repeat(\d+)/attempt(\d+)", f"{folder.parent.name}/{folder.name}")
+            if names:
+                cell_id = folder.parent.parent.name
+                found.append(Attempt(folder, cell_id, int(names[1]), int(names[2])))
+        last = max(found, key=lambda attempt: attempt.planned_at, default=None)
+        return last if last is not None and last.outcome is None else None
+
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
         """The next attempt's folder, made (0700)."""
         before = self.attempts(cell_id, repeat)
@@ -276,10 +296,12 @@ class Checkup:
     """What `doctor` and verify.yml found of one inventory's nodes, as a folder.
 
     roles/verify/action_plugins/survey.py writes asked.json and env/ and has the same names.
+    `holder` is as a Campaign's.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.holder = ""
 
     @property
     def lock(self) -> Path:
@@ -304,7 +326,8 @@ class Checkup:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process. Raises UserError where another doctor has it."""
-        with _held(self.lock, f"another doctor asks the nodes of {self.path.name}"):
+        refusal = f"another doctor asks the nodes of {self.path.name}"
+        with _held(self.lock, refusal) as self.holder:
             yield
 
     def new_probe(self) -> Attempt:
@@ -326,8 +349,12 @@ def checkup(runs: Path, inventory: str) -> Checkup:
 
 
 @contextlib.contextmanager
-def _held(lock: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock file and the folder around it. Raises UserError where another process does."""
+def _held(lock: Path, refusal: str) -> Iterator[str]:
+    """Hold a lock file and the folder around it; the word in it that says who does.
+
+    A launch plugin that outlived its bench tells by the word that the lock is a later bench's.
+    Raises UserError where another process holds it.
+    """
     folder = lock.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -347,8 +374,12 @@ def _held(lock: Path, refusal: str) -> Iterator[None]:
                         f"{refusal}; wait for it, or end it with Ctrl-C there"
                     ) from None
                 time.sleep(0.02)
+        holder = secrets.token_hex(16)
+        handle.truncate(0)
+        handle.write(holder.encode())
+        handle.flush()
         os.utime(handle.fileno())  # its time says which campaign was run last
-        yield
+        yield holder
 
 
 def _what_differs(was: Any, now: Any) -> str:

@@ -63,27 +63,30 @@ class Status:
 def look(campaign: Campaign) -> Status:
     """Read a campaign's folder."""
     settings = campaign.settings or {"cells": [], "repeats": 1}
-    live = campaign.is_locked()
+    live, now_running = campaign.is_locked(), campaign.running()
+    repeats_of = [
+        (cell, int(cell.get("repeats", settings["repeats"]))) for cell in settings["cells"]
+    ]
     ended: Counter[str] = Counter()
     not_ok = []
     times = []
     running, now = None, Now(None, None, None)
-    for cell in settings["cells"]:
-        for repeat in range(1, int(settings["repeats"]) + 1):
+    for cell, repeats in repeats_of:
+        for repeat in range(1, repeats + 1):
             attempts = campaign.attempts(cell["id"], repeat)
             if not attempts:
                 continue
             last = attempts[-1]
             outcome = last.outcome
             if outcome is None:
-                if live:
+                if last == now_running:
                     running, now = _running(last, cell)
                 continue
             ended[str(outcome["status"])] += 1
             times.append(float(outcome["wall_s"]))
             if outcome["status"] != "ok":
                 not_ok.append((str(cell["name"]), str(outcome["status"]), str(outcome["reason"])))
-    total = len(settings["cells"]) * int(settings["repeats"])
+    total = sum(repeats for _, repeats in repeats_of)
     waiting = total - sum(ended.values()) - (running is not None)
     return Status(
         campaign=campaign.name,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -24,11 +26,46 @@ PLAIN_S = 10.0  # between two plain lines elsewhere
 STYLES = {"ok": "green", "interrupted": "yellow"}
 
 
+class Leaving:
+    """Standard error that may go away, as a closed terminal or a pipe does: a campaign goes on."""
+
+    def __init__(self) -> None:
+        self._stream: TextIO = sys.stderr
+
+    def write(self, text: str) -> int:
+        """As a stream's; what cannot be written is dropped, from then on for good."""
+        with self._until_gone():
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """As a stream's."""
+        with self._until_gone():
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """As a stream's."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """As a stream's."""
+        return self._stream.fileno()
+
+    @contextmanager
+    def _until_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # Python, too, would flush the old one at its end, and fail.
+            self._stream = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
 class View:
     """Progress on standard error, so that standard output stays the table's."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        stream = cast("IO[str]", Leaving())
+        self.console = console or Console(file=stream, highlight=False, soft_wrap=True)
         self.total = 0
         self.seen: set[tuple[str, int]] = set()  # repeats that ended before, or began: not attempts
         self.times: list[float] = []  # seconds that ended runs took
@@ -89,8 +126,9 @@ class View:
     def end(self, tally: Any) -> None:
         """One line on the campaign."""
         words = f"{tally.ok} ok, {tally.failed} not ok"
-        words += "; stopped by Ctrl-C, the same command goes on" if tally.interrupted else ""
-        words += "; stopped by --stop-after, the same command goes on" if tally.expired else ""
+        on = ", the same command goes on" if tally.resumes else ""
+        words += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
+        words += f"; stopped by --stop-after{on}" if tally.expired else ""
         self.console.print(words, markup=False)
 
 

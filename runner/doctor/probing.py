@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runner import __version__, rundir
+from runner import __version__, endings, rundir
 from runner.cluster import Cluster, Node
 from runner.doctor import measured
 from runner.lines import tail
@@ -150,6 +150,7 @@ def launch(
             variables={
                 "launch_run_dir": str(attempt.path.resolve()),
                 "launch_lock": str(checkup.lock.resolve()),
+                "launch_holder": checkup.holder,
             },
             private=runs / ".ansible",
             cancelled=cancelled,
@@ -185,6 +186,9 @@ def failed(
         logs = {node["host"]: node["node_rank"] for node in (attempt.run or {}).get("nodes", [])}
         told = last_words(tail(attempt.log(logs[host], host))) if host in logs else ""
         return f"{halt['message']}{': ' + told if halt['cause'] == 'exit' and told else ''}"
-    if len(attempt.done()) < len(hosts):
+    done = attempt.done()
+    if (bad := endings.first_bad(done)) is not None:
+        return f"{bad}: {endings.words_of(done[bad])}"
+    if len(done) < len(hosts):
         return words or "a node gave no answer"
-    return ""
+    return endings.incomplete(done)

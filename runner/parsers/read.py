@@ -68,7 +68,7 @@ def read(
         why = f"{KINDS[kind].says} {why}".strip()
     reading = _together(system or seen, why, kind, logs)
     if kind is not None:
-        _explain(reading, global_batch_size)
+        _explain(reading, global_batch_size, warmup_iters)
     return reading
 
 
@@ -133,9 +133,18 @@ def _together(system: str | None, why: str, kind: str | None, logs: Sequence[_Lo
     return reading
 
 
-def _explain(reading: Reading, global_batch_size: int | None) -> None:
-    """Say where a figure is not simply the log's."""
+def _explain(reading: Reading, global_batch_size: int | None, warmup_iters: int) -> None:
+    """Say where a figure is not simply the log's, or is missing."""
     kind, summary = KINDS[reading.kind or ""], reading.summary
+    if summary.doubtful:
+        printed, derived = summary.doubtful
+        reading.notes.append(
+            f"samples/s as printed, {printed:g}, is not batch size / time of the line,"
+            f" {derived:.3g}"
+        )
+    if not summary.step_time_ms.seen and not summary.samples_per_s.seen:
+        left = f"no step is left after --warmup-iters {warmup_iters}"
+        reading.notes.append(left if warmup_iters else "the lines show no time")
     if summary.samples_per_s.seen:
         if summary.derived and global_batch_size:
             reading.notes.append(f"samples/s from --global-batch-size {global_batch_size}")

@@ -67,6 +67,7 @@ class Summary:
     nan: int = 0
     last_loss: float | None = None
     derived: bool = False
+    doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
     step_time_ms: Values = field(default_factory=Values)
     samples_per_s: Values = field(default_factory=Values)
 
@@ -107,6 +108,7 @@ class Summary:
             own = np.full(len(batch), np.nan)
         missing = np.isnan(own)
         if not missing.any():
+            self._doubt(batch, own)
             return own
         size = np.where(batch.global_batch > 0, batch.global_batch, given)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -114,6 +116,14 @@ class Summary:
         derived[~np.isfinite(derived)] = np.nan
         self.derived = self.derived or bool((missing & ~np.isnan(derived)).any())
         return np.where(missing, derived, own)
+
+    def _doubt(self, batch: Batch, own: Floats) -> None:
+        """A printed rate of the first line that is far from what the same line says otherwise."""
+        size, time, rate = batch.global_batch[0], batch.step_time_ms[0], own[0]
+        if self.doubtful is None and size > 0 and time > 0 and rate > 0:
+            derived = size * 1000 / time
+            if not 0.5 <= rate / derived <= 2:
+                self.doubtful = (float(rate), float(derived))
 
     def same(self, other: Summary) -> bool:
         """Whether another log holds the very same steps (rank 0's log.txt and output.log)."""
@@ -141,5 +151,6 @@ class Summary:
         self.nan += other.nan
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss
         self.derived = self.derived or other.derived
+        self.doubtful = self.doubtful or other.doubtful
         self.step_time_ms.merge(other.step_time_ms)
         self.samples_per_s.merge(other.samples_per_s)

@@ -239,7 +239,10 @@ def two_benches(stage: Stage) -> Row:
         "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": 5},
     }
     other = Bench(stage.folder, stage.group.inventory, cells)
-    refused = other.run()
+    in_use = other.run()
+    assert in_use.returncode == 2, in_use.stderr
+    assert "is in use by the campaign" in in_use.stderr
+    refused = other.run_elsewhere()
     assert refused.returncode == 1, refused.stderr
     assert other.outcome("torch_gpt")["cause"] == "node_busy", refused.stderr
     return stage.row(stage.until_struck_ended())

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,18 @@ class Bench:
             *("-i", str(self.inventory), "--runs", str(self.runs), *more),
         ]
 
-    def run(self, *more: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run to the end."""
-        return subprocess.run(self.argv(*more), capture_output=True, text=True, timeout=timeout)
+    def run(
+        self, *more: str, timeout: float = 120, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end; `env` beside this process's own."""
+        environ = {**os.environ, **(env or {})}
+        return subprocess.run(
+            self.argv(*more), capture_output=True, text=True, timeout=timeout, env=environ
+        )
+
+    def run_elsewhere(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run as if from another control machine, which shares no lock with this one."""
+        return self.run(*more, env={"XDG_CACHE_HOME": str(self.runs.parent / "cache")})
 
     def start(self, *more: str) -> None:
         """Run in the background, in a process group of its own."""

@@ -250,7 +250,10 @@ def test_two_benches_at_once_do_not_mix(tmp_path: Path, group: Group) -> None:
     assert same.returncode == 2
     assert "another bench runs campaign faults-inventory-0" in same.stderr
     other = Bench(tmp_path, group.inventory, matrix({"STEP_S": "0.001"}, name="other"))
-    refused = other.run("--only", "env=STEP*")
+    in_use = other.run("--only", "env=STEP*")
+    assert in_use.returncode == 2
+    assert f"node1 is in use by the campaign {bench.campaign}; wait for its bench" in in_use.stderr
+    refused = other.run_elsewhere("--only", "env=STEP*")
     assert refused.returncode == 1
     outcome = other.outcome("env=STEP_S")
     assert outcome["cause"] == "node_busy"

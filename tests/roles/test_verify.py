@@ -143,7 +143,7 @@ def test_a_silent_node_is_named_and_the_others_are_compared(tmp_path: Path, grou
     assert rc == 2
     assert list(found["unreachable"]) == ["node3"]
     assert list(found["environment"]) == ["node1", "node2"]
-    assert "2 of 3 nodes compared, 1 role asked: node3 not asked" in found["text"]
+    assert "2 of 3 nodes compared, 2 roles asked: node3 not asked" in found["text"]
 
 
 @pytest.mark.slow

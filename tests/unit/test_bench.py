@@ -52,6 +52,7 @@ class Nodes:
         folder = Path(variables["launch_run_dir"])
         run = json.loads((folder / "run.json").read_text())
         assert os.access(folder / "launch.sh", os.X_OK)
+        assert Path(variables["launch_lock"]).read_text() == variables["launch_holder"] != ""
         self.before_play()
         ending = self.endings.pop(0) if self.endings else OK
         for node in run["nodes"]:

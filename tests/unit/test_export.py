@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -111,6 +112,18 @@ def test_an_archive_has_the_evidence_and_the_tables(
     for name in ("campaign.json", "inspect/gpu.json", "tables/table.md", "tables/matrix.yaml"):
         assert f"m-rack/{name}" in found
     assert not any("lock" in name for name in found)
+
+
+def test_a_campaign_that_runs_is_redacted_too(
+    campaign: Campaign, export: Callable[..., Path]
+) -> None:
+    """The copy has no lock: what runs is pending there as well."""
+    cell = next(campaign.path.glob("*zero_stage=0*")).name
+    attempt = Campaign(campaign.path).attempts(cell, 1)[0]
+    (attempt.path / "outcome.json").unlink()
+    os.utime(attempt.path / "run.json")
+    with campaign.locked():
+        export("--redact")
 
 
 def test_the_same_campaign_gives_the_same_bytes(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from rich.console import Console
 from runner import status, view
 from runner.live import left_s, memory, now_of
 from runner.rundir import Attempt, Campaign
-from runner.view import View, lasting
+from runner.view import View, lasting, live
 from tests.on_nodes.campaign import wait
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import Story, sampled, torch_gpt, write
@@ -124,6 +126,18 @@ def test_status_from_another_terminal_tells_the_same(
     assert "1000 MiB" in found.running.words
     assert "campaign: about 83 s left" in found.words()
     assert status.look(campaign).left_s is None  # nobody runs it
+
+
+def test_a_campaign_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    monkeypatch.setattr(sys, "stderr", os.fdopen(write, "w"))
+    shown = View()
+    for _ in range(2):
+        shown.console.print("one more line")
+    with live(shown.console, lambda _: "and one in a thread"):
+        pass
+    assert sys.stderr.name == os.devnull
 
 
 def test_long_times_are_told_in_minutes() -> None:

@@ -68,9 +68,9 @@ def test_all_nodes_well_and_the_last_iteration_reached_is_ok() -> None:
     ],
 )
 def test_the_status_of_a_cause(cause: str, trained: str, untrained: str) -> None:
-    assert (ended(cause).status, ended(cause, reached=0).status) == (trained, untrained)
-    assert ended(cause).cause == cause
-    assert ended(cause).reason.startswith(f"a: {cause}")
+    assert (ended(cause, reached=4).status, ended(cause, reached=0).status) == (trained, untrained)
+    assert ended(cause, reached=4).cause == cause
+    assert ended(cause, reached=4).reason.startswith(f"a: {cause}")
 
 
 def test_every_status_word_can_be_reached_and_no_other() -> None:
@@ -113,6 +113,72 @@ def test_a_node_without_an_answer_is_a_launch_error_with_ansibles_words() -> Non
         "1 of 2 nodes gave no answer",
     )
     assert ended(done={}, play_words="b: no such plugin").reason == "b: no such plugin"
+
+
+@pytest.mark.parametrize("cause", ["interrupted", "control_lost", "stalled"])
+def test_what_comes_while_a_complete_run_ends_takes_nothing_from_it(cause: str) -> None:
+    assert ended(cause) == Outcome("ok", "", "")
+    stopped = {"ended_by": "stop", "rc": None, "signal": 15, "message": cause}
+    for more in ({"reached": 4}, {"done": {"a": WELL}}, {"done": {"a": WELL, "b": stopped}}):
+        assert ended(cause, **more).cause == cause
+    assert ended(cause, train_iters=None).cause == cause  # nobody knows whether it is complete
+
+
+@pytest.mark.parametrize("cause", sorted(set(CAUSES) - {"interrupted", "control_lost", "stalled"}))
+def test_any_other_cause_stands_though_all_nodes_ended_well(cause: str) -> None:
+    assert ended(cause).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("how", "cause", "words"),
+    [
+        ({"ended_by": "exit", "rc": 1}, "exit", "b: the launcher ended with exit code 1"),
+        (
+            {"ended_by": "exit", "rc": None, "signal": 9, "oom_kills": 1},
+            "exit",
+            "b: the launcher was ended by signal 9, and the kernel killed a process for lack of"
+            " memory meanwhile",
+        ),
+        (
+            {"ended_by": "error", "cause": "launch_error", "message": "No space left on device"},
+            "launch_error",
+            "b: No space left on device",
+        ),
+        (
+            {"ended_by": "lost", "cause": "node_lost", "message": "out of contact for 7 s"},
+            "node_lost",
+            "b: out of contact for 7 s",
+        ),
+        ({"ended_by": "time_limit"}, "time_limit", "b: the run reached time_limit_s"),
+        ({"ended_by": "error", "message": "supervisor: x"}, "supervisor_lost", "b: supervisor: x"),
+        ({}, "supervisor_lost", "b: ended by None"),
+    ],
+)
+def test_a_node_that_ended_badly_is_the_cause_where_no_halt_says_one(
+    how: dict[str, Any], cause: str, words: str
+) -> None:
+    """As where `halt` could not be written."""
+    for reached in (0, 5):
+        end = ended(reached=reached, done={"a": WELL, "b": how})
+        assert (end.cause, end.ending) == (cause, words)
+        assert end.status not in ("ok", "pending")
+    assert ended(done={"b": how}).cause == cause  # and where another node said nothing at all
+
+
+def test_a_log_that_did_not_come_home_in_full_is_no_end_of_the_trainers() -> None:
+    lacks = {**WELL, "log": "incomplete: out of contact for 7 s"}
+    assert ended(done={"a": WELL, "b": lacks}).status == "ok"  # its last iteration is there
+    for reached, status in ((4, "failed"), (0, "did_not_run")):
+        end = ended(reached=reached, done={"a": lacks, "b": WELL})
+        assert (end.status, end.cause) == (status, "launch_error")
+        assert not outcome.is_finished(vars(end))
+        assert end.reason == (
+            f"the launcher ended with exit code 0, its log at iteration {reached};"
+            " the log of a is incomplete: out of contact for 7 s"
+        )
+    end = ended("interrupted", reached=4, done={"a": lacks, "b": WELL})
+    assert (end.status, end.cause) == ("interrupted", "interrupted")
+    assert end.reason.endswith("; the log of a is incomplete: out of contact for 7 s")
 
 
 def test_a_failed_launcher_is_reported_with_the_first_cause_and_its_evidence() -> None:

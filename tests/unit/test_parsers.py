@@ -117,6 +117,18 @@ def test_overflow_is_not_counted_twice_beside_a_counter_that_works(read: Any) ->
     assert read([megatron(1), overflow(), megatron(2, skipped=1)])["skipped"] == 1
 
 
+def test_a_rate_that_the_line_itself_contradicts_is_told_as_printed(read: Any) -> None:
+    """bigscience's tr8b chronicles print samples per second a thousand times too small."""
+    result = read([megatron(1, ms=423042.3, batch=2048, rate=0.005)])
+    assert result["samples_per_s"] == 0.005
+    assert "0.005, is not batch size / time of the line, 4.84" in result["reason"]
+
+
+def test_a_missing_figure_has_its_reason(read: Any) -> None:
+    assert "no step is left after --warmup-iters 9" in read([megatron(5)], warmup_iters=9)["reason"]
+    assert "the lines show no time" in read([" iteration        5/      50 | lm"])["reason"]
+
+
 def test_v115_has_no_batch_size_so_samples_per_s_needs_one(read: Any) -> None:
     result = read([v115(1), v115(2), v115(3)])
     assert (result["system"], result["samples_per_s"]) == ("megatron_lm", None)

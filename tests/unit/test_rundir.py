@@ -1,9 +1,12 @@
 """A campaign's folder: who may go on, what is whole, what is newest."""
 
+import errno
 import json
 import os
+import signal
 import stat
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from runner import rundir
 from runner.cluster import Cluster
 from runner.errors import UserError
+from runner.exclusive import create_once
 from runner.matrix import Matrix
 from runner.rundir import Attempt, Campaign
 from tests.unit.builders import small_cluster, small_matrix
@@ -164,6 +168,19 @@ def test_a_second_bench_is_refused_until_the_first_is_over(
         pass
 
 
+def test_each_holder_leaves_a_word_of_its_own_in_the_lock(campaign: Campaign) -> None:
+    """A launch plugin tells by it whether the lock is still its bench's."""
+    words = []
+    for _ in range(2):
+        with campaign.locked():
+            assert campaign.is_locked()
+            words.append(campaign.holder)
+            assert campaign.lock.read_text() == campaign.holder
+    assert not campaign.is_locked()
+    assert len(words[0]) >= 32
+    assert words[0] != words[1]
+
+
 def test_a_lock_held_for_an_instant_is_waited_for(campaign: Campaign) -> None:
     held, release = threading.Event(), threading.Event()
 
@@ -225,7 +242,66 @@ def test_the_first_cause_to_halt_stays(tmp_path: Path) -> None:
     halt = attempt.halt
     assert halt is not None
     assert (halt["cause"], halt["message"]) == ("interrupted", "stopped by Ctrl-C")
-    assert not (tmp_path / "halt.control").exists()
+    assert not list(tmp_path.glob("*halt?*"))
+
+
+def test_many_may_ask_to_halt_at_once_and_one_of_them_is_heard(tmp_path: Path) -> None:
+    """A second signal within the handler of the first, and a timer's thread beside both."""
+    for number in range(50):
+        attempt = attempt_of(tmp_path / str(number), ["a"])
+
+        def ask(*_: Any, attempt: Attempt = attempt) -> None:
+            attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
+
+        def send() -> None:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(1e-4)
+
+        before = signal.signal(signal.SIGUSR1, ask)
+        try:
+            threads = [threading.Thread(target=target) for target in (send, ask)]
+            for thread in threads:
+                thread.start()
+            ask()
+            for thread in threads:
+                thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert attempt.halt is not None
+        assert {path.name for path in attempt.path.iterdir()} == {"run.json", "halt"}
+
+
+def test_a_halt_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
+    Attempt(tmp_path / "none", "cell", 1, 1).ask_to_halt("interrupted", "stopped by Ctrl-C")
+
+
+def test_without_hard_links_the_first_to_come_is_the_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """os.link stands in for that of FAT."""
+
+    def no_links(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert create_once(tmp_path / "halt", "first")
+    assert not create_once(tmp_path / "halt", "second")
+    assert (tmp_path / "halt").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["halt"]
+
+
+def test_half_a_file_is_not_left_to_keep_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(OSError, match="No space left"):
+        create_once(tmp_path / "halt", "first")
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- which campaign -------------------------------------------------------------------------------

@@ -289,6 +289,40 @@ def test_a_lease_that_nobody_renews_ends_the_run(make: Make) -> None:
     assert not alive(int((run.dir / "log").read_text()))
 
 
+@pytest.mark.parametrize("ours", [False, True], ids=["its pid is another's", "it does not end"])
+def test_a_sampler_that_seems_to_live_on_holds_nothing_up(make: Make, ours: bool) -> None:
+    """In place of the sampler: a process of ours, seen as a zombie where it was killed."""
+    run = make("echo end")
+    other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        started = int(Path(f"/proc/{other.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        seen = {other.pid: started if ours else started - 100}
+        call(
+            f"{loaded(SUPERVISOR)}from supervisor import daemon, preparation\n"
+            f"daemon.spawn_sampler = lambda job: {seen!r}\n"
+            f"preparation.prepare({run.job!r}, PROGRAM)\n"
+        )
+        run.poll(go=True)
+        done = run.done()
+        assert (done["ended_by"], done["rc"], done["left"]) == ("exit", 0, 0)
+        assert alive(other.pid) != ours
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_run_that_is_being_stopped_is_not_renewed(make: Make) -> None:
+    """A bench that waits for the node would take it for one that goes on."""
+    run = make(f"trap '' TERM; echo up; {SLEEP}", grace_s=0.5).start()
+    run.wait_for_log(b"up")
+    lease = run.dir / "lease"
+    before = lease.stat().st_mtime_ns
+    run.poll(stop="enough")
+    assert lease.stat().st_mtime_ns == before
+    assert run.done(stop="enough")["ended_by"] == "stop"
+    assert lease.stat().st_mtime_ns == before
+
+
 def test_a_lease_that_runs_out_before_go_starts_nothing(make: Make) -> None:
     run = make("echo started", lost_contact_s=0.3)
     run.prepare()

@@ -24,7 +24,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
@@ -38,6 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
 from plugins.program import calling
+from runner.endings import cause_of, ended_well, words_of
+from runner.exclusive import create_once
 
 FILES = Path(__file__).resolve().parents[1] / "files"
 SUPERVISOR = FILES / "supervisor"
@@ -48,6 +49,8 @@ SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days
 OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
 BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
 WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
+# What goes wrong with an answer: no connection, no program, no JSON, no bytes; a full disk here.
+BROKEN = (AnsibleError, OSError, ValueError, zlib.error)
 
 
 class RefusalError(Exception):
@@ -63,7 +66,7 @@ class LostError(Exception):
 
 
 class ActionModule(NodeAction):
-    """`launch:` with `run_dir` and `lock` (control node paths), or `operation: inspect|stop`."""
+    """`launch:` with `run_dir`, `lock` and `holder`, or `operation: inspect|stop`."""
 
     _supports_check_mode = False
     default_python = "python3"
@@ -78,8 +81,8 @@ class ActionModule(NodeAction):
             result.update(self._stop(str(arguments["runs"])))
         else:
             run_dir, lock = Path(arguments["run_dir"]), Path(arguments["lock"])
-            secrets = variables.get("cluster_env") or {}
-            result.update(Launch(self, run_dir, lock, host, secrets).run())
+            holder, secrets = str(arguments["holder"]), variables.get("cluster_env") or {}
+            result.update(Launch(self, run_dir, lock, holder, host, secrets).run())
         return result
 
     # -- the connection ------------------------------------------------------------------------
@@ -115,11 +118,18 @@ class Launch:
     """One node's part of one run."""
 
     def __init__(
-        self, action: ActionModule, run_dir: Path, lock: Path, host: str, variables: dict[str, Any]
+        self,
+        action: ActionModule,
+        run_dir: Path,
+        lock: Path,
+        holder: str,
+        host: str,
+        variables: dict[str, Any],
     ) -> None:
         self.action = action
         self.run_dir = run_dir
         self.lock = lock
+        self.holder = holder  # what the bench that began this run wrote into its lock
         run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
         self.hosts = [node["host"] for node in run["nodes"]]
         # Nodes whose processes another node's launcher starts end after these.
@@ -163,25 +173,22 @@ class Launch:
         self.whole = True
         self.contact = time.monotonic()
         self.progress = self.run_dir / "progress"
-        self.grown = (0, time.monotonic())  # the mtime of progress, and when it was seen to change
+        self.grown = (0, self.contact)  # the mtime of progress, and when it was seen to change
 
     def run(self) -> dict[str, Any]:
         """Prepare, wait for the others, start, tail, end; the outcome as data."""
         try:
             self.prepare()
             done = self.follow()
-            try:
-                self.complete(done)
-                self.close(done)
-            except LostError as loss:  # how it ended is known all the same
-                done["log"] = f"incomplete: {loss}"
+            self.complete(done)
+            self.close(done)
         except RefusalError as refusal:
             done = {"ended_by": "refused", "cause": refusal.cause, "message": str(refusal)}
             self.halt(refusal.cause, f"{self.host}: {refusal}")
         except LostError as loss:
             done = {"ended_by": "lost", "cause": "node_lost", "message": str(loss)}
             self.halt("node_lost", f"{self.host}: {loss}")
-        except (AnsibleError, OSError, ValueError) as error:
+        except BROKEN as error:
             done = {"ended_by": "error", "cause": "launch_error", "message": one_line(error)}
             self.halt("launch_error", f"{self.host}: {one_line(error)}")
         with contextlib.suppress(OSError):  # a full disk here must not drop the host either
@@ -231,6 +238,8 @@ class Launch:
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
         go = True
+        # What came before was no silence of the trainer's.
+        self.grown = (self.grown[0], time.monotonic())
         # The node ends a run at its time limit; this is for a node that answers and does not.
         limits = ("time_limit_s", "grace_s", "lost_contact_s")
         overdue = time.monotonic() + sum(self.settings[name] for name in limits) + OVERDUE_S
@@ -244,6 +253,7 @@ class Launch:
                 data = unpack(answer["data"])
                 if answer["offset"] != self.offset:
                     self.whole = False  # more is new than one poll brings; complete() fetches it
+                    log.write(gap(answer["offset"] - self.offset))
                 self.offset = answer["offset"] + len(data)
                 log.write(data)
                 self.sample(answer)
@@ -316,11 +326,21 @@ class Launch:
             return answer, sent
 
     def complete(self, done: dict[str, Any]) -> None:
-        """Bring what the polls did not: the log up to its cap, samples, stacks, event files."""
-        for name, size in done["files"].items():
-            if fetchable(name):
-                self.bring(name, min(int(size), SAMPLES_BYTES))
-        self.complete_log(done)
+        """Bring what the polls did not: the log up to its cap, samples, stacks, event files.
+
+        How the node's launcher ended is known by now. So what cannot be brought is only noted, in
+        done's `log` for the log, in its `others` for the rest.
+        """
+        try:
+            self.complete_log(done)
+        except (LostError, *BROKEN) as error:
+            done["log"] = f"incomplete: {one_line(error)}"
+        try:
+            for name, size in done["files"].items():
+                if fetchable(name):
+                    self.bring(name, min(int(size), SAMPLES_BYTES))
+        except (LostError, *BROKEN) as error:
+            done["others"] = f"incomplete: {one_line(error)}"
 
     def bring(self, name: str, size: int) -> None:
         """The rest of a file of the node's run folder."""
@@ -333,11 +353,12 @@ class Launch:
     def close(self, done: dict[str, Any]) -> None:
         """All was brought: a run that ended well needs no folder on the node any more."""
         sizes = {"launcher.log": done["log_bytes"], **done["files"]}
-        whole = all(size_of(self.folder / name) == size for name, size in sizes.items())
+        whole = not done.get("log") and not done.get("others")
+        whole = whole and all(size_of(self.folder / name) == size for name, size in sizes.items())
         well = whole and ended_well(done) and not (self.run_dir / "halt").exists()
         argv = [f"{self.job['dir']}/supervisor.py", "close", *([] if well else ["--keep"])]
         done["kept"] = True
-        with contextlib.suppress(LostError, AnsibleError):  # a result is none the worse for it
+        with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
             done["kept"] = not self.ask(argv)[0]["removed"]
 
     def complete_log(self, done: dict[str, Any]) -> None:
@@ -350,17 +371,22 @@ class Launch:
         if size - start > cap:
             spans = [(start, start + cap // 2), (size - cap // 2, size)]
         fresh = self.folder / "launcher.log.part"
-        with fresh.open("wb") as log:
-            if self.whole:
-                log.write((self.folder / "launcher.log").read_bytes())
-            for number, (first, last) in enumerate(spans):
-                if number:
-                    left_out = first - spans[0][1]
-                    log.write(b"\n[trainbench: %d bytes of this log left out]\n" % left_out)
-                while first < last and (data := self.fetch("log", first, last - first)):
-                    log.write(data)
-                    first += len(data)
-        fresh.replace(self.folder / "launcher.log")
+        try:
+            with fresh.open("wb") as log:
+                if self.whole:
+                    log.write((self.folder / "launcher.log").read_bytes())
+                for number, (first, last) in enumerate(spans):
+                    if number:
+                        log.write(gap(first - spans[0][1]))
+                    while first < last:
+                        data = self.fetch("log", first, last - first)
+                        if not data:
+                            raise ValueError(f"the node's log ends at byte {first} of {last}")
+                        log.write(data)
+                        first += len(data)
+            fresh.replace(self.folder / "launcher.log")
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def fetch(self, name: str, offset: int, length: int) -> bytes:
         """Bytes of a file from `offset`, at most `length` and at most 8 MiB."""
@@ -372,12 +398,8 @@ class Launch:
 
     def halted(self) -> str:
         """Why the run is to end, or an empty string."""
-        try:
-            with self.lock.open("rb") as handle:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not self.controlled():
             self.halt("control_lost", "the process that ran bench is gone")
-        except OSError:
-            pass  # held by a living runner, as it should be
         try:
             cause = json.loads((self.run_dir / "halt").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -389,12 +411,23 @@ class Launch:
         text = json.dumps(
             {"schema": 1, "cause": cause, "host": self.host, "message": message, "at": time.time()}
         )
-        fresh = self.run_dir / f"halt.{self.node['node_rank']:04d}"
-        with contextlib.suppress(OSError):  # it exists already, or this disk is full
-            fresh.write_text(text, encoding="utf-8")
-            os.link(fresh, self.run_dir / "halt")  # exclusive and whole
-        with contextlib.suppress(OSError):
-            fresh.unlink()
+        with contextlib.suppress(OSError):  # this disk is full
+            create_once(self.run_dir / "halt", text)
+
+    def controlled(self) -> bool:
+        """Whether the bench that began this run lives: it holds its lock, and no later bench does.
+
+        A lock that cannot be asked is taken for held.
+        """
+        try:
+            with self.lock.open("rb") as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return handle.read() == self.holder.encode()
+        except OSError:
+            return True
+        return False
 
 
 def waits(node: dict[str, Any]) -> bool:
@@ -430,34 +463,9 @@ def size_of(path: Path) -> int:
         return -1
 
 
-def ended_well(done: dict[str, Any]) -> bool:
-    """Whether the launcher ended by itself with exit code 0."""
-    return done.get("ended_by") == "exit" and done.get("rc") == 0
-
-
-def cause_of(done: dict[str, Any]) -> str:
-    """The cause word of a node that did not end well."""
-    words = {"exit": "exit", "lease": "node_lost", "stop": "stopped"}
-    words |= {"time_limit": "time_limit", "log_limit": "log_limit"}
-    return words.get(str(done.get("ended_by")), "supervisor_lost")
-
-
-def words_of(done: dict[str, Any]) -> str:
-    """One sentence on how a node's launcher ended."""
-    if done.get("message"):
-        return str(done["message"])
-    if done.get("ended_by") == "exit":
-        how = f"the launcher ended with exit code {done.get('rc')}"
-        if done.get("signal"):
-            how = f"the launcher was ended by signal {done['signal']}"
-        if done.get("oom_kills"):
-            how += ", and the kernel killed a process for lack of memory meanwhile"
-        return how
-    return {
-        "lease": "the node ended the run itself, having lost the control node",
-        "time_limit": "the run reached time_limit_s",
-        "supervisor_lost": "the supervisor was killed",
-    }.get(str(done.get("ended_by")), f"ended by {done.get('ended_by')}")
+def gap(size: int) -> bytes:
+    """The line that stands in a log for bytes that were left out of it."""
+    return b"\n[trainbench: %d bytes of this log left out]\n" % size
 
 
 def unpack(text: str) -> bytes:

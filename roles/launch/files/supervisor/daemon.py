@@ -15,7 +15,7 @@ import time
 
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
-from .processes import KEPT, MARK, end_run, reap, send, stat_of
+from .processes import KEPT, MARK, await_end, end_run, reap, send, stat_of
 from .stacks import take_stacks
 from .state import TERMINATED, boot_id, finish, lease_age, stop_reason
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PR_SET_CHILD_SUBREAPER = 36
 RUNS_LOCK = "lock"
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
+SAMPLER_S = 2.0  # patience with a sampler that was killed; in state D it does not end
 STALLED = "stalled"  # the stop reason that asks for stacks first
 
 
@@ -147,9 +148,7 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1)
     ended = time.monotonic()
     send(sampler, signal.SIGKILL)
-    while any(stat_of(pid) for pid in sampler):
-        dead.update(reap())
-        time.sleep(0.01)
+    await_end(sampler, dead, SAMPLER_S)
     if result.get("message") == STALLED:
         result["stood"] = take_stacks(job, dead)
     signalled, left = end_run(job, dead)

@@ -24,15 +24,19 @@ def poll(
 ) -> None:
     """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
 
+    With `stop` the lease is not renewed: a bench that waits for this node is not to take the run
+    for one that goes on.
+
     Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
     `offset`, 64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the
     rest). `samples` are those from byte `sampled` on. `files`, once the run is over: name to size
     of what else can be fetched. `over`: the nodes that started something have ended.
     """
     os.chdir(folder)
-    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
     if stop:
         ask_to_stop(stop)
+    else:
+        renew()
     if go:
         write("go", "")
     if over:
@@ -55,9 +59,15 @@ def poll(
         size, start, data = 0, 0, b""
     samples = pack(part("samples.csv", sampled, TAIL_BYTES))
     files = {} if done is None else others()
-    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
+    if not stop:
+        renew()
     facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
     answer(done=done, now=time.time(), **facts)
+
+
+def renew() -> None:
+    """Say that the control node is there."""
+    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
 
 
 def others() -> dict[str, int]:

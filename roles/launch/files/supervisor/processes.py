@@ -103,6 +103,19 @@ def reap() -> dict[int, int]:
         dead[pid] = status
 
 
+def await_end(pids: dict[int, int], dead: dict[int, int], patience_s: float) -> None:
+    """Wait up to `patience_s` until processes that we saw are gone: same pid and start time."""
+    until = time.monotonic() + patience_s
+    while True:
+        dead.update(reap())
+        there = ((stat_of(pid), started) for pid, started in pids.items())
+        if not any(entry and entry[1] == started for entry, started in there):
+            return
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.01)
+
+
 def end_all(mark: str, root: int, grace_s: float, dead: dict[int, int]) -> tuple[int, int]:
     """TERM, wait up to `grace_s`, KILL until none is left. Returns (signalled, left)."""
     signalled: set[int] = set()

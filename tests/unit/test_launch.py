@@ -1,0 +1,240 @@
+"""The launch plugin's side of a run: the real supervisor on this machine, without Ansible.
+
+Stands in for Ansible's connection alone: `Here` runs what would be run on the node as a process of
+this machine, and fails as it is told. Whole launches are proved in tests/golden and tests/on_nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+
+from plugins.program import calling
+from roles.launch.action_plugins.launch import SUPERVISOR, ActionModule, Launch
+from runner import rundir
+from runner.outcome import Outcome, decide
+from runner.records import Interval, Measurement
+from runner.rundir import Attempt, Campaign
+
+SIGN = "TRAINBENCH "
+STEPS = "for n in 1 2 3 4 5; do echo step $n; done"
+FLOOD = f"seq 30000; {STEPS}"  # more than one poll brings
+
+
+class Here:
+    """This machine as the node; `broken(arguments)` may raise instead of each call."""
+
+    def __init__(self) -> None:
+        self.broken: Callable[[tuple[str, ...]], None] = lambda _: None
+        self.calls: list[tuple[str, ...]] = []
+        self._templar = SimpleNamespace(template=lambda value: value)
+
+    def call(self, *arguments: str, source: str | None = None) -> dict[str, Any]:
+        self.calls.append(arguments)
+        self.broken(arguments)
+        argv = [sys.executable, "-I", "-S", *arguments]
+        ran = subprocess.run(argv, input=source, capture_output=True, text=True, timeout=60)
+        line = next(line for line in ran.stdout.splitlines() if line.startswith(SIGN))
+        said: dict[str, Any] = json.loads(line[len(SIGN) :])
+        return said
+
+    def supervise(self, module: str, call: str) -> dict[str, Any]:
+        return self.call("-", source=calling(SUPERVISOR, module, call))
+
+
+class Site:
+    """A campaign with one run of one node, this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.here = Here()
+        self.campaign = Campaign(folder / "campaign")
+        self.attempt = Attempt(self.campaign.path / "cell" / "repeat1" / "attempt1", "cell", 1, 1)
+        self.node = {
+            **{"host": "n1", "node_rank": 0, "runs": str(folder / "node")},
+            **{"dir": str(folder / "node" / "run"), "env": {}, "cwd": "/", "files": {}},
+            **{"requires": {}, "ports": [], "device": "cpu", "device_ids": [0]},
+        }
+        self.settings: dict[str, Any] = {
+            **{"time_limit_s": 30.0, "grace_s": 1.0, "lost_contact_s": 6.0},
+            **{"stall_limit_s": 30.0, "log_limit_bytes": 1 << 30, "log_cap_bytes": 1 << 28},
+        }
+
+    def launch(self, script: str, **settings: float) -> Launch:
+        """The plugin's part of a run of this shell script, begun by the campaign's holder."""
+        node = {**self.node, "argv": ["/bin/sh", "-c", script]}
+        run = {"run_id": "run", "nodes": [node], "supervisor": {**self.settings, **settings}}
+        rundir.write_json(self.attempt.path / "run.json", run)
+        action = cast(ActionModule, self.here)
+        holder = self.campaign.holder
+        return Launch(action, self.attempt.path, self.campaign.lock, holder, "n1", {})
+
+    @property
+    def done(self) -> dict[str, Any]:
+        return self.attempt.done()["n1"]
+
+    @property
+    def log(self) -> str:
+        return self.attempt.log(0, "n1").read_text()
+
+    def outcome(self) -> Outcome:
+        """What `decide` makes of it, with a step for each line that says one."""
+        reached = [int(x.split()[1]) for x in self.log.splitlines() if x.startswith("step ")]
+        return decide(
+            nodes=1,
+            done=self.attempt.done(),
+            halt=self.attempt.halt,
+            measured=Measurement(tuple(Interval(n) for n in reached)),
+            train_iters=5,
+            play_words="",
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_run_that_ends_well_is_brought_home_and_leaves_no_folder(site: Site) -> None:
+    with site.campaign.locked():
+        site.launch(FLOOD).run()
+    assert (site.done["ended_by"], site.done["rc"], site.done["kept"]) == ("exit", 0, False)
+    assert site.log.startswith("1\n2\n")
+    assert site.log.count("\n") == 30005
+    assert (site.attempt.halt, site.outcome().status) == (None, "ok")
+
+
+# --- what cannot be brought home ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (AnsibleError("python gave no answer (exit -9)"), "python gave no answer (exit -9)"),
+        (AnsibleConnectionFailure("no route to host"), "out of contact for "),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (ValueError("Expecting value"), "Expecting value"),
+        (zlib.error("incorrect header check"), "incorrect header check"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("script", [FLOOD, f"{STEPS}; seq 30000"], ids=["reached", "cut off"])
+def test_a_log_that_cannot_be_fetched_leaves_the_nodes_own_ending(
+    site: Site, error: Exception, words: str, script: str
+) -> None:
+    def broken(arguments: tuple[str, ...]) -> None:
+        if "fetch" in arguments:
+            raise error
+
+    site.here.broken = broken
+    with site.campaign.locked():
+        site.launch(script, lost_contact_s=3.0).run()
+    assert (site.done["ended_by"], site.done["rc"]) == ("exit", 0)
+    assert site.done["log"].startswith("incomplete: ")
+    assert words in site.done["log"]
+    assert site.done["kept"]  # for whoever wants the rest
+    assert site.attempt.halt is None
+    assert not list(site.attempt.path.rglob("*.part"))
+    ended = site.outcome()
+    if script == FLOOD:
+        assert ended == Outcome("ok", "", "")
+        return
+    assert (ended.status, ended.cause) == ("did_not_run", "launch_error")
+    assert f"the log of n1 is {site.done['log']}" in ended.reason
+
+
+def test_what_a_log_still_lacks_is_marked_in_it(site: Site) -> None:
+    """Else half a line would be read with half of another."""
+
+    def broken(arguments: tuple[str, ...]) -> None:
+        if "fetch" in arguments:
+            raise AnsibleError("no")
+
+    site.here.broken = broken
+    with site.campaign.locked():
+        site.launch(FLOOD).run()
+    lines = site.log.splitlines()
+    assert [line for line in lines if line.startswith("[trainbench: ")]
+    assert all(
+        line.startswith(("[trainbench: ", "step ")) or line.isdigit() for line in lines if line
+    )
+
+
+def test_samples_that_cannot_be_fetched_cost_no_log(site: Site) -> None:
+    def broken(arguments: tuple[str, ...]) -> None:
+        if "fetch" in arguments and "log" not in arguments:
+            raise AnsibleError("no")
+
+    site.here.broken = broken
+    with site.campaign.locked():
+        launch = site.launch(FLOOD)
+        launch.sampled = 1 << 40  # as where the polls brought none of them
+        launch.prepare()
+        done = launch.follow()
+        done["files"]["stacks.txt"] = 10
+        launch.complete(done)
+    assert done["others"] == "incomplete: no"
+    assert "log" not in done
+    assert site.log.count("\n") == 30005
+
+
+# --- who may go on --------------------------------------------------------------------------------
+
+
+def test_a_later_bench_of_the_campaign_is_not_taken_for_the_own_one(site: Site) -> None:
+    """It took the lock between two looks, so that none of them ever found the lock free."""
+    with site.campaign.locked():
+        launch = site.launch(STEPS)
+        assert launch.halted() == ""
+    with Campaign(site.campaign.path).locked():
+        assert launch.halted() == "control_lost"
+    halt = site.attempt.halt
+    assert halt is not None
+    assert (halt["cause"], halt["message"]) == (
+        "control_lost",
+        "the process that ran bench is gone",
+    )
+
+
+def test_a_lock_that_nobody_holds_ends_the_run(site: Site) -> None:
+    with site.campaign.locked():
+        launch = site.launch(STEPS)
+    assert launch.halted() == "control_lost"
+
+
+def test_a_bench_that_took_over_before_go_keeps_the_trainer_from_starting(site: Site) -> None:
+    with site.campaign.locked():
+        launch = site.launch("echo started")
+        launch.prepare()
+    with Campaign(site.campaign.path).locked():
+        done = launch.follow()
+    assert (done["ended_by"], done["message"]) == ("stop", "control_lost")
+    assert not any("--go" in call for call in site.here.calls)
+    assert site.log == ""
+
+
+# --- when a run stalls ----------------------------------------------------------------------------
+
+
+def test_preparation_is_no_silence_of_the_trainers(site: Site) -> None:
+    with site.campaign.locked():
+        launch = site.launch(STEPS, stall_limit_s=1.5)
+        time.sleep(1.6)
+        launch.run()
+    assert (site.done["ended_by"], site.attempt.halt) == ("exit", None)
+
+
+def test_a_run_that_prints_nothing_is_ended(site: Site) -> None:
+    with site.campaign.locked():
+        site.launch("sleep 1000", stall_limit_s=0.5).run()
+    assert site.done["ended_by"] == "stop"
+    assert site.outcome().cause == "stalled"
