@@ -8,7 +8,7 @@ from dataclasses import asdict
 from tabulate import tabulate
 
 from runner.compare import RULE, VERDICTS, Cell, Compared, Measure
-from runner.fitting import filled, grid, least
+from runner.fitting import filled, fits, grid
 from runner.lines import printable
 from runner.tables.text import MISSING, number_text
 
@@ -25,7 +25,7 @@ _PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
 def to_table(found: Compared, width: int) -> str:
     """For a terminal of that many columns: where a row a cell is too wide, a row a quantity."""
     headers, rows = _headers(found), _rows(found)
-    if least([headers, *rows]) > width:
+    if not fits(headers, rows, width):
         headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(found)
     below = [*_below(found), _summary(found)]
     parts = ["\n".join(filled(line, width) for line in _above(found)), grid(headers, rows, width)]

@@ -1,16 +1,16 @@
-"""A grid of texts as wide as a terminal, by wrapping its cells. Pure."""
+"""A grid of texts, and sentences, as wide as a terminal: cells wrap. Pure."""
 
 from __future__ import annotations
 
-import re
+import io
 import textwrap
 from collections.abc import Sequence
-from itertools import zip_longest
 
-_GAP = "  "
-# What a line may end after: if that is not narrow enough, within names, too.
-_WORDS = re.compile(r"[^ ,/]+[,/]* ?| +|[,/]+ ?")
-_PARTS = re.compile(r"[^ ,/.=_-]+[,/.=_-]* ?| +|[,/.=_-]+ ?")
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
 
 def filled(text: str, width: int) -> str:
@@ -18,52 +18,29 @@ def filled(text: str, width: int) -> str:
     return textwrap.fill(text, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
 
 
-def least(rows: Sequence[Sequence[str]], pieces: re.Pattern[str] = _WORDS) -> int:
-    """How wide a grid of these rows is at least, its words whole."""
-    return sum(_floors(rows, pieces)) + len(_GAP) * (len(rows[0]) - 1)
-
-
 def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """The rows below their headers and a rule, in `width` columns where it can be."""
-    everything = [headers, *rows]
-    pieces = _WORDS if least(everything) <= width else _PARTS
-    widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
-    floors = _floors(everything, pieces)
-    room = width - len(_GAP) * (len(headers) - 1)
-    while sum(widths) > room:
-        wide = [index for index, floor in enumerate(floors) if widths[index] > floor]
-        if not wide:
-            break
-        widths[max(wide, key=lambda index: widths[index])] -= 1
-    head, *body = (
-        _lines([_wrap(text, most) for text, most in zip(row, widths, strict=True)], widths)
-        for row in everything
-    )
-    return "\n".join([head, _GAP.join("-" * most for most in widths), *body])
+    """The rows below their headers and a rule, in `width` columns."""
+    console = _console(width)
+    console.print(_table(headers, rows))
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines())
 
 
-def _lines(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """One row, which its tallest cell makes as tall."""
-    return "\n".join(
-        _GAP.join(text.ljust(most) for text, most in zip(line, widths, strict=True)).rstrip()
-        for line in zip_longest(*cells, fillvalue="")
-    )
+def fits(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether no word of the grid needs to be broken."""
+    console = _console(width)
+    needed = Measurement.get(console, console.options.update(width=10_000), _table(headers, rows))
+    return needed.minimum <= width
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width`; only a word that is longer is broken."""
-    lines = [""]
-    for word in _WORDS.findall(text):
-        for piece in [word] if len(word.rstrip()) <= width else _PARTS.findall(word):
-            if lines[-1] and len((lines[-1] + piece).rstrip()) > width:
-                lines.append("")
-            lines[-1] += piece
-    return [line.rstrip() for line in lines]
+def _console(width: int) -> Console:
+    return Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
 
 
-def _floors(rows: Sequence[Sequence[str]], pieces: re.Pattern[str]) -> list[int]:
-    """The longest piece of each column."""
-    return [
-        max((len(piece.rstrip()) for text in column for piece in pieces.findall(text)), default=0)
-        for column in zip(*rows, strict=True)
-    ]
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for header in headers:
+        table.add_column(Text(header), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
