@@ -64,7 +64,7 @@ unit: $(VENV)/.dev setup  ## Tests that need no root: unit, golden (whole comman
 .PHONY: nodes
 nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
 	tools/system-packages
-	python -m pytest -q -m 'cluster and not slow and not oneflow' tests
+	python -m pytest -q -n 2 --dist loadfile -m 'cluster and not slow and not oneflow' tests
 
 .PHONY: slow
 slow: $(VENV)/.dev setup  ## The slow tests: repeated exits, a bare node set up from nothing
