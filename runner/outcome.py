@@ -51,6 +51,7 @@ _NOISE = re.compile(
 class Outcome:
     """How a run ended: a status of records.STATUSES, a cause word, and one sentence, `reason`.
 
+    Of an ok one the reason is empty, or says what of a log did not come home.
     `ending` is what was seen from outside (exit code, time limit); `reason` adds what the logs say.
     `diagnosis` is a status of diagnosis.STATUSES where their evidence names the first cause,
     `evidence` its line as {log, line}, and `last_words` the log's own words. `rules` identifies the
@@ -94,7 +95,7 @@ def decide(
         cause = "launch_error"
         ending = play_words or f"{nodes - len(done)} of {nodes} nodes gave no answer"
     elif not short:
-        return Outcome("ok", "", "")
+        return Outcome("ok", "", printable(lacks))
     elif lacks:  # what is missing may hold the rest
         cause = "launch_error"
         ending = f"the launcher ended with exit code 0, its log at iteration {reached}"

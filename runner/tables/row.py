@@ -98,8 +98,10 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """What ended that repeat; empty for "ok"."""
-        return self._trouble.reason if self._trouble else ""
+        """What ended that repeat; for "ok" empty, or what of a log did not come home."""
+        if self._trouble:
+            return self._trouble.reason
+        return next((record.reason for record in self.records if record.reason), "")
 
     @property
     def finished(self) -> bool:

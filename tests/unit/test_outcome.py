@@ -167,7 +167,11 @@ def test_a_node_that_ended_badly_is_the_cause_where_no_halt_says_one(
 
 def test_a_log_that_did_not_come_home_in_full_is_no_end_of_the_trainers() -> None:
     lacks = {**WELL, "log": "incomplete: out of contact for 7 s"}
-    assert ended(done={"a": WELL, "b": lacks}).status == "ok"  # its last iteration is there
+    whole = ended(done={"a": WELL, "b": lacks})  # its last iteration is there
+    assert (whole.status, whole.reason) == (
+        "ok",
+        "the log of b is incomplete: out of contact for 7 s",
+    )
     for reached, status in ((4, "failed"), (0, "did_not_run")):
         end = ended(reached=reached, done={"a": lacks, "b": WELL})
         assert (end.status, end.cause) == (status, "launch_error")
