@@ -5,6 +5,7 @@ The trainer is the stand-in; bench, Ansible and the supervisor are real, on this
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,8 +24,11 @@ CELL = {"system": "torch_gpt", "nodes": 1, "devices_per_node": 1, "train_iters":
 
 def opened(process: subprocess.Popen[str], path: Path) -> bool:
     """Whether the process has the file open."""
-    files = Path(f"/proc/{process.pid}/fd")
-    return any(os.path.realpath(file) == str(path.resolve()) for file in files.iterdir())
+    for file in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if os.readlink(file) == str(path.resolve()):
+                return True
+    return False
 
 
 @pytest.mark.parametrize("act", ["", "hang"], ids=["", "a trainer that ignores TERM"])
