@@ -7,17 +7,15 @@ control machine; it is free between two runs, so that alone it would let two cam
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 from runner.cluster import Node
 from runner.errors import UserError
+from runner.exclusive import take
 
 PATIENCE_S = 2.0  # a bench that was killed is gone within that
 
@@ -43,26 +41,16 @@ def claimed(nodes: Sequence[Node], campaign: Path) -> Iterator[None]:
         ) from None
     with ExitStack() as held:
         # In one order, so that two that begin at once do not wait for each other.
-        for name, node in sorted({_file(node): node for node in nodes}.items(), key=str):
-            handle = held.enter_context((folder / name).open("a+", encoding="utf-8"))
-            _take(handle, node)
-            handle.truncate(0)
-            handle.write(str(campaign.resolve()))
-            handle.flush()
-        yield
-
-
-def _take(handle: IO[str], node: Node) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
+        each = {(node.address, str(node.root)): node for node in nodes}
+        for _, node in sorted(each.items(), key=lambda item: item[0]):
+            handle = held.enter_context((folder / _file(node)).open("a+", encoding="utf-8"))
+            if not take(handle, PATIENCE_S):
                 handle.seek(0)
                 raise UserError(
                     f"{node.host} is in use by the campaign {handle.read()}; wait for its bench, or"
                     " end it with Ctrl-C there"
-                ) from None
-        time.sleep(0.02)
+                )
+            handle.truncate(0)
+            handle.write(str(campaign.resolve()))
+            handle.flush()
+        yield

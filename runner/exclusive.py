@@ -1,10 +1,13 @@
-"""A file that is created once, by whoever comes first. The standard library alone."""
+"""Files that one process creates, or holds, and no other. The standard library alone."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import time
 from pathlib import Path
+from typing import IO, Any
 
 
 def create_once(path: Path, text: str) -> bool:
@@ -26,6 +29,20 @@ def create_once(path: Path, text: str) -> bool:
         return True
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def take(handle: IO[Any], patience_s: float) -> bool:
+    """Lock an open file (flock) for this process; False where another holds it for so long."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
 
 
 def _create(path: Path, text: str) -> bool:

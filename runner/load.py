@@ -73,20 +73,19 @@ def _records(
     """The records, with logs as paths in the campaign's folder."""
     environment = _environment(campaign, settings)
     device = _device(campaign)
-    for asked in settings["cells"]:
-        # In a campaign of reruns each cell has as many as were asked for.
-        for repeat in range(1, asked.get("repeats", settings["repeats"]) + 1):
+    for asked, repeat in rundir.repeats_of(settings):
+        for attempt in reversed(campaign.attempts(asked["id"], repeat)):
+            if running == (asked["id"], repeat, attempt.number):
+                pending = _asked(campaign, asked, settings["warmup_iters"])
+                yield replace(pending, repeat=repeat, reason=RUNNING)
+                break
+            # One without run.json was never planned: bench died in the instant before.
+            if run := attempt.run:
+                yield _ran(campaign, attempt, run, environment, device)
+                break
+        else:
             pending = _asked(campaign, asked, settings["warmup_iters"])
-            for attempt in reversed(campaign.attempts(asked["id"], repeat)):
-                if running == (asked["id"], repeat, attempt.number):
-                    yield replace(pending, repeat=repeat, reason=RUNNING)
-                    break
-                # One without run.json was never planned: bench died in the instant before.
-                if run := attempt.run:
-                    yield _ran(campaign, attempt, run, environment, device)
-                    break
-            else:
-                yield replace(pending, repeat=repeat)
+            yield replace(pending, repeat=repeat)
 
 
 def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | None) -> Record:

@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 from runner import __version__
 from runner.cluster import Cluster
 from runner.errors import UserError
-from runner.exclusive import create_once
+from runner.exclusive import create_once, take
 from runner.matrix import Matrix
 from runner.suggest import nearest
 
@@ -272,15 +272,10 @@ class Campaign:
 
     def running(self) -> Attempt | None:
         """What a living bench runs now: the last that was planned, where it has no outcome."""
-        live = self.is_locked()
-        folders = self.path.glob("*/repeat*/attempt*/run.json") if live else ()
-        found = []
-        for folder in (path.parent for path in folders):
-            names = re.fullmatch(r"repeat(\d+)/attempt(\d+)", f"{folder.parent.name}/{folder.name}")
-            if names:
-                cell_id = folder.parent.parent.name
-                found.append(Attempt(folder, cell_id, int(names[1]), int(names[2])))
-        last = max(found, key=lambda attempt: attempt.planned_at, default=None)
+        asked = repeats_of(self.settings or {}) if self.is_locked() else ()
+        attempts = (a for cell, repeat in asked for a in self.attempts(cell["id"], repeat))
+        planned = [attempt for attempt in attempts if (attempt.path / "run.json").exists()]
+        last = max(planned, key=lambda attempt: attempt.planned_at, default=None)
         return last if last is not None and last.outcome is None else None
 
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
@@ -290,6 +285,16 @@ class Campaign:
         path = self.path / cell_id / f"repeat{repeat}" / f"attempt{number}"
         path.mkdir(mode=0o700, parents=True)
         return Attempt(path, cell_id, repeat, number)
+
+
+def repeats_of(settings: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Each repeat of each cell of a campaign's settings, in the matrix's order, from 1.
+
+    In a campaign of reruns each cell has as many as were asked for.
+    """
+    for cell in settings.get("cells", ()):
+        for repeat in range(1, int(cell.get("repeats", settings["repeats"])) + 1):
+            yield cell, repeat
 
 
 class Checkup:
@@ -363,17 +368,8 @@ def _held(lock: Path, refusal: str) -> Iterator[str]:
             f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
         ) from None
     with lock.open("a+b") as handle:
-        until = time.monotonic() + LOCK_PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise UserError(
-                        f"{refusal}; wait for it, or end it with Ctrl-C there"
-                    ) from None
-                time.sleep(0.02)
+        if not take(handle, LOCK_PATIENCE_S):
+            raise UserError(f"{refusal}; wait for it, or end it with Ctrl-C there")
         holder = secrets.token_hex(16)
         handle.truncate(0)
         handle.write(holder.encode())

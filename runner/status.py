@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner.live import Now, left_s, now_of
-from runner.rundir import Attempt, Campaign
+from runner.rundir import Attempt, Campaign, repeats_of
 from runner.view import lasting, progress
 
 
@@ -62,36 +62,31 @@ class Status:
 
 def look(campaign: Campaign) -> Status:
     """Read a campaign's folder."""
-    settings = campaign.settings or {"cells": [], "repeats": 1}
     live, now_running = campaign.is_locked(), campaign.running()
-    repeats_of = [
-        (cell, int(cell.get("repeats", settings["repeats"]))) for cell in settings["cells"]
-    ]
+    asked = list(repeats_of(campaign.settings or {}))
     ended: Counter[str] = Counter()
     not_ok = []
     times = []
     running, now = None, Now(None, None, None)
-    for cell, repeats in repeats_of:
-        for repeat in range(1, repeats + 1):
-            attempts = campaign.attempts(cell["id"], repeat)
-            if not attempts:
-                continue
-            last = attempts[-1]
-            outcome = last.outcome
-            if outcome is None:
-                if last == now_running:
-                    running, now = _running(last, cell)
-                continue
-            ended[str(outcome["status"])] += 1
-            times.append(float(outcome["wall_s"]))
-            if outcome["status"] != "ok":
-                not_ok.append((str(cell["name"]), str(outcome["status"]), str(outcome["reason"])))
-    total = sum(repeats for _, repeats in repeats_of)
-    waiting = total - sum(ended.values()) - (running is not None)
+    for cell, repeat in asked:
+        attempts = campaign.attempts(cell["id"], repeat)
+        if not attempts:
+            continue
+        last = attempts[-1]
+        outcome = last.outcome
+        if outcome is None:
+            if last == now_running:
+                running, now = _running(last, cell)
+            continue
+        ended[str(outcome["status"])] += 1
+        times.append(float(outcome["wall_s"]))
+        if outcome["status"] != "ok":
+            not_ok.append((str(cell["name"]), str(outcome["status"]), str(outcome["reason"])))
+    waiting = len(asked) - sum(ended.values()) - (running is not None)
     return Status(
         campaign=campaign.name,
         live=live,
-        runs=total,
+        runs=len(asked),
         ended=dict(ended),
         not_ok=tuple(not_ok),
         running=running,

@@ -81,7 +81,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "missing_module",
         _any(
             rb"ModuleNotFoundError|ImportError|undefined symbol|GLIBC(?:XX)?_\S+' not found",
-            rb"cannot open shared object file|No module named|ModuleNotFound",
+            rb"cannot open shared object file|No module named",
             rb"AttributeError: (?:partially initialized )?module '[^']+' has no attribute",
         ),
     ),

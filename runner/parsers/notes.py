@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from runner.parsers.smi import Devices
-from runner.parsers.text import number
+from runner.parsers.text import number, places
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
 # allocated: 13808.2 | reserved: ...`; v1.1.5 without `[Rank ]` and parentheses. MB is 2^20 bytes.
@@ -65,10 +65,8 @@ class Notes:
 
     def scan(self, text: bytes) -> None:
         """Look through whole lines of a log for all of it."""
-        at = text.find(_MEMORY_MARK)
-        while at >= 0:
+        for at in places(text, _MEMORY_MARK):
             self.memory(text, text.index(b"|", at))
-            at = text.find(_MEMORY_MARK, at + 1)
         self.arguments(text)
         at = text.find(_EMBEDDING_MARK)
         if at >= 0 and (found := _EMBEDDING.match(text, at)):
@@ -78,11 +76,9 @@ class Notes:
 
     def evaluations(self, text: bytes) -> None:
         """The perplexity of the last evaluation."""
-        at = text.find(_PERPLEXITY_MARK)
-        while at >= 0:
+        for at in places(text, _PERPLEXITY_MARK):
             if found := _PERPLEXITY.match(text, at):
                 self.perplexity = number(found[1])
-            at = text.find(_PERPLEXITY_MARK, at + 1)
 
     def memory(self, text: bytes, pipe: int) -> None:
         """The memory line whose first pipe stands there."""
@@ -94,11 +90,9 @@ class Notes:
         at = text.find(_PADDED_MARK)
         if at >= 0 and (found := _PADDED.match(text, at)):
             self.facts["padded_vocab_size"] = found[1].decode()
-        at = text.find(_ARGUMENT_MARK)
-        while at >= 0:
+        for at in places(text, _ARGUMENT_MARK):
             if found := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):
                 self.facts["log_interval"] = found[1].decode()
             place = text.find(_VOCABULARY_MARK, at, at + ARGUMENTS)
             if place >= 0 and (found := _VOCABULARY.match(text, place)):
                 self.facts["padded_vocab_size"] = found[1].decode()
-            at = text.find(_ARGUMENT_MARK, at + 1)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
 from runner.parsers.batch import Ints
+from runner.parsers.text import places
 
 _MARK = b"Skipping step. Attempted loss scale: "
 _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
@@ -46,7 +46,7 @@ class Overflows:
         counts = np.zeros(len(steps), np.int64)
         row = 0
         for at, mark in sorted(
-            (at, kind) for kind in (_MARK, _COUNTER) for at in _find(text, kind)
+            (at, kind) for kind in (_MARK, _COUNTER) for at in places(text, kind)
         ):
             if row < len(steps) and at > steps[row]:  # what was untold belongs to this step
                 counts[row] += self.total - self._told
@@ -69,10 +69,3 @@ class Overflows:
             now = int(found[1])
             self._counted += now - self._counter if now >= self._counter else now
             self._counter = now
-
-
-def _find(text: bytes, mark: bytes) -> Iterator[int]:
-    at = text.find(mark)
-    while at >= 0:
-        yield at
-        at = text.find(mark, at + 1)

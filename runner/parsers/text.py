@@ -45,6 +45,14 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
+def places(text: bytes, mark: bytes) -> Iterator[int]:
+    """Where a mark stands, each time."""
+    at = text.find(mark)
+    while at >= 0:
+        yield at
+        at = text.find(mark, at + 1)
+
+
 def line_end(text: bytes, at: int) -> int:
     """Where the line around `at` ends: its newline or carriage return, else the text's end."""
     end = text.find(b"\n", at)
