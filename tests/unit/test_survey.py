@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from roles.verify.action_plugins.survey import message
+from runner.paths import PROJECT
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,10 @@ from roles.verify.action_plugins.survey import message
 )
 def test_a_failed_tasks_own_words(result: Any, words: str) -> None:
     assert message(result).startswith(words)
+
+
+def test_every_role_that_may_apply_is_imported() -> None:
+    verify = PROJECT / "roles" / "verify"
+    applies = yaml.safe_load((verify / "vars/main.yml").read_text())["__verify_applies"]
+    imports = yaml.safe_load((verify / "tasks/roles.yml").read_text())
+    assert [each["vars"]["verify_asked"] for each in imports] == list(applies)

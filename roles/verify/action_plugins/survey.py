@@ -70,7 +70,8 @@ class ActionModule(NodeAction):
         env = json.loads(said)
         save(path, {"env": env, "expected": given.get("expected") or {}})
         roles = [str(role) for role in given.get("roles") or []]
-        return {"roles": roles, "conda": bool(env.get("conda"))}
+        # setup brings conda to the nodes where no other Python will do
+        return {"roles": [role for role in roles if role != "conda" or env.get("conda")]}
 
     def _clock(self, injected_s: float) -> dict[str, float]:
         """The node's clock against ours: offset and bound of its error, in seconds.
@@ -100,8 +101,9 @@ class ActionModule(NodeAction):
         alive = set(variables["ansible_play_hosts"])
         nodes, conda = {}, False
         for host in hosts:
-            conda |= bool(variables["hostvars"][host].get("__verify_read", {}).get("conda"))
-            kept = variables["hostvars"][host].get("__verify_failures", [])
+            its = variables["hostvars"][host]
+            conda |= "conda" in its.get("__verify_read", {}).get("roles", [])
+            kept = its.get("__verify_failures", [])
             nodes[host] = {
                 "lost": host not in alive,
                 "failures": [
