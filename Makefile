@@ -50,10 +50,11 @@ test:  ## Lint, unit, golden, role and trainer tests, then those on real test no
 	@$(MAKE) --no-print-directory --old-file setup unit nodes
 
 .PHONY: lint
-lint: $(VENV)/.dev  ## ruff, mypy strict, ansible-lint (production), shellcheck
+lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck
 	ruff check .
 	ruff format --check .
 	mypy
+	lint-imports --no-cache --no-logo
 	shellcheck $(SHELL_FILES)
 	ansible-lint --offline --strict -q
 

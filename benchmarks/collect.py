@@ -30,7 +30,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.matrix import Cell
+from runner.terms.cell import Cell
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
 

@@ -12,7 +12,7 @@ seconds (user and system), which other work on the machine moves less than the c
     findall     one compiled bytes regular expression with findall, over blocks of 1 MiB
     line script a loop over text lines with `in` and `split`, as upstream's scripts have
 
-Beside that: the newest step of the large log from its end (runner/parsers/latest.py), and the peak
+Beside that: the newest step of the large log from its end (runner/logs/latest.py), and the peak
 memory of the whole command on 10 MB and on the large log.
 """
 
@@ -31,10 +31,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from runner.base.text import blocks
 from runner.commands.parse import parse
-from runner.lines import blocks
-from runner.parsers.latest import latest
-from runner.parsers.measure import measure
+from runner.logs.latest import latest
+from runner.logs.measure import measure
 
 PROJECT = Path(__file__).resolve().parents[1]
 REAL = "logs/ms-meg-ds-stark/single_node_50iter_tp2pp1dp8.log"

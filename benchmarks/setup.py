@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 
 from tabulate import tabulate
 
-from runner.systems.pins import pins
+from runner.systems.common.pins import pins
 from tests.cluster import Cluster
 from tests.cluster.fixtures import Group
 from tests.conftest import ROOT

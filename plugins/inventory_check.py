@@ -16,7 +16,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from plugins.filter.datasets import dataset_entries
 from plugins.filter.mirrors import KINDS
 
-TO_EDIT = "EDIT-ME"  # runner/cluster.py has the same
+TO_EDIT = "EDIT-ME"  # runner/inventory.py has the same
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
 SHARED = ("cluster", "setup", "site")
 NEAR = 0.9  # a name of the site's own this much like one of ours is ours, misspelt

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from types import ModuleType
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 
 def _load() -> ModuleType:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.systems.pins import pins
+from runner.systems.common.pins import pins
 from tests import stand_in
 
 pytest_plugins = ["tests.cluster.fixtures", "tests.roles.apt_repository"]

@@ -11,7 +11,7 @@ import json
 import shutil
 from pathlib import Path
 
-from runner.systems.pins import pins
+from runner.systems.common.pins import pins
 
 TRAINER = """#!{python} -IS
 import os, signal, subprocess, sys, time

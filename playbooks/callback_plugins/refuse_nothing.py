@@ -19,8 +19,8 @@ from ansible.plugins.callback import CallbackBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from runner.errors import NODES, no_nodes
-from runner.suggest import nearest
+from runner.base.errors import NODES, no_nodes
+from runner.base.suggest import nearest
 
 BAD_INPUT = 2  # as the runner's
 SPECIAL = {"all", "always", "tagged", "untagged", "never"}

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from runner.errors import UserError
-from runner.paths import DEFAULT_RUNS
+from runner.base.errors import UserError
+from runner.base.paths import DEFAULT_RUNS
 
 DESCRIPTION = """\
 Compare campaign B with campaign A, cell by cell: say what got slower beyond noise, what needs
@@ -57,24 +57,26 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the comparison; exit code 1 where something is worse."""
-    from runner import compare_tables
-    from runner.compare import compare, thresholds
+    from runner.compare import written
+    from runner.compare.verdicts import compare, thresholds
 
     limits = thresholds(chosen.threshold)
     a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
     found = compare(a, b, limits)
     if chosen.format == "json":
-        text = compare_tables.to_json(found)
+        text = written.to_json(found)
     elif chosen.format == "markdown":
-        text = compare_tables.to_markdown(found)
+        text = written.to_markdown(found)
     else:
-        text = compare_tables.to_table(found, shutil.get_terminal_size((200, 24)).columns)
+        text = written.to_table(found, shutil.get_terminal_size((200, 24)).columns)
     print(text, end="")
     return 1 if found.regressions else 0
 
 
 def _side(name: str, runs: Path) -> Any:
-    from runner import archive, compare, load
+    from runner.archive import archive
+    from runner.compare.verdicts import saved, side
+    from runner.load.records import records_of
 
     path = Path(name)
     if path.is_file():
@@ -82,12 +84,12 @@ def _side(name: str, runs: Path) -> Any:
             begins = stream.read(1)
         if begins != b"\x1f":  # not gzip
             try:
-                return compare.saved(name, json.loads(path.read_text(encoding="utf-8")))
+                return saved(name, json.loads(path.read_text(encoding="utf-8")))
             except ValueError:
                 raise UserError(
                     f"{name} is neither an archive of `export` nor a table of"
                     " `collect --format json`"
                 ) from None
     with archive.opened(runs, name) as found:
-        records = load.records(found.campaign, Path.cwd(), shown=found.shown)
-        return compare.side(name, records)
+        records = records_of(found.campaign, Path.cwd(), shown=found.shown)
+        return side(name, records)

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from runner.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
 
 DESCRIPTION = """\
 Ask every node of an inventory what it is, compare all of them, and measure their devices and
@@ -66,7 +66,7 @@ def add_parser(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Ask, compare, measure; print one table or one JSON object."""
     from runner.doctor import answer
-    from runner.rundir import Checkup
+    from runner.folder.checkup import Checkup
 
     # Where nobody watches, nothing needs to be left out to fit.
     width = shutil.get_terminal_size((160, 24)).columns

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runner.errors import UserError
-from runner.paths import DEFAULT_RUNS
+from runner.base.errors import UserError
+from runner.base.paths import DEFAULT_RUNS
 
 DESCRIPTION = """\
 Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
@@ -48,8 +48,8 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Write the archive; say where, and how large it is."""
-    from runner import archive
-    from runner.export import export
+    from runner.archive import archive
+    from runner.archive.export import export
 
     with archive.opened(chosen.runs, chosen.campaign) as found:
         target = chosen.output or Path(f"{found.campaign.name}.tar.gz")

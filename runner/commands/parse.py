@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runner.errors import UserError
-from runner.parsers.names import SYSTEMS
+from runner.base.errors import UserError
+from runner.logs.names import SYSTEMS
 
 DESCRIPTION = """\
 Read the logs of one run and say what they measured, without a campaign's folder.
@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Read, and print one table or one JSON object."""
-    from runner.suggest import nearest
+    from runner.base.suggest import nearest
 
     if chosen.system != "auto" and chosen.system not in SYSTEMS:
         hint = nearest(chosen.system, ["auto", *SYSTEMS])
@@ -102,8 +102,8 @@ def parse(
     warmup_iters: int = 0,
 ) -> dict[str, Any]:
     """The result, as the JSON object has it."""
-    from runner.diagnosis import diagnose
-    from runner.parsers.read import read
+    from runner.judge.diagnosis.verdict import diagnose
+    from runner.logs.read import read
 
     reading = read(paths, system, global_batch_size=global_batch_size, warmup_iters=warmup_iters)
     summary = reading.summary

@@ -41,19 +41,23 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; print how it compares with what was recorded."""
-    from runner import cluster, compare, compare_tables, load, rerun
-    from runner.errors import UserError
-    from runner.view import View
+    from runner.base.errors import UserError
+    from runner.compare import written
+    from runner.compare.verdicts import compare, side, thresholds
+    from runner.inventory import load_inventory
+    from runner.launch import rerun
+    from runner.launch.view import View
+    from runner.load.records import record_of
 
     found = rerun.recorded(chosen.run_dir)
-    machines = cluster.load(chosen.inventory or rerun.inventory(found))
+    machines = load_inventory(chosen.inventory or rerun.inventory(found))
     attempt, campaign, tally = rerun.rerun(found, machines, view=View())
-    was = compare.side("recorded", [load.record(found.attempt, found.campaign)])
-    now = compare.side("rerun", [load.record(attempt, campaign)])
+    was = side("recorded", [record_of(found.attempt, found.campaign)])
+    now = side("rerun", [record_of(attempt, campaign)])
     try:
-        compared = compare.compare(was, now, compare.thresholds([]))
+        compared = compare(was, now, thresholds([]))
     except UserError:  # neither has a number: how the new one ended was said
         return tally.exit_code
     width = shutil.get_terminal_size((200, 24)).columns
-    print(compare_tables.to_table(compared, width), end="")
+    print(written.to_table(compared, width), end="")
     return tally.exit_code

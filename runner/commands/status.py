@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from runner.paths import DEFAULT_RUNS
+from runner.base.paths import DEFAULT_RUNS
 
 DESCRIPTION = """\
 Say how far a campaign is: what has ended and how, what runs now, and about how long it takes.
@@ -33,8 +33,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(chosen: argparse.Namespace) -> int:
     """Print how far it is; exit code 0. Raises UserError where there is no such campaign."""
-    from runner import rundir, status
+    from runner.folder.campaign import find_campaign
+    from runner.launch import status
 
-    found = status.look(rundir.find(chosen.runs, chosen.campaign))
+    found = status.look(find_campaign(chosen.runs, chosen.campaign))
     print(json.dumps(found.to_json(), indent=1) if chosen.format == "json" else found.words())
     return 0

@@ -36,23 +36,23 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _all(width: int) -> str:
-    from runner import systems
-    from runner.fitting import grid
+    from runner.base.grid import grid
+    from runner.systems.common.registry import load_system, system_names
 
     rows = [
         (item.name, item.launcher, ", ".join(item.pins), item.summary)
-        for item in map(systems.load, systems.names())
+        for item in map(load_system, system_names())
     ]
     listed = grid(("system", "launcher", "pins", "what it is"), rows, width)
     return f"{listed}\n\n`python -m runner systems NAME` lists a system's parameters."
 
 
 def _one(name: str, width: int) -> str:
-    from runner import systems
-    from runner.fitting import filled, grid
-    from runner.matrix import CELL_KEYS
+    from runner.base.grid import filled, grid
+    from runner.matrix.cells import CELL_KEYS
+    from runner.systems.common.registry import load_system
 
-    system = systems.load(name)
+    system = load_system(name)
     rows = [
         (item.name, _default(item.default), item.wanted(), item.help)
         for item in (*CELL_KEYS.values(), *system.parameters)

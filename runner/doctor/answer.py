@@ -9,12 +9,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.errors import UserError
 from runner.doctor import table
-from runner.doctor.compare import Comparison, compare, short
+from runner.doctor.differences import Comparison, compare, short
 from runner.doctor.items import SPOILS
 from runner.doctor.measured import Judgement
-from runner.errors import UserError
-from runner.rundir import SCHEMA, Checkup
+from runner.folder.checkup import Checkup
+from runner.folder.stored import SCHEMA
 
 HEALTHY, SPOILED, UNANSWERED = 0, 1, 2
 

@@ -8,24 +8,24 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runner import cluster as clusters
-from runner import rundir
-from runner.bench import Interrupts
-from runner.cluster import Cluster
+from runner.base.errors import UserError, unreachable
+from runner.base.text import tail
 from runner.doctor import measured, probing
 from runner.doctor.answer import Answer, gather
-from runner.errors import UserError, unreachable
-from runner.lines import tail
-from runner.play import play
-from runner.rundir import Attempt, Checkup
-from runner.view import live
+from runner.folder.attempt import Attempt
+from runner.folder.checkup import Checkup, checkup_of
+from runner.inventory import load_inventory, refuse_unedited
+from runner.launch.interrupts import Interrupts
+from runner.launch.ssh.play import play
+from runner.launch.view import live
+from runner.terms.cluster import Cluster
 
 
 def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     """Everything that was asked for. Raises UserError where no node could be asked."""
-    cluster = clusters.load(inventory)
-    clusters.refuse_unedited(cluster)
-    checkup = rundir.checkup(runs, cluster.label)
+    cluster = load_inventory(inventory)
+    refuse_unedited(cluster)
+    checkup = checkup_of(runs, cluster.label)
     interrupts = Interrupts()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with checkup.locked(), interrupts.handled():

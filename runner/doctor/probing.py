@@ -12,15 +12,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runner import __version__, endings, rundir
-from runner.cluster import Cluster, Node
+from runner import __version__
+from runner.base.paths import BASE_PATH, PROJECT, system_home
+from runner.base.text import tail
 from runner.doctor import measured
-from runner.lines import tail
-from runner.outcome import last_words
-from runner.paths import BASE_PATH, PROJECT, system_home
-from runner.plan import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun, port_of
-from runner.play import play
-from runner.rundir import Attempt, Checkup
+from runner.folder import endings
+from runner.folder.attempt import Attempt
+from runner.folder.checkup import Checkup
+from runner.folder.stored import SCHEMA, write_json
+from runner.judge.decide import last_words
+from runner.launch.ssh.play import play
+from runner.plan.make import port_of
+from runner.terms.cluster import Cluster, Node
+from runner.terms.run import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun
 
 PROGRAM = PROJECT / "roles" / "verify" / "files" / "probe.py"
 SECONDS = 1.0  # of one measurement
@@ -107,7 +111,7 @@ def plan(
             )
         )
     return {
-        "schema": rundir.SCHEMA,
+        "schema": SCHEMA,
         "trainbench": __version__,
         "run_id": run_id,
         "supervisor": {
@@ -141,7 +145,7 @@ def launch(
     for port_try in range(PORT_TRIES):
         attempt = checkup.new_probe()
         run = plan(cluster, nodes, pin, checks, number=attempt.number, port_try=port_try)
-        rundir.write_json(attempt.path / "run.json", run)
+        write_json(attempt.path / "run.json", run)
         started(attempt)
         played = play(
             "bench.yml",

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.doctor.compare import Difference, short
+from runner.base.text import printable
+from runner.doctor.differences import Difference, short
 from runner.doctor.items import SPOILS
-from runner.lines import printable
 
 STYLES = {SPOILS: "bold red"}
 ODD = "yellow"

@@ -6,7 +6,3 @@ page: to_html, over templates/report.html.j2
   plots         bars (throughput), points (memory), curves (loss, step time), nodes; drawn by `svg`
   groups        forty cells as a few plots that can be read
 """
-
-from runner.report.page import to_html
-
-__all__ = ["to_html"]

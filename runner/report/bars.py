@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runner.lines import printable
+from runner.base.text import printable
+from runner.figures.summary import Summary
 from runner.report.groups import MOST, Group, axes_of, groups
 from runner.report.links import href
-from runner.statistics import Summary
 from runner.tables.row import Row
 from runner.tables.text import number_text
 

@@ -12,19 +12,13 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from runner.lines import printable
-from runner.records import Interval, Record
+from runner.base.text import printable
+from runner.figures.summary import after_warmup, quantile, runs_that_count, step_time_ms, warmup_of
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
-from runner.statistics import (
-    after_warmup,
-    quantile,
-    runs_that_count,
-    step_time_ms,
-    warmup_of,
-)
 from runner.tables.row import Row
+from runner.terms.records import Interval, Record
 
 POINTS = 300  # of a curve; more could not be told apart
 FEW_POINTS = 120  # of a curve in a small plot

@@ -8,13 +8,13 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from runner.lines import printable
-from runner.records import Record
+from runner.base.text import printable
+from runner.figures.summary import after_warmup, warmup_of
 from runner.report.curves import FEW_POINTS, Curve, Points, thinned, times
 from runner.report.groups import MOST, MOST_PANELS
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, draw, line_style, mark
-from runner.statistics import after_warmup, warmup_of
+from runner.terms.records import Record
 
 
 def times_by_node(run: Record) -> dict[int, Points]:

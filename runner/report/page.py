@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import jinja2
 from markupsafe import Markup
 
-from runner.lines import printable
-from runner.paths import TEMPLATES
+from runner.base.paths import TEMPLATES
+from runner.base.text import printable
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from runner.lines import printable
+from runner.base.text import printable
 from runner.report.groups import MOST, axes_of
 from runner.report.links import href
 from runner.report.svg import SERIES, draw, mark

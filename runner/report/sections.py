@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from runner.lines import printable
-from runner.parity import Parity
-from runner.records import Record
+from runner.base.text import printable
+from runner.figures.parity import Parity
+from runner.figures.summary import runs_that_count
 from runner.report.links import href
-from runner.statistics import runs_that_count
 from runner.tables.columns import measure_text, places
 from runner.tables.layout import Layout
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Difference, Row
-from runner.tables.text import (
-    MISSING,
-    axis_text,
-    difference_text,
-)
+from runner.tables.text import MISSING, axis_text, difference_text
+from runner.terms.records import Record
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
 _HIGHER_IS_BETTER = frozenset({"samples_per_s"})

@@ -8,16 +8,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runner.errors import UserError
-from runner.parsers.measure import measure
-from runner.systems import gpt, launchers
-from runner.systems.base import Command, Parameter, System
-from runner.systems.pins import pins
+from runner.base.errors import UserError
+from runner.logs.measure import measure
+from runner.systems.common import gpt, launchers
+from runner.systems.common.pins import pins
+from runner.systems.common.system import System
+from runner.terms.cell import Parameter
+from runner.terms.run import Command
 
 if TYPE_CHECKING:
-    from runner.cluster import Cluster
-    from runner.matrix import Cell
-    from runner.plan import NodeContext
+    from runner.terms.cell import Cell
+    from runner.terms.cluster import Cluster
+    from runner.terms.run import NodeContext
 
 CONFIG = "libai_config.py"
 # Pin sets whose commit is older than 33adb976 (2022-07-19), which added the setting.

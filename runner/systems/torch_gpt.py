@@ -10,18 +10,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runner.errors import UserError
-from runner.parsers.measure import measure
-from runner.records import ModelShape
-from runner.systems import gpt, launchers
-from runner.systems.base import Command, Estimate, Parameter, System
-from runner.systems.launchers import DEEPSPEED
-from runner.systems.pins import pins
+from runner.base.errors import UserError
+from runner.logs.measure import measure
+from runner.systems.common import gpt, launchers
+from runner.systems.common.launchers import DEEPSPEED
+from runner.systems.common.pins import pins
+from runner.systems.common.system import Estimate, System
+from runner.terms.cell import Parameter
+from runner.terms.records import ModelShape
+from runner.terms.run import Command
 
 if TYPE_CHECKING:
-    from runner.cluster import Cluster
-    from runner.matrix import Cell
-    from runner.plan import NodeContext
+    from runner.terms.cell import Cell
+    from runner.terms.cluster import Cluster
+    from runner.terms.run import NodeContext
 
 # name: layers, hidden, heads, sequence length. 345M to 3.7B as document 004 has them
 # (ModelZoo-PyTorch 2e49c279, test/train_full_8p.sh); small is GPT-2's 124M.

@@ -8,12 +8,3 @@ dash where a number is missing, machines an empty field or null; a missing numbe
             -> columns, notes -> layout -> terminal: to_table, markdown: to_markdown
             -> entries -> shapes (osdi, ascend), pivot -> sheet: the four formats
 """
-
-from runner.tables.build import rows
-from runner.tables.laid_out import laid_out, sheets
-from runner.tables.machine import to_csv, to_json
-from runner.tables.markdown import to_markdown
-from runner.tables.row import Row
-from runner.tables.terminal import to_table
-
-__all__ = ["Row", "laid_out", "rows", "sheets", "to_csv", "to_json", "to_markdown", "to_table"]

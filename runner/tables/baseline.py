@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runner.errors import UserError
-from runner.parity import parity
-from runner.statistics import runs_that_count
-from runner.suggest import alike, nearest
+from runner.base.errors import UserError
+from runner.base.suggest import alike, nearest
+from runner.figures.parity import parity
+from runner.figures.summary import runs_that_count
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Comparison, Difference, Row, axis_names
 from runner.tables.text import value_text

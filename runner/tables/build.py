@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from runner import published as documents
-from runner.records import Record
-from runner.statistics import cell_statistics
+from runner.figures.summary import cell_statistics
+from runner.matrix import published as documents
 from runner.tables.baseline import with_baseline
 from runner.tables.row import Row, facts
 from runner.tables.scaling import with_scaling
+from runner.terms.records import Record
 
 
 def rows(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from runner.lines import printable
+from runner.base.text import printable
 from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names
 from runner.tables.text import (

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner import published as documents
-from runner.lines import printable
-from runner.published import Printed
+from runner.base.text import printable
+from runner.matrix import published as documents
+from runner.matrix.published import Printed
 from runner.tables.machine import machine_value
 from runner.tables.row import Difference, Row, facts
 from runner.tables.text import MISSING, decimals, difference_text, number_text, value_text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runner.lines import printable
-from runner.records import Record
+from runner.base.text import printable
 from runner.tables.text import MISSING, value_text
+from runner.terms.records import Record
 
 
 def environment_section(records: Iterable[Record]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runner import published as documents
-from runner.layouts import Layout
+from runner.matrix import published as documents
+from runner.matrix.layouts import Layout
 from runner.tables import sheet
 from runner.tables.pivot import pivot
 from runner.tables.row import Row

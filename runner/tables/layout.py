@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.lines import printable
+from runner.base.text import printable
 from runner.tables.columns import Column, columns
 from runner.tables.notes import notes
 from runner.tables.row import Row

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runner import published as documents
-from runner.flops import MODEL_FLOPS
-from runner.published import FIGURES
+from runner.figures.flops import MODEL_FLOPS
+from runner.matrix import published as documents
+from runner.matrix.published import FIGURES
 from runner.tables.environment import environment_section, flat
 from runner.tables.row import COMPARED, Row, axis_names
 from runner.tables.text import axis_text

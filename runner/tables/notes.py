@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from runner.flops import MODEL_FLOPS
-from runner.lines import printable
-from runner.spread import CONFIDENCE_PERCENT
+from runner.base.text import printable
+from runner.figures.flops import MODEL_FLOPS
+from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, UNSTEADY
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Row

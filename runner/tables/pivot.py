@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from runner import published as documents
-from runner.errors import UserError
-from runner.layouts import Layout
-from runner.lines import printable
-from runner.suggest import nearest
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+from runner.base.text import printable
+from runner.matrix import published as documents
+from runner.matrix.layouts import Layout
 from runner.tables.columns import DOUBTFUL, HEADERS, doubt_marks, places
 from runner.tables.entries import difference
 from runner.tables.machine import machine_names, machine_value

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from runner import devices as catalogue
-from runner import published as documents
-from runner.flops import tflop_per_s_per_device, vocabulary
-from runner.parity import Parity
-from runner.records import Record, Utilisation
-from runner.statistics import CellStatistics, runs_that_count
+from runner.figures import devices as catalogue
+from runner.figures.flops import tflop_per_s_per_device, vocabulary
+from runner.figures.parity import Parity
+from runner.figures.summary import CellStatistics, runs_that_count
+from runner.matrix import published as documents
+from runner.terms.records import Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")

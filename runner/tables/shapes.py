@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from runner import published as documents
-from runner.layouts import Layout
-from runner.lines import printable
+from runner.base.text import printable
+from runner.matrix import published as documents
+from runner.matrix.layouts import Layout
 from runner.tables.columns import DOUBTFUL, doubt_marks
 from runner.tables.entries import (
     PRINTED_OTHERWISE,

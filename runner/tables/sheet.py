@@ -29,8 +29,8 @@ from typing import Any, Literal
 
 from tabulate import tabulate
 
-from runner.fitting import filled
-from runner.published import Printed
+from runner.base.grid import filled
+from runner.matrix.published import Printed
 from runner.tables.markdown import escaped
 from runner.tables.row import Difference
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from runner.lines import printable
+from runner.base.text import printable
 from runner.tables.row import Difference, Row
 
 MISSING = "–"

@@ -21,9 +21,11 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from runner import __version__, play, systems
+from runner import __version__
 from runner.__main__ import main
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
+from runner.launch.ssh import play
+from runner.systems.common.registry import system_names
 from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
 
@@ -123,7 +125,7 @@ def test_systems_are_listed_with_their_pins_and_parameters() -> None:
     assert "did you mean 'torch_gpt'?" in wrong.stderr
 
 
-@pytest.mark.parametrize("words", [(), *((name,) for name in systems.names())])
+@pytest.mark.parametrize("words", [(), *((name,) for name in system_names())])
 def test_systems_fit_a_terminal_of_80_columns(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,10 +194,10 @@ def test_the_quickstart_and_every_matrix_of_the_project_can_be_read(
 ) -> None:
     assert main(["bench", "--matrix", str(PROJECT / "matrix.yaml"), "--dry-run"]) == 0
     assert capsys.readouterr().out.count("cell ") == 4
-    from runner import matrix
+    from runner.matrix.cells import load_matrix
 
     for path in (PROJECT / "matrices").glob("*.yaml"):
-        assert matrix.load(path).cells
+        assert load_matrix(path).cells
 
 
 # --- a campaign -----------------------------------------------------------------------------------
@@ -289,8 +291,8 @@ def test_a_finished_campaign_is_shown_again_without_any_play(
 ) -> None:
     """In this process, with a `play` that must not be called."""
     monkeypatch.setattr(play, "play", lambda *_, **__: pytest.fail("a play was run"))
-    monkeypatch.setattr("runner.bench.play", play.play)
-    monkeypatch.setattr("runner.inspection.play", play.play)
+    monkeypatch.setattr("runner.launch.run.play", play.play)
+    monkeypatch.setattr("runner.launch.ssh.inspection.play", play.play)
     assert main(bench.argv()[3:]) == 1
     said = capsys.readouterr()
     assert "4 runs, 4 finished before (2 of them not ok: --again runs them again)" in said.err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.__main__ import main
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 from tests.golden.places import inventory
 from tests.roles.play import play
 

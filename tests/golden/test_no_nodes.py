@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.paths import DEFAULT_INVENTORY as LOCAL
+from runner.base.paths import DEFAULT_INVENTORY as LOCAL
 from tests.roles.play import play
 
 # Those that a user calls; all others lie in the same folder, which is what counts.

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from runner.systems.pins import pins
+from runner.systems.common.pins import pins
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner import stall
+from runner.judge import stall
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench, wait

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 # How many systems the inventory has.
 SYSTEMS = len(

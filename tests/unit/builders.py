@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from runner import matrix, plan
-from runner.cluster import Cluster, Node
-from runner.matrix import Matrix
-from runner.plan import Run
+from runner.matrix.cells import parse_matrix
+from runner.plan.make import make_run
+from runner.terms.cell import Matrix
+from runner.terms.cluster import Cluster, Node
+from runner.terms.run import Run
 
 
 def small_matrix(
@@ -22,7 +23,7 @@ def small_matrix(
     content = {"defaults": {"system": "torch_gpt", **(defaults or {})}, **more}
     if axes:
         content["axes"] = dict(axes)
-    return matrix.parse(json.dumps(content), "m.yaml", "m")
+    return parse_matrix(json.dumps(content), "m.yaml", "m")
 
 
 def small_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **more: Any) -> Cluster:
@@ -42,4 +43,4 @@ def small_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **mor
 def small_run(defaults: Mapping[str, Any], cluster: Cluster, **more: Any) -> Run:
     """The plan of a matrix with one cell."""
     found = small_matrix(defaults=defaults)
-    return plan.make(found, found.cells[0], cluster, campaign="m-rack", **more)
+    return make_run(found, found.cells[0], cluster, campaign="m-rack", **more)

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner import judge, load, plan, rundir
-from runner.cluster import Cluster
-from runner.matrix import Cell, Matrix
-from runner.records import Record
-from runner.render import launch_script
-from runner.rundir import Campaign
+from runner.folder.campaign import Campaign
+from runner.folder.stored import write_json
+from runner.judge import judge
+from runner.load.records import records_of
+from runner.plan.make import make_run
+from runner.plan.script import launch_script
+from runner.terms.cell import Cell, Matrix
+from runner.terms.cluster import Cluster
+from runner.terms.records import Record
 from tests.unit.builders import small_cluster, small_matrix
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n'
@@ -82,7 +85,7 @@ def write(
     campaign.fix_environment(identities)
     for node in cluster.nodes:
         found = dict(facts(node.host)) if facts else inspected(node.host)
-        rundir.write_json(campaign.inspected / f"{node.host}.json", found)
+        write_json(campaign.inspected / f"{node.host}.json", found)
     for cell in matrix.cells:
         for repeat in range(1, matrix.repeats + 1):
             told = story(cell, repeat)
@@ -109,10 +112,10 @@ def _run(
     campaign: Campaign, matrix: Matrix, cell: Cell, repeat: int, cluster: Cluster, story: Story
 ) -> None:
     attempt = campaign.new_attempt(cell.id, repeat)
-    run = plan.make(
+    run = make_run(
         matrix, cell, cluster, campaign=campaign.name, repeat=repeat, attempt=attempt.number
     )
-    rundir.write_json(attempt.path / "run.json", run.to_json())
+    write_json(attempt.path / "run.json", run.to_json())
     (attempt.path / "launch.sh").write_text(launch_script(run))
     for node in run.nodes:
         home = attempt.node(node.node_rank, node.host)
@@ -126,7 +129,7 @@ def _run(
     measured = judge.measure(cell.system, attempt.logs())
     ended = judge.judge(attempt, cell, measured, "")
     times = {"started_at": 1_790_000_000.0, "wall_s": story.wall_s}
-    rundir.write_json(attempt.path / "outcome.json", {**vars(ended), **times})
+    write_json(attempt.path / "outcome.json", {**vars(ended), **times})
 
 
 def sampled(busy: int, seconds: int = 90, devices: int = 8) -> str:
@@ -206,7 +209,7 @@ def forty(runs: Path) -> list[Record]:
         return inspected(host, devices=[{**device, **odd}] * 8)
 
     campaign = write(runs, matrix, cluster, story, facts=facts)
-    return [_given(record) for record in load.records(campaign, runs)]
+    return [_given(record) for record in records_of(campaign, runs)]
 
 
 def _given(record: Record) -> Record:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import cluster
-from runner.errors import UserError
-from runner.paths import PROJECT
+from runner.base.errors import UserError
+from runner.base.paths import PROJECT
+from runner.inventory import load_inventory
 from tests.roles.play import play
 
 INVENTORY = PROJECT / "inventory" / "allocation"
@@ -208,7 +208,7 @@ def test_the_runner_reads_a_hostfile(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "hostfile").write_text(GOOD)
     monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
     monkeypatch.setenv("SLURM_JOB_NODELIST", "other[1-2]")
-    found = cluster.load(INVENTORY)
+    found = load_inventory(INVENTORY)
     assert [(node.host, node.devices) for node in found.nodes] == [
         ("10.10.10.102", 8),
         ("10.10.10.105", 4),
@@ -219,7 +219,7 @@ def test_the_runner_reads_a_hostfile(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_runner_and_ansible_read_a_slurm_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node[09-10],gpu3")
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", "2")
-    found = cluster.load(INVENTORY)
+    found = load_inventory(INVENTORY)
     assert [(node.host, node.devices) for node in found.nodes] == [
         ("node09", 2),
         ("node10", 2),
@@ -238,7 +238,7 @@ def test_the_runner_and_ansible_read_a_slurm_allocation(monkeypatch: pytest.Monk
 @pytest.mark.usefixtures("no_allocation")
 def test_without_an_allocation_the_sentence_reaches_the_user() -> None:
     with pytest.raises(UserError, match=r"there is no allocation here; name a DeepSpeed hostfile"):
-        cluster.load(INVENTORY)
+        load_inventory(INVENTORY)
 
 
 @pytest.mark.usefixtures("no_allocation")
@@ -254,4 +254,4 @@ def test_a_bad_hostfile_reaches_the_user(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "hostfile").write_text("a slots=8\nb slot=8\n")
     monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
     with pytest.raises(UserError, match=r"hostfile, line 2: 'b slot=8' is not of the form"):
-        cluster.load(INVENTORY)
+        load_inventory(INVENTORY)

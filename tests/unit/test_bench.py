@@ -18,13 +18,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runner import bench, inspection, load, rundir
-from runner.bench import Tally, select
-from runner.errors import UserError
-from runner.matrix import Matrix
-from runner.play import Played
-from runner.rundir import Campaign
-from runner.view import View
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign, find_campaign
+from runner.launch import run as launch_run
+from runner.launch.campaign import Tally, bench
+from runner.launch.run import PORT_TRIES
+from runner.launch.ssh import inspection
+from runner.launch.ssh.play import Played
+from runner.launch.view import View
+from runner.load.records import records_of
+from runner.matrix.select import select
+from runner.terms.cell import Matrix
 from tests.unit.builders import small_cluster, small_matrix
 
 Ending = dict[str, Any]
@@ -89,7 +93,7 @@ class Nodes:
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     found = Nodes()
-    monkeypatch.setattr(bench, "play", found.play)
+    monkeypatch.setattr(launch_run, "play", found.play)
     monkeypatch.setattr(inspection, "inspect", found.inspect)
     return found
 
@@ -98,7 +102,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
 def run(nodes: Nodes, tmp_path: Path) -> Callable[..., Tally]:
     def go(matrix: Matrix = MATRIX, **more: Any) -> Tally:
         view = View(Console(file=io.StringIO()))
-        return bench.bench(matrix, small_cluster(), tmp_path, view=view, **more)
+        return bench(matrix, small_cluster(), tmp_path, view=view, **more)
 
     return go
 
@@ -176,7 +180,7 @@ def test_the_record_of_a_failure_has_the_logs_own_words(
 ) -> None:
     nodes.endings = [SILENT]
     run()
-    record = load.records(rundir.find(tmp_path, None), tmp_path)[0]
+    record = records_of(find_campaign(tmp_path, None), tmp_path)[0]
     assert (record.status, record.measurement.intervals) == ("did_not_run", ())
     assert record.reason == "n1: exit code 1: ValueError: the trainer said why"
 
@@ -200,7 +204,7 @@ def test_the_first_cause_is_that_of_the_node_that_failed_first_by_all_nodes_logs
     assert said["reason"] == f"n1: exit code 1: {sentence}"
     assert (said["ending"], said["diagnosis"]) == ("n1: exit code 1", "out_of_memory")
     assert said["evidence"] == {"log": "nodes/0001-n2/launcher.log", "line": 3}
-    record = load.records(rundir.find(tmp_path, None), tmp_path)[0]
+    record = records_of(find_campaign(tmp_path, None), tmp_path)[0]
     assert record.reason == said["reason"]
     assert record.diagnosis == "out_of_memory"
     assert record.log.endswith("nodes/0001-n2/launcher.log")
@@ -217,11 +221,11 @@ def test_collect_reads_the_cause_anew_and_leaves_the_outcome_as_it_was(
     older = {"reason": "n1: exit code 1: no idea", "diagnosis": None, "rules": "older"}
     path.write_text(json.dumps({**said, **older}))
     before = path.read_bytes()
-    record = load.records(rundir.find(tmp_path, None), tmp_path)[0]
+    record = records_of(find_campaign(tmp_path, None), tmp_path)[0]
     assert record.reason == said["reason"]
     assert path.read_bytes() == before
     path.write_text(json.dumps({"status": "failed", "cause": "exit", "reason": "as it was"}))
-    assert load.records(rundir.find(tmp_path, None), tmp_path)[0].reason == "as it was"
+    assert records_of(find_campaign(tmp_path, None), tmp_path)[0].reason == "as it was"
 
 
 def test_finished_cells_are_kept_without_asking_the_nodes(run: Run, nodes: Nodes) -> None:
@@ -247,7 +251,7 @@ def test_what_a_machine_or_a_person_ended_is_run_again_by_itself(
     assert run().exit_code == 1
     assert run().exit_code == 0
     assert nodes.attempts == ["zero_stage=0 r1a1", "zero_stage=1 r1a1", "zero_stage=0 r1a2"]
-    assert [record.attempt for record in load.records(Campaign(tmp_path / "m-rack"), tmp_path)] == [
+    assert [record.attempt for record in records_of(Campaign(tmp_path / "m-rack"), tmp_path)] == [
         2,
         1,
     ]
@@ -284,7 +288,7 @@ def test_a_port_in_use_is_tried_again_with_another(run: Run, nodes: Nodes, tmp_p
 def test_ports_that_are_all_in_use_end_the_cell(run: Run, nodes: Nodes) -> None:
     nodes.endings = [PORT] * 5
     assert run(small_matrix()).failed == 1
-    assert len(nodes.plays) == bench.PORT_TRIES
+    assert len(nodes.plays) == PORT_TRIES
 
 
 def test_ctrl_c_ends_the_run_keeps_all_and_goes_on_later(

@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
-from runner import __main__, bench, inspection, load, rundir, status
-from runner.judge import judge
-from runner.rundir import Campaign
+from runner import __main__
+from runner.folder.campaign import Campaign, find_campaign
+from runner.folder.stored import read_json, write_json
+from runner.judge.judge import judge
+from runner.launch import run as launch_run
+from runner.launch import status
+from runner.launch.ssh import inspection
+from runner.load.records import RUNNING, records_of
 from tests.on_nodes.campaign import wait
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.test_bench import FAILED, LOST, OK, PORT, Nodes, Run, nodes, outcomes, run
@@ -42,7 +47,7 @@ def test_after_the_limit_no_run_begins_and_the_next_bench_goes_on(
     assert nodes.attempts == ["zero_stage=0 r1a1"]
     assert (tally.expired, tally.interrupted, tally.exit_code) == (True, False, 1)
     attempt = next((tmp_path / "m-rack").glob("*/repeat1/attempt1"))
-    halt = rundir.read_json(attempt / "halt")
+    halt = read_json(attempt / "halt")
     assert halt is not None
     assert (halt["cause"], halt["message"]) == ("interrupted", "stopped after --stop-after 1.5")
     nodes.before_play = lambda: None
@@ -58,7 +63,7 @@ def test_a_limit_between_two_tries_of_a_port_begins_no_further_one(
         time.sleep(2.0)
         return judge(*given)
 
-    monkeypatch.setattr(bench, "judge", slow)
+    monkeypatch.setattr(launch_run, "judge", slow)
     nodes.endings = [PORT]
     tally = run(limit_s=1.5)
     assert nodes.attempts == ["zero_stage=0 r1a1"]
@@ -104,7 +109,7 @@ def test_limits_that_make_no_sense_are_refused(
 def test_status_of_a_campaign_that_is_over(run: Run, nodes: Nodes, tmp_path: Path) -> None:
     nodes.endings = [FAILED, OK]
     run()
-    found = status.look(rundir.find(tmp_path, None))
+    found = status.look(find_campaign(tmp_path, None))
     assert (found.live, found.runs, found.ended) == (False, 2, {"failed": 1, "ok": 1})
     assert found.running is None
     assert found.left_s is None
@@ -143,11 +148,11 @@ def test_status_names_what_runs_now_and_not_what_a_killed_bench_left(
         os.utime(attempt.path / "run.json", (time.time() + written_at,) * 2)
     with campaign.locked():
         found = status.look(campaign)
-        records = load.records(campaign, tmp_path)
+        records = records_of(campaign, tmp_path)
     assert found.running is not None
     assert found.running.cell == "zero_stage=0"
     assert campaign.running() is None
-    assert records[0].reason == load.RUNNING
+    assert records[0].reason == RUNNING
 
 
 def test_status_counts_the_reruns_of_each_cell(run: Run, tmp_path: Path) -> None:
@@ -155,7 +160,7 @@ def test_status_counts_the_reruns_of_each_cell(run: Run, tmp_path: Path) -> None
     campaign = Campaign(tmp_path / "m-rack")
     settings = campaign.settings or {}
     settings["cells"][0]["repeats"] = 3
-    rundir.write_json(campaign.path / "campaign.json", settings)
+    write_json(campaign.path / "campaign.json", settings)
     assert status.look(campaign).runs == 4
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runner import claim
-from runner.claim import claimed
-from runner.errors import UserError
+from runner.base.errors import UserError
+from runner.launch.ssh import claim
+from runner.launch.ssh.claim import claimed
 from tests.unit.builders import small_cluster
 
 NODES = small_cluster(3).nodes

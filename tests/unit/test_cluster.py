@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from runner import cluster, paths
-from runner.cluster import Cluster
-from runner.errors import UserError
+from runner.base import paths
+from runner.base.errors import UserError
+from runner.inventory import load_inventory, parse_inventory, refuse_unedited
+from runner.terms.cluster import Cluster
 
 PATH = Path("inventory/test")
 BASE: Mapping[str, Any] = {"cluster_root": "/opt/tb", "cluster_devices_per_node": 2}
@@ -26,7 +27,7 @@ def listed(*hosts: str, each: Mapping[str, Any] | None = None, **more: Any) -> d
 
 
 def parse(data: Mapping[str, Any]) -> Cluster:
-    return cluster.parse(data, PATH)
+    return parse_inventory(data, PATH)
 
 
 def refusal(data: Mapping[str, Any]) -> str:
@@ -102,10 +103,10 @@ def test_cann_is_where_the_role_npu_looks_for_it() -> None:
 
 
 def test_an_address_that_is_still_to_be_edited_is_refused_before_nodes_are_asked() -> None:
-    cluster.refuse_unedited(parse(listed("a")))
+    refuse_unedited(parse(listed("a")))
     unedited = parse(listed("a", "b", b={"ansible_host": "EDIT-ME"}))
     with pytest.raises(UserError) as caught:
-        cluster.refuse_unedited(unedited)
+        refuse_unedited(unedited)
     assert str(caught.value) == (
         "the address of b is still EDIT-ME; write it into ansible_host in inventory/test/hosts.yml"
     )
@@ -206,7 +207,7 @@ def write(folder: Path, hosts: str, **variables: Any) -> Path:
 
 
 def test_a_real_inventory_with_child_groups(tmp_path: Path) -> None:
-    found = cluster.load(
+    found = load_inventory(
         write(
             tmp_path / "rack",
             "nodes:\n"
@@ -227,7 +228,7 @@ def test_a_single_file_is_an_inventory_and_hosts_is_named_after_its_folder(tmp_p
     (tmp_path / "rack").mkdir()
     for name, called in (("small.yml", "small"), ("rack/hosts.yml", "rack")):
         (tmp_path / name).write_text(text)
-        assert cluster.load(tmp_path / name).name == called
+        assert load_inventory(tmp_path / name).name == called
 
 
 @pytest.mark.parametrize(
@@ -243,20 +244,20 @@ def test_a_file_that_is_no_yaml_is_named_with_its_line(
     folder = write(tmp_path / "rack", "nodes: {hosts: {a: {}}}", **BASE)
     (folder / file).write_text(text)
     with pytest.raises(UserError) as caught:
-        cluster.load(folder)
+        load_inventory(folder)
     for word in ("cannot be read", *words):
         assert word in str(caught.value)
 
 
 def test_a_wrong_path_names_the_nearest_inventory(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no inventory .*locl \(did you mean 'local'\?\)"):
-        cluster.load(Path("inventory/locl"))
+        load_inventory(Path("inventory/locl"))
     with pytest.raises(UserError, match="cannot be read: Completely failed to parse"):
-        cluster.load(tmp_path)
+        load_inventory(tmp_path)
 
 
 def test_the_quickstarts_inventory_is_read() -> None:
-    found = cluster.load(paths.DEFAULT_INVENTORY)
+    found = load_inventory(paths.DEFAULT_INVENTORY)
     assert (found.name, found.device, found.nodes[0].host) == ("local", "cpu", "localhost")
 
 
@@ -295,7 +296,7 @@ def test_playbooks_and_runner_agree_on_where_things_lie(
         cluster_devices_per_node=1,
         ansible_connection=connection,
     )
-    node = cluster.load(folder).nodes[0]
+    node = load_inventory(folder).nodes[0]
     assert from_playbooks(folder, "a", "node_root", "systems_root", "datasets_root") == [
         str(node.root),
         str(paths.system_home(node.root, "s", "p").parents[1]),
@@ -304,7 +305,7 @@ def test_playbooks_and_runner_agree_on_where_things_lie(
 
 
 def test_playbooks_and_runner_agree_on_the_quickstarts_inventory() -> None:
-    node = cluster.load(paths.DEFAULT_INVENTORY).nodes[0]
+    node = load_inventory(paths.DEFAULT_INVENTORY).nodes[0]
     assert from_playbooks(paths.DEFAULT_INVENTORY, "localhost", "node_root") == [str(node.root)]
 
 
@@ -313,12 +314,12 @@ def test_playbooks_and_runner_agree_on_where_checkups_lie(tmp_path: Path) -> Non
     folders = [
         write(tmp_path / place / "rack", "nodes: {hosts: {a: {}}}", **BASE) for place in "xy"
     ]
-    labels = [cluster.load(folder).label for folder in folders]
+    labels = [load_inventory(folder).label for folder in folders]
     assert len(set(labels)) == 2
     assert all(label.startswith("rack-") for label in labels)
     assert [from_playbooks(folder, "a", "__verify_name") for folder in folders] == [
         [label] for label in labels
     ]
     local = paths.DEFAULT_INVENTORY
-    assert [cluster.load(local).label] == from_playbooks(local, "localhost", "__verify_name")
-    assert cluster.load(local).label == "local"
+    assert [load_inventory(local).label] == from_playbooks(local, "localhost", "__verify_name")
+    assert load_inventory(local).label == "local"

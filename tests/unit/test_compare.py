@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from runner.__main__ import main
-from runner.compare import QUANTITIES, VERDICTS, Cell, Side, compare, saved, thresholds
-from runner.compare_tables import to_json, to_markdown, to_table
-from runner.errors import UserError
-from runner.matrix import Cell as MatrixCell
+from runner.base.errors import UserError
+from runner.compare.verdicts import QUANTITIES, VERDICTS, Cell, Side, compare, saved, thresholds
+from runner.compare.written import to_json, to_markdown, to_table
+from runner.terms.cell import Cell as MatrixCell
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
 

@@ -12,11 +12,13 @@ import pytest
 
 from plugins.filter import pins as plugin
 from roles.trainer.files import pin
-from runner import checks, containers, plan
-from runner.cluster import Cluster, parse
-from runner.containers import Containers
-from runner.errors import UserError
-from runner.paths import PROJECT
+from runner.base.errors import UserError
+from runner.base.paths import PROJECT
+from runner.inventory import parse_inventory
+from runner.plan import checks
+from runner.plan.containers import GPUS, image_of
+from runner.terms.cluster import ENGINES, Cluster, Containers
+from runner.terms.run import Run, read_run
 from tests.unit.builders import small_cluster, small_matrix, small_run
 
 CELL = {"pin": "container", "nodes": 2}
@@ -26,7 +28,7 @@ HOME = "/opt/tb/systems/torch_gpt/container"
 IMAGE = "localhost/trainbench/torch_gpt:container"
 
 
-def name_of(run: plan.Run, rank: int) -> str:
+def name_of(run: Run, rank: int) -> str:
     return run.nodes[rank].argv[run.nodes[rank].argv.index("--name") + 1]
 
 
@@ -93,7 +95,7 @@ def test_on_one_node_the_launcher_needs_no_ssh() -> None:
 
 def test_run_json_brings_it_back() -> None:
     run = small_run(OVER_SSH, small_cluster())
-    assert plan.read(json.loads(json.dumps(run.to_json()))) == run
+    assert read_run(json.loads(json.dumps(run.to_json()))) == run
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_what_no_container_can_have_is_refused(cluster: Cluster, words: str) -> 
 def read(**variables: Any) -> Containers:
     said = {"cluster_root": "/opt/tb", "cluster_devices_per_node": 1, **variables}
     listed = {"nodes": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": said}}}
-    return parse(listed, Path("inventory/x")).containers
+    return parse_inventory(listed, Path("inventory/x")).containers
 
 
 def test_the_inventory_says_how_containers_run() -> None:
@@ -181,10 +183,10 @@ def test_what_an_image_cannot_be_is_refused(more: dict[str, Any], words: str) ->
 
 
 def test_runner_and_setup_name_the_same() -> None:
-    assert dict(containers.ENGINES) == plugin.ENGINES
-    assert dict(containers.GPUS) == plugin.GPUS
-    assert containers.image_of("torch_gpt", "container") == IMAGE
-    assert containers.image_of("torch_gpt", "torch-2.13") == ""
+    assert dict(ENGINES) == plugin.ENGINES
+    assert dict(GPUS) == plugin.GPUS
+    assert image_of("torch_gpt", "container") == IMAGE
+    assert image_of("torch_gpt", "torch-2.13") == ""
 
 
 def test_an_image_that_differs_between_nodes_is_brought_again() -> None:

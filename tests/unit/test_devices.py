@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.devices import DEVICES, arithmetic, find, peak
-from runner.records import ModelShape
-from runner.tables import rows
+from runner.figures.devices import DEVICES, arithmetic, find, peak
+from runner.tables.build import rows
 from runner.tables.machine import machine_value
+from runner.terms.records import ModelShape
 from tests.unit.test_tables import cell
 
 NAMES = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runner.diagnosis import STATUSES, Verdict, diagnose
-from runner.diagnosis.verdict import _SAYS
+from runner.judge.diagnosis.causes import STATUSES
+from runner.judge.diagnosis.verdict import _SAYS, Verdict, diagnose
 from tests.unit.trainer_lines import libai, megatron, pipe
 
 STEPS = [megatron(step) for step in (1, 2, 3)]

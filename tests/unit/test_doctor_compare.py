@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from runner.base.errors import UserError
 from runner.doctor import answer, table
-from runner.doctor.compare import Comparison, Finding, compare, short
+from runner.doctor.differences import Comparison, Finding, compare, short
 from runner.doctor.items import NOTE, RULES, SPOILS
-from runner.errors import UserError
-from runner.rundir import Checkup, checkup
+from runner.folder.checkup import Checkup, checkup_of
 
 GPU = {
     "name": "NVIDIA H200",
@@ -260,7 +260,7 @@ def test_words_of_several_nodes_are_said_once_and_whole() -> None:
 
 
 def written(path: Path, envs: dict[str, Any], **entries: Any) -> Checkup:
-    found = checkup(path, "rack")
+    found = checkup_of(path, "rack")
     (found.path / "env").mkdir(parents=True)
     listed = {}
     for host, env in envs.items():
@@ -306,7 +306,7 @@ def test_a_failed_check_is_1_and_a_silent_node_2(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no asked.json; `ansible-playbook"):
-        answer.gather(checkup(tmp_path, "rack"))
+        answer.gather(checkup_of(tmp_path, "rack"))
 
 
 def test_every_rule_says_why() -> None:

@@ -12,7 +12,7 @@ import pytest
 from roles.verify.files import probe
 from runner.doctor import measured, probing, table
 from runner.doctor.measured import MARK, Judgement, judge, lines
-from runner.rundir import Attempt
+from runner.folder.attempt import Attempt
 from tests.unit.builders import small_cluster
 
 Line = dict[str, Any]

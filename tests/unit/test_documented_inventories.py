@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from runner import checks, cluster, matrix, systems
-from runner.inspection import _listed
-from runner.paths import PROJECT
-from runner.systems.pins import pins
+from runner.base.paths import PROJECT
+from runner.inventory import ansible_inventory, parse_inventory
+from runner.launch.ssh.inspection import _listed
+from runner.matrix.cells import load_matrix
+from runner.plan import checks
+from runner.systems.common.pins import pins
+from runner.systems.common.registry import system_names
 
 USES = re.compile(r"bench --matrix (matrices/\S+\.yaml) -i (inventory/[\w-]+)$", re.MULTILINE)
 # What a matrix's own head says: it, and the inventory that it is for.
@@ -27,7 +30,7 @@ INVENTORIES = sorted({inventory for _, inventory in PAIRS})
 
 @cache
 def listed(inventory: str) -> dict[str, Any]:
-    return cluster.ansible_inventory(PROJECT / inventory)
+    return ansible_inventory(PROJECT / inventory)
 
 
 def variables(inventory: str) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def test_every_document_has_its_inventory() -> None:
 
 @pytest.mark.parametrize(("file", "inventory"), PAIRS)
 def test_setup_brings_what_a_documents_cells_need(file: str, inventory: str) -> None:
-    found, place = matrix.load(PROJECT / file), cluster.parse(listed(inventory), Path(inventory))
+    found, place = load_matrix(PROJECT / file), parse_inventory(listed(inventory), Path(inventory))
     have = variables(inventory)
     checks.check_cells(found.cells, place, found.warmup_iters)
     for cell in found.cells:
@@ -71,7 +74,7 @@ def test_setup_brings_what_a_documents_cells_need(file: str, inventory: str) -> 
 def test_an_inventory_has_what_is_measured_there_alone_and_the_tools_for_it(inventory: str) -> None:
     have = variables(inventory)
     files = [file for file, of in PAIRS if of == inventory]
-    cells = [cell for file in files for cell in matrix.load(PROJECT / file).cells]
+    cells = [cell for file in files for cell in load_matrix(PROJECT / file).cells]
     assert set(have["cluster_systems"]) == {cell.system for cell in cells}
     used = [pins(system)[pin] for system in have["cluster_systems"]
             for pin in pin_sets(inventory, system)]  # fmt: skip
@@ -98,5 +101,5 @@ def test_what_a_node_lacks_is_to_be_listed_by_a_variable_that_there_is(
 
 
 def test_every_system_has_its_list_of_pin_sets() -> None:
-    for name in systems.names():
+    for name in system_names():
         assert default(name, f"{name}_pin_sets")

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from runner import checks, systems
-from runner.cluster import Cluster
-from runner.errors import UserError
-from runner.systems import launchers
+from runner.base.errors import UserError
+from runner.plan import checks
+from runner.systems.common import launchers
+from runner.systems.common.registry import load_system
 from runner.systems.megatron_deepspeed import last_iteration
+from runner.terms.cluster import Cluster
 from tests.unit.builders import small_cluster, small_matrix, small_run
 
 CUDA = small_cluster(2, 8, device="cuda")
@@ -226,11 +227,11 @@ def test_every_variable_of_a_run_is_in_the_launchers_file() -> None:
 
 
 def test_a_derived_batch_is_known_to_tables() -> None:
-    system = systems.load("megatron_lm")
+    system = load_system("megatron_lm")
     cell = {**LM_DS, "pipeline_parallel": 2, "tensor_parallel": 2, "gradient_accumulation": 3}
     assert system.batch_size(small_matrix(defaults=cell).cells[0]) == 8 * 2 * 3
     given = small_matrix(defaults=MDS).cells[0]
-    assert systems.load("megatron_deepspeed").batch_size(given) == 32
+    assert load_system("megatron_deepspeed").batch_size(given) == 32
 
 
 def test_a_named_model_fills_in_what_the_cell_leaves_out() -> None:
@@ -238,7 +239,7 @@ def test_a_named_model_fills_in_what_the_cell_leaves_out() -> None:
     values = cell.parameters
     assert (values["hidden_size"], values["num_layers"], values["seq_length"]) == (2560, 32, 2048)
     assert (values["micro_batch_size"], values["global_batch_size"]) == (4, 32)
-    assert systems.load("ascend_gpt").parallel(cell) == {
+    assert load_system("ascend_gpt").parallel(cell) == {
         "tensor_parallel": 2,
         "pipeline_parallel": 2,
         "data_parallel": 2,

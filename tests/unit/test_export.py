@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from runner import archive, load
 from runner.__main__ import main
-from runner.cluster import Cluster
-from runner.errors import UserError
-from runner.matrix import Cell
-from runner.redact import Redaction
-from runner.rundir import Campaign
+from runner.archive import archive
+from runner.archive.redact import Redaction
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
+from runner.load.records import records_of
+from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
 
@@ -151,7 +152,7 @@ def test_links_lead_to_where_the_archive_would_be_extracted(
 ) -> None:
     archived = export()
     with archive.opened(tmp_path, str(archived)) as found:
-        records = load.records(found.campaign, tmp_path, shown=found.shown)
+        records = records_of(found.campaign, tmp_path, shown=found.shown)
     with tarfile.open(archived) as tar:
         tar.extractall(archived.parent, filter="data")
     logs = [tmp_path / record.log for record in records if record.log]

@@ -19,7 +19,7 @@ import pytest
 from plugins.program import program
 from roles.verify.files.facts import devices, host, installed, libraries, network, record
 from roles.verify.files.facts.machine import Machine
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 ROOT = "/opt/tb"
 V100 = (

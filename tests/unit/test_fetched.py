@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import judge
-from runner.fetched import read_samples, with_fetched
-from runner.records import Interval, Measurement, Record, Utilisation
-from runner.utilisation import steady_window, times_of_steps
+from runner.judge import judge
+from runner.load.samples import read_samples, with_fetched
+from runner.load.utilisation import steady_window, times_of_steps
+from runner.terms.records import Interval, Measurement, Record, Utilisation
 from tests.unit.test_tables import cell
 from tests.unit.test_tensorboard import VERSION, event
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from runner.flops import (
+from runner.figures.flops import (
     HARDWARE_FLOPS,
     MODEL_FLOPS,
     flops_per_iteration,
     tflop_per_s_per_device,
     vocabulary,
 )
-from runner.records import Measurement, ModelShape
+from runner.terms.records import Measurement, ModelShape
 
 A100_PEAK_TFLOP_PER_S = 312
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 DATA = Path(__file__).parents[1] / "data" / "ds_report"
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from runner import inspection
-from runner.errors import UserError
-from runner.matrix import parse
+from runner.base.errors import UserError
+from runner.launch.ssh import inspection
+from runner.matrix.cells import parse_matrix
 
 MANIFEST: dict[str, Any] = {"documents": 744, "tokens": 3_556_629, "vocab_size": 4096}
 
 
 def check(manifest: dict[str, Any], system: str = "torch_gpt", **values: Any) -> None:
     words = "".join(f", {key}: {value}" for key, value in values.items())
-    (cell,) = parse(f"defaults: {{system: {system}{words}}}", "m.yaml", "m").cells
+    (cell,) = parse_matrix(f"defaults: {{system: {system}{words}}}", "m.yaml", "m").cells
     inspection.check_dataset(cell, manifest)
 
 

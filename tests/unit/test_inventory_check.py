@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from plugins import inventory_check as check
-from runner import cluster
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
+from runner.inventory import KEYS, TO_EDIT, ansible_inventory, load_inventory
+from runner.terms.cluster import DEVICES
 
 KNOWN = check.read(PROJECT)
 LIMITS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[
@@ -183,7 +184,7 @@ def test_public_addresses_are_read_by_kind() -> None:
 
 
 def test_the_mark_to_edit_is_the_runners() -> None:
-    assert check.TO_EDIT == cluster.TO_EDIT
+    assert check.TO_EDIT == TO_EDIT
 
 
 # --- our own inventories --------------------------------------------------------------------------
@@ -191,8 +192,8 @@ def test_the_mark_to_edit_is_the_runners() -> None:
 
 def test_the_keys_of_a_cluster_are_the_runners() -> None:
     options = KNOWN.specs["validate"]
-    assert {name for name in options if name.startswith("cluster_")} == set(cluster.KEYS)
-    assert options["cluster_device"]["choices"] == list(cluster.DEVICES)
+    assert {name for name in options if name.startswith("cluster_")} == set(KEYS)
+    assert options["cluster_device"]["choices"] == list(DEVICES)
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
@@ -201,8 +202,8 @@ def test_every_inventory_is_read_and_has_no_fault_but_addresses_to_edit(
 ) -> None:
     (tmp_path / "hostfile").write_text("node1 slots=8\nnode2 slots=8\n")
     monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
-    found = cluster.load(inventory)
-    listed = cluster.ansible_inventory(inventory)["_meta"]["hostvars"]
+    found = load_inventory(inventory)
+    listed = ansible_inventory(inventory)["_meta"]["hostvars"]
     said = [
         fault
         for host, variables in listed.items()
@@ -231,7 +232,7 @@ def test_group_vars_are_filed_by_role(inventory: Path) -> None:
 
 def test_the_documents_clusters() -> None:
     def addresses(name: str) -> list[str]:
-        return [node.address for node in cluster.load(PROJECT / "inventory" / name).nodes]
+        return [node.address for node in load_inventory(PROJECT / "inventory" / name).nodes]
 
     assert addresses("vs") == ["10.10.0.8", "EDIT-ME"]
     assert addresses("osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]

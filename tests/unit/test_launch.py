@@ -21,10 +21,11 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from plugins.program import calling
 from roles.launch.action_plugins.launch import SUPERVISOR, ActionModule, Launch
-from runner import rundir
-from runner.outcome import Outcome, decide
-from runner.records import Interval, Measurement
-from runner.rundir import Attempt, Campaign
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.folder.stored import write_json
+from runner.judge.decide import Outcome, decide
+from runner.terms.records import Interval, Measurement
 
 SIGN = "TRAINBENCH "
 STEPS = "for n in 1 2 3 4 5; do echo step $n; done"
@@ -73,7 +74,7 @@ class Site:
         """The plugin's part of a run of this shell script, begun by the campaign's holder."""
         node = {**self.node, "argv": ["/bin/sh", "-c", script]}
         run = {"run_id": "run", "nodes": [node], "supervisor": {**self.settings, **settings}}
-        rundir.write_json(self.attempt.path / "run.json", run)
+        write_json(self.attempt.path / "run.json", run)
         action = cast(ActionModule, self.here)
         holder = self.campaign.holder
         return Launch(action, self.attempt.path, self.campaign.lock, holder, "n1", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 from runner.systems.libai import SYSTEM
 
 RECORDED = (PROJECT / "tests" / "data" / "libai" / "cpu_2_nodes.log").read_bytes()

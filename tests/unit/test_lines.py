@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from runner.lines import blocks, tail
-from runner.parsers.text import LONGEST_LINE, whole_lines
+from runner.base.text import blocks, tail
+from runner.logs.text import LONGEST_LINE, whole_lines
 
 
 def test_a_line_without_end_takes_no_memory_and_hides_nothing_behind_it() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runner import status, view
-from runner.live import left_s, memory, now_of
-from runner.rundir import Attempt, Campaign
-from runner.view import View, lasting, live
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.launch import status, view
+from runner.launch.live import left_s, memory, now_of
+from runner.launch.view import View, lasting, live
 from tests.on_nodes.campaign import wait
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import Story, sampled, torch_gpt, write

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner import load
-from runner.errors import UserError
-from runner.layouts import Layout
-from runner.records import Record
-from runner.rundir import Campaign, write_json
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
+from runner.folder.stored import write_json
+from runner.load.records import RUNNING, layout_of, records_of
+from runner.matrix.layouts import Layout
 from runner.tables.environment import environment_section
+from runner.terms.records import Record
 from tests.unit.builders import small_cluster, small_matrix, small_run
 from tests.unit.campaigns import Story, inspected, torch_gpt, write
 
@@ -27,7 +28,7 @@ def pending(tmp_path: Path) -> tuple[Campaign, list[Record]]:
     )
     campaign = Campaign(tmp_path / "m-rack")
     campaign.open(matrix, small_cluster())
-    return campaign, load.records(campaign, tmp_path)
+    return campaign, records_of(campaign, tmp_path)
 
 
 def test_a_cell_that_has_not_run_says_all_that_was_asked(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_run_is_read_with_the_defaults_of_parameters_younger_than_it(tmp_path:
     run["cell"] = {**run["cell"], "id": before[0].cell_id}
     del run["cell"]["parameters"]["vocab_size"]
     write_json(attempt.path / "run.json", run)
-    found = load.records(campaign, tmp_path)[0]
+    found = records_of(campaign, tmp_path)[0]
     assert (found.status, found.cell_id) == ("did_not_run", before[0].cell_id)
     assert found.parameters["vocab_size"] is None
     assert found.log == "/".join(
@@ -63,15 +64,15 @@ def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
     run = small_run({"zero_stage": 0}, small_cluster()).to_json()
     write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": before[0].cell_id}})
     with campaign.locked():
-        found = load.records(campaign, tmp_path)[0]
-    assert (found.status, found.reason) == ("pending", load.RUNNING)
-    found = load.records(campaign, tmp_path)[0]
+        found = records_of(campaign, tmp_path)[0]
+    assert (found.status, found.reason) == ("pending", RUNNING)
+    found = records_of(campaign, tmp_path)[0]
     assert (found.status, found.reason) == ("did_not_run", "bench ended before the run did")
 
 
 def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no campaign"):
-        load.records(Campaign(tmp_path), tmp_path)
+        records_of(Campaign(tmp_path), tmp_path)
 
 
 def test_campaign_json_holds_each_cell_whole(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_campaign_json_holds_each_cell_whole(tmp_path: Path) -> None:
 
 def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path: Path) -> None:
     campaign, records = pending(tmp_path)
-    assert load.shown(campaign) == (Layout(), [])
+    assert layout_of(campaign) == (Layout(), [])
     campaign.new_attempt(records[0].cell_id, 1)
     again = small_matrix(
         {"zero_stage": [0, 1], "nodes": [1, 2]},
@@ -93,12 +94,12 @@ def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path
         published=[{"source": "paper", "rows": [{"samples_per_s": 3}]}],
     )
     campaign.open(again, small_cluster())
-    layout, documents = load.shown(campaign)
+    layout, documents = layout_of(campaign)
     assert (layout.shape, documents[0].source) == ("osdi", "paper")
-    assert load.shown(campaign, "flat")[0].shape == "flat"
+    assert layout_of(campaign, "flat")[0].shape == "flat"
     with pytest.raises(UserError, match="--shape is 'osdy'"):
-        load.shown(campaign, "osdy")
-    assert load.records(campaign, tmp_path)[0].status == "pending"
+        layout_of(campaign, "osdy")
+    assert records_of(campaign, tmp_path)[0].status == "pending"
 
 
 def test_device_and_day_of_a_run(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_device_and_day_of_a_run(tmp_path: Path) -> None:
     write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": attempt.cell_id}})
     ended = {"status": "did_not_run", "reason": "x", "cause": "exit", "started_at": 1.7e9}
     write_json(attempt.path / "outcome.json", ended)
-    found = load.records(campaign, tmp_path)[0]
+    found = records_of(campaign, tmp_path)[0]
     assert found.device == "NVIDIA H200"
     assert found.date.startswith("2023-11-1")
 
@@ -135,7 +136,7 @@ def test_the_environment_has_what_env_json_knows_of_a_node(tmp_path: Path) -> No
     campaign = write(
         tmp_path, small_matrix(), small_cluster(), lambda *_: Story({0: torch_gpt(50)}), facts=facts
     )
-    section = environment_section(load.records(campaign, tmp_path))
+    section = environment_section(records_of(campaign, tmp_path))
     same = dict(section["node_same"])
     assert same["CUDA toolkits"] == "10.2.89, 11.3.1"
     assert same["libraries / libnccl.so.2"] == "libnccl.so.2.7.3"

@@ -10,15 +10,15 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runner import matrix
-from runner.errors import UserError
-from runner.matrix import Matrix, label
+from runner.base.errors import UserError
+from runner.matrix.cells import CELL_KEYS, TOP_KEYS, label, load_matrix, parse_matrix
+from runner.terms.cell import Matrix
 
 SYSTEM = "defaults: {system: torch_gpt}\n"
 
 
 def parse(text: str) -> Matrix:
-    return matrix.parse(text, "m.yaml", "m")
+    return parse_matrix(text, "m.yaml", "m")
 
 
 def made(content: dict[str, Any]) -> Matrix:
@@ -350,19 +350,19 @@ def test_files_that_are_no_matrix_are_refused(tmp_path: Path) -> None:
         (tmp_path / "latin.yaml", "not text in UTF-8"),
     ):
         with pytest.raises(UserError, match=words):
-            matrix.load(path)
+            load_matrix(path)
 
 
 def test_a_matrix_is_named_after_its_file_unless_it_has_a_name(tmp_path: Path) -> None:
     path = tmp_path / "scaling.yaml"
     path.write_text(f"\ufeff{SYSTEM}", encoding="utf-8")  # an editor's byte order mark
-    assert matrix.load(path).name == "scaling"
+    assert load_matrix(path).name == "scaling"
 
 
 # --- properties -----------------------------------------------------------------------------------
 
 words = st.sampled_from(
-    [*matrix.TOP_KEYS, *matrix.CELL_KEYS, "zero_stage", "lr", "seed", "torch_gpt", "true", "A", "1"]
+    [*TOP_KEYS, *CELL_KEYS, "zero_stage", "lr", "seed", "torch_gpt", "true", "A", "1"]
 )
 scalars = st.one_of(
     st.none(),

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from plugins.filter.mirrors import mirrored
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 MIRRORS = {
     "git": {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 from tests.roles.play import play
 
 PROGRAM = PROJECT / "roles/npu/files/npu.py"

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner import outcome
-from runner.diagnosis import Verdict
-from runner.outcome import Outcome, decide, explain, last_words
-from runner.paths import PROJECT
-from runner.records import STATUSES, Interval, Measurement
+from runner.base.paths import PROJECT
+from runner.judge.decide import Outcome, decide, is_finished, last_words, with_verdict
+from runner.judge.diagnosis.verdict import Verdict
+from runner.terms.records import STATUSES, Interval, Measurement
 
 RECORDED = PROJECT / "tests" / "data" / "torchrun"
 VERDICT = Verdict(
@@ -175,7 +174,7 @@ def test_a_log_that_did_not_come_home_in_full_is_no_end_of_the_trainers() -> Non
     for reached, status in ((4, "failed"), (0, "did_not_run")):
         end = ended(reached=reached, done={"a": lacks, "b": WELL})
         assert (end.status, end.cause) == (status, "launch_error")
-        assert not outcome.is_finished(vars(end))
+        assert not is_finished(vars(end))
         assert end.reason == (
             f"the launcher ended with exit code 0, its log at iteration {reached};"
             " the log of a is incomplete: out of contact for 7 s"
@@ -186,7 +185,7 @@ def test_a_log_that_did_not_come_home_in_full_is_no_end_of_the_trainers() -> Non
 
 
 def test_a_failed_launcher_is_reported_with_the_first_cause_and_its_evidence() -> None:
-    end = explain(ended("exit"), VERDICT, "an epilogue")
+    end = with_verdict(ended("exit"), VERDICT, "an epilogue")
     assert end.reason == "a: exit: memory ran out: CUDA out of memory (nodes/0001-b/log:7)"
     assert (end.status, end.ending, end.diagnosis) == ("failed", "a: exit", "out_of_memory")
     assert end.evidence == {"log": "nodes/0001-b/log", "line": 7}
@@ -195,31 +194,31 @@ def test_a_failed_launcher_is_reported_with_the_first_cause_and_its_evidence() -
 
 def test_without_evidence_a_failed_launcher_is_reported_with_its_last_words() -> None:
     for verdict in (None, Verdict("no_step", "nothing in the log says why"), Verdict("ok", "")):
-        end = explain(ended("exit"), verdict, "ValueError: no")
+        end = with_verdict(ended("exit"), verdict, "ValueError: no")
         assert (end.reason, end.last_words) == ("a: exit: ValueError: no", "ValueError: no")
         assert (end.diagnosis, end.evidence) == (None, None)
 
 
 def test_exit_code_0_without_a_step_is_explained_where_the_log_can() -> None:
     """Upstream's scripts exit 0 when the trainer fails."""
-    end = explain(ended(reached=0), VERDICT, "")
+    end = with_verdict(ended(reached=0), VERDICT, "")
     assert (end.status, end.cause, end.diagnosis) == ("did_not_run", "no_step", "out_of_memory")
     assert end.reason.startswith("the launcher ended with exit code 0 and logged no step: memory")
 
 
 def test_a_time_limit_is_explained_by_what_came_before_it_not_by_what_it_did() -> None:
     late = replace(VERDICT, status="killed", sentence="a process was killed")
-    assert explain(ended("time_limit"), late, "step 3").reason == "a: time_limit"
-    assert explain(ended("time_limit"), late, "step 3").last_words == "step 3"
-    assert explain(ended("time_limit"), VERDICT, "").diagnosis == "out_of_memory"
+    assert with_verdict(ended("time_limit"), late, "step 3").reason == "a: time_limit"
+    assert with_verdict(ended("time_limit"), late, "step 3").last_words == "step 3"
+    assert with_verdict(ended("time_limit"), VERDICT, "").diagnosis == "out_of_memory"
 
 
 def test_bench_runs_again_only_what_a_machine_or_a_person_ended() -> None:
-    again = {cause for cause in ["", *CAUSES] if not outcome.is_finished({"cause": cause})}
+    again = {cause for cause in ["", *CAUSES] if not is_finished({"cause": cause})}
     assert "exit" not in again
     assert "time_limit" not in again
     assert {"node_lost", "interrupted", "control_lost", "stopped"} <= again
-    assert not outcome.is_finished(None)
+    assert not is_finished(None)
 
 
 def test_every_end_is_one_of_the_documented_words() -> None:
@@ -291,5 +290,5 @@ def test_words_are_cut_to_what_a_table_can_show() -> None:
 def test_nothing_in_a_log_reaches_the_terminal_as_a_command() -> None:
     """Colours, cursor moves, a clipboard write (OSC 52) and the 8-bit forms of both."""
     evil = "RuntimeError: \x1b[31mred\x1b[0m \x1b]52;c;cm0gLXJm\x07 \x9b2J \x1b]0;title\x1b\\ end\n"
-    said = outcome.last_words(evil.encode())
+    said = last_words(evil.encode())
     assert said == "RuntimeError: red end"

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.parity import Curve, compare, curve_of, parity, task_differs
-from runner.records import Interval, Measurement, Record
-from runner.tables import rows, to_markdown, to_table
+from runner.figures.parity import Curve, compare, curve_of, parity, task_differs
+from runner.tables.build import rows
+from runner.tables.markdown import to_markdown
+from runner.tables.terminal import to_table
+from runner.terms.records import Interval, Measurement, Record
 from tests.unit.test_tables import cell
 
 

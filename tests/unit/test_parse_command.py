@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from runner.__main__ import main
-from runner.diagnosis import STATUSES
-from runner.parsers.latest import latest
-from runner.parsers.measure import measure
+from runner.judge.diagnosis.causes import STATUSES
+from runner.logs.latest import latest
+from runner.logs.measure import measure
 from tests.unit.trainer_lines import libai, megatron
 
 KEYS = [

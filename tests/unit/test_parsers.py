@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.commands.parse import parse
-from runner.parsers.measure import measure
+from runner.logs.measure import measure
 from tests.unit.trainer_lines import (
     PREFIXES,
     megatron,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from runner.commands.parse import parse
-from runner.parsers.measure import measure
-from runner.records import Utilisation
+from runner.logs.measure import measure
+from runner.terms.records import Utilisation
 from tests.unit.trainer_lines import (
     SMI_HEADER,
     libai,

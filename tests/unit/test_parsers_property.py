@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.diagnosis import diagnose
-from runner.parsers.families import KINDS
-from runner.parsers.megatron import Megatron
-from runner.parsers.recognise import words
-from runner.parsers.summary import Summary
-from runner.parsers.text import clean, whole_lines
+from runner.judge.diagnosis.verdict import diagnose
+from runner.logs.families import KINDS
+from runner.logs.megatron import Megatron
+from runner.logs.recognise import words
+from runner.logs.summary import Summary
+from runner.logs.text import clean, whole_lines
 from tests.unit import trainer_lines as lines
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -170,7 +170,7 @@ def test_a_diagnosis_of_anything_does_not_raise(
 
 
 def test_medians_are_exact_and_bounded() -> None:
-    from runner.parsers import summary
+    from runner.logs import summary
 
     values = summary.Values()
     rng = np.random.default_rng(1)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from plugins.filter.pins import PinError, example_lock, pin_plans, pin_questions, pin_todo
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 COMMIT = "e52bdabbde3c6895aceb76c1bced295c2646121f"
 # Document 001's, as docs/adding-a-system.md shows it.

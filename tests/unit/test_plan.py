@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from runner import checks, plan
-from runner.cluster import Cluster
-from runner.errors import UserError
-from runner.paths import BASE_PATH
-from runner.plan import PORTS, NodeRun, Run, port_of
-from runner.render import launch_script
+from runner.base.errors import UserError
+from runner.base.paths import BASE_PATH
+from runner.plan import checks
+from runner.plan.make import PORTS, make_run, port_of
+from runner.plan.script import launch_script
+from runner.terms.cluster import Cluster
+from runner.terms.run import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun, Run
 from tests.unit.builders import small_cluster, small_matrix, small_run
 
 HOME = "/opt/tb/systems/torch_gpt/torch-2.13"
@@ -127,7 +128,7 @@ def test_the_cells_variables_win_over_the_clusters_and_those_over_the_systems(
 def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
     cluster = small_cluster(lost_contact_s=7.0)
     found = small_matrix(time_limit_s=90, warmup_iters=2)
-    run = plan.make(found, found.cells[0], cluster, campaign="m-rack")
+    run = make_run(found, found.cells[0], cluster, campaign="m-rack")
     content = json.loads(json.dumps(run.to_json()))
     assert content["schema"] == 1
     assert content["run_id"] == run.id
@@ -137,9 +138,9 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
         "time_limit_s": 90.0,
         "stall_limit_s": 1800.0,
         "lost_contact_s": 7.0,
-        "grace_s": plan.GRACE_S,
-        "log_cap_bytes": plan.LOG_CAP_BYTES,
-        "log_limit_bytes": plan.LOG_LIMIT_BYTES,
+        "grace_s": GRACE_S,
+        "log_cap_bytes": LOG_CAP_BYTES,
+        "log_limit_bytes": LOG_LIMIT_BYTES,
     }
     assert set(content["nodes"][0]) == set(NodeRun.__dataclass_fields__)
 

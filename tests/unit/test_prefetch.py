@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 PROGRAM = PROJECT / "roles/prefetch/files/prefetch.py"
 ROLES = str(PROJECT / "roles")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 
 def load(name: str, path: str) -> ModuleType:

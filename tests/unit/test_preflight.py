@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from roles.launch.files.supervisor.gpus import gpu_fault
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 FILES = PROJECT / "roles" / "launch" / "files"
 GPUS = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plugins.program import loaded, program
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 PYTHON = [sys.executable, "-I", "-S"]
 OURS = sorted(path.parent for path in (PROJECT / "roles").glob("*/files/*/__main__.py"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plugins.filter.mirrors import KINDS
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 TOOL = PROJECT / "tools" / "public-addresses"
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner import load
-from runner.collect import render
-from runner.records import Interval, Measurement, ModelShape, Record
+from runner.load.records import records_of
+from runner.report.formats import render
 from runner.report.groups import MOST, groups
 from runner.report.links import href
 from runner.report.page import breakable, grouped
 from runner.tables.environment import environment_section
+from runner.terms.records import Interval, Measurement, ModelShape, Record
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.campaigns import Story, forty, torch_gpt, write
 
@@ -149,7 +149,7 @@ def test_a_log_that_says_html_is_no_html(tmp_path: Path) -> None:
         lambda cell, repeat: Story({0: log}, halt),
         facts=lambda host: facts,
     )
-    records = [replace(record, axes={"note": evil}) for record in load.records(campaign, tmp_path)]
+    records = [replace(record, axes={"note": evil}) for record in records_of(campaign, tmp_path)]
     page = render(records, "html", None)
     assert page.count("&lt;script&gt;") >= 4
     assert "<script" not in page

@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runner import bench, inspection, load, rerun
 from runner.__main__ import main
-from runner.bench import Tally
-from runner.cluster import Cluster
-from runner.errors import UserError
-from runner.rundir import Campaign
-from runner.view import View
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
+from runner.launch import rerun
+from runner.launch import run as launch_run
+from runner.launch.campaign import Tally, bench
+from runner.launch.ssh import inspection
+from runner.launch.view import View
+from runner.load.records import records_of
+from runner.terms.cluster import Cluster
 from tests.unit.builders import small_cluster, small_matrix
 from tests.unit.test_bench import FAILED, LOST, Nodes
 
@@ -31,7 +34,7 @@ MATRIX = small_matrix({"zero_stage": [0, 1]}, {"nodes": 2, "env": {"NOTE": "it's
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     found = Nodes()
-    monkeypatch.setattr(bench, "play", found.play)
+    monkeypatch.setattr(launch_run, "play", found.play)
     monkeypatch.setattr(inspection, "inspect", found.inspect)
     return found
 
@@ -43,7 +46,7 @@ def view() -> View:
 @pytest.fixture
 def first(nodes: Nodes, tmp_path: Path) -> Path:
     """A run of a campaign that is over."""
-    bench.bench(MATRIX, CLUSTER, tmp_path, view=view())
+    bench(MATRIX, CLUSTER, tmp_path, view=view())
     Campaign(tmp_path / "m-rack").fix_environment({"system torch_gpt/torch-2.13": {"commit": "c0"}})
     return next((tmp_path / "m-rack").glob("zero_stage=1*/repeat1/attempt1"))
 
@@ -99,7 +102,7 @@ def test_each_rerun_is_one_more_repeat_of_its_own_cell(
     other = next((tmp_path / "m-rack").glob("zero_stage=0*/repeat1/attempt1"))
     for path in (first, first, other):
         again(path)
-    records = load.records(Campaign(tmp_path / "rerun-m-rack"), tmp_path)
+    records = records_of(Campaign(tmp_path / "rerun-m-rack"), tmp_path)
     assert [(r.axes["zero_stage"], r.repeat, r.status) for r in records] == [
         (1, 1, "ok"),
         (1, 2, "ok"),

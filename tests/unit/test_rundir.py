@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from runner import rundir
-from runner.cluster import Cluster
-from runner.errors import UserError
-from runner.exclusive import create_once
-from runner.matrix import Matrix
-from runner.rundir import Attempt, Campaign
+from runner.base.errors import UserError
+from runner.base.exclusive import create_once
+from runner.folder import lock
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign, campaigns, find_campaign
+from runner.folder.checkup import checkup_of
+from runner.folder.stored import read_json, write_json
+from runner.terms.cell import Matrix
+from runner.terms.cluster import Cluster
 from tests.unit.builders import small_cluster, small_matrix
 
 MATRIX = small_matrix({"zero_stage": [0, 1]}, repeats=2)
@@ -44,7 +47,7 @@ def begun(campaign: Campaign) -> Campaign:
 
 def test_json_is_written_whole_with_its_schema_and_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "new" / "outcome.json"
-    rundir.write_json(path, {"a": "é"})
+    write_json(path, {"a": "é"})
     assert json.loads(path.read_text()) == {"schema": 1, "a": "é"}
     assert os.listdir(path.parent) == ["outcome.json"]
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -52,26 +55,26 @@ def test_json_is_written_whole_with_its_schema_and_nothing_beside_it(tmp_path: P
 
 def test_a_writer_that_dies_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "outcome.json"
-    rundir.write_json(path, {"a": 1})
+    write_json(path, {"a": 1})
     with pytest.raises(TypeError):
-        rundir.write_json(path, {"a": 2, "bad": object()})
-    assert rundir.read_json(path) == {"schema": 1, "a": 1}
+        write_json(path, {"a": 2, "bad": object()})
+    assert read_json(path) == {"schema": 1, "a": 1}
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    rundir.write_json(path, {"text": "0" * 200_000})
+    write_json(path, {"text": "0" * 200_000})
     over = threading.Event()
     seen = []
 
     def read() -> None:
         while not over.is_set():
-            seen.append(rundir.read_json(path))
+            seen.append(read_json(path))
 
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(20):
-        rundir.write_json(path, {"text": str(number) * 200_000})
+        write_json(path, {"text": str(number) * 200_000})
     over.set()
     reader.join()
     assert seen
@@ -81,8 +84,8 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\udcff"])
 def test_what_is_no_whole_object_reads_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert rundir.read_json(tmp_path / "x.json") is None
-    assert rundir.read_json(tmp_path / "none.json") is None
+    assert read_json(tmp_path / "x.json") is None
+    assert read_json(tmp_path / "none.json") is None
 
 
 # --- a campaign is one matrix on one inventory ----------------------------------------------------
@@ -157,7 +160,7 @@ def test_pins_and_datasets_are_fixed_by_the_first_run(begun: Campaign) -> None:
 def test_a_second_bench_is_refused_until_the_first_is_over(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rundir, "LOCK_PATIENCE_S", 0.05)
+    monkeypatch.setattr(lock, "LOCK_PATIENCE_S", 0.05)
     with (
         campaign.locked(),
         pytest.raises(UserError, match="another bench runs campaign m-rack"),
@@ -220,13 +223,13 @@ def attempt_of(path: Path, hosts: list[str]) -> Attempt:
     nodes: list[dict[str, Any]] = [
         {"host": host, "node_rank": rank} for rank, host in enumerate(hosts)
     ]
-    rundir.write_json(path / "run.json", {"nodes": nodes})
+    write_json(path / "run.json", {"nodes": nodes})
     return Attempt(path, "cell", 1, 1)
 
 
 def test_an_attempt_knows_its_nodes_logs_and_ends(tmp_path: Path) -> None:
     attempt = attempt_of(tmp_path, ["a", "b"])
-    rundir.write_json(attempt.node(1, "b") / "done.json", {"rc": 0})
+    write_json(attempt.node(1, "b") / "done.json", {"rc": 0})
     assert attempt.logs() == {
         0: tmp_path / "nodes" / "0000-a" / "launcher.log",
         1: tmp_path / "nodes" / "0001-b" / "launcher.log",
@@ -313,40 +316,40 @@ def three(tmp_path: Path) -> Path:
     for number, name in enumerate("abc"):
         found = Campaign(tmp_path / f"campaign-{name}")
         with found.locked():
-            rundir.write_json(found.path / "campaign.json", {})
+            write_json(found.path / "campaign.json", {})
         found.new_attempt("cell-00000000", 1)
         os.utime(found.lock, (number, number))
     os.utime(tmp_path / "campaign-b" / "lock", (50, 50))
     (tmp_path / ".ansible").mkdir()
     (tmp_path / "no-campaign").mkdir()
-    rundir.write_json(tmp_path / "never-begun" / "campaign.json", {})
+    write_json(tmp_path / "never-begun" / "campaign.json", {})
     return tmp_path
 
 
 def test_the_campaign_run_last_is_the_newest(three: Path) -> None:
-    assert [found.name for found in rundir.campaigns(three)] == [
+    assert [found.name for found in campaigns(three)] == [
         "campaign-b",
         "campaign-c",
         "campaign-a",
     ]
-    assert rundir.find(three, None).name == "campaign-b"
-    assert rundir.find(three, "campaign-a").name == "campaign-a"
+    assert find_campaign(three, None).name == "campaign-b"
+    assert find_campaign(three, "campaign-a").name == "campaign-a"
 
 
 def test_opening_a_campaign_makes_it_the_newest(three: Path) -> None:
     with Campaign(three / "campaign-a").locked():
         pass
-    assert rundir.find(three, None).name == "campaign-a"
+    assert find_campaign(three, None).name == "campaign-a"
 
 
 def test_a_wrong_name_is_answered_with_the_nearest(three: Path) -> None:
     with pytest.raises(UserError, match=r"no campaign 'campain-c' .*did you mean 'campaign-c'"):
-        rundir.find(three, "campain-c")
+        find_campaign(three, "campain-c")
 
 
 def test_no_campaign_at_all_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no campaigns under .* bench --matrix"):
-        rundir.find(tmp_path / "none", None)
+        find_campaign(tmp_path / "none", None)
 
 
 def test_env_json_of_the_nodes_is_read_where_verify_left_one(tmp_path: Path) -> None:
@@ -358,10 +361,10 @@ def test_env_json_of_the_nodes_is_read_where_verify_left_one(tmp_path: Path) -> 
 
 
 def test_a_checkup_forgets_and_numbers_its_probes(tmp_path: Path) -> None:
-    found = rundir.checkup(tmp_path, "rack")
+    found = checkup_of(tmp_path, "rack")
     assert (found.asked, found.node("n1")) == (None, {})
-    rundir.write_json(found.path / "asked.json", {"nodes": {}})
-    rundir.write_json(found.path / "env" / "n1.json", {"env": {}})
+    write_json(found.path / "asked.json", {"nodes": {}})
+    write_json(found.path / "env" / "n1.json", {"env": {}})
     assert found.node("n1")["env"] == {}
     found.forget()
     assert (found.asked, found.node("n1")) == (None, {})

@@ -15,10 +15,12 @@ from roles.launch.action_plugins.launch import fetchable
 from roles.python_env.files.env.environment import Environment
 from roles.python_env.files.env.indexes import sources
 from roles.python_env.files.env.pip import pip
-from runner import bench, cluster, play
-from runner.errors import UserError
-from runner.redact import SECRET
-from runner.render import launch_script
+from runner.base.env import SECRET
+from runner.base.errors import UserError
+from runner.inventory import parse_inventory
+from runner.launch.ssh import play
+from runner.plan.dryrun import dry_run
+from runner.plan.script import launch_script
 from tests.golden.places import stood_in
 from tests.unit.builders import small_cluster, small_matrix, small_run
 
@@ -49,10 +51,10 @@ def listed(**env: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("value", [VALUE, "{{ lookup('env', 'X') }}", {"__ansible_vault": VALUE}])
 def test_an_inventorys_secret_is_read_by_name_alone(value: Any) -> None:
-    found = cluster.parse(listed(HF_TOKEN=value, NCCL_DEBUG="INFO"), Path("inventory/x"))
+    found = parse_inventory(listed(HF_TOKEN=value, NCCL_DEBUG="INFO"), Path("inventory/x"))
     assert (found.secrets, found.env) == (("HF_TOKEN",), {"NCCL_DEBUG": "INFO"})
     assert VALUE not in repr(found)
-    rotated = cluster.parse(listed(HF_TOKEN="other", NCCL_DEBUG="INFO"), Path("inventory/x"))
+    rotated = parse_inventory(listed(HF_TOKEN="other", NCCL_DEBUG="INFO"), Path("inventory/x"))
     assert rotated.digest == found.digest
 
 
@@ -82,9 +84,9 @@ def test_the_deepspeed_launcher_on_several_nodes_refuses_secrets() -> None:
         }
     )
     plain = small_cluster()
-    bench.dry_run(cells, plain)
+    dry_run(cells, plain)
     with pytest.raises(UserError) as caught:
-        bench.dry_run(cells, replace(plain, secrets=("HF_TOKEN",)))
+        dry_run(cells, replace(plain, secrets=("HF_TOKEN",)))
     assert "the deepspeed launcher writes HF_TOKEN into command lines" in str(caught.value)
 
 

@@ -15,14 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner import layouts, matrix, published
-from runner.collect import render
-from runner.errors import UserError
-from runner.matrix import read_yaml
-from runner.records import Interval, Measurement, Record, Utilisation
-from runner.tables import laid_out, rows, sheets
+from runner.base.errors import UserError
+from runner.matrix import layouts, published
+from runner.matrix.cells import load_matrix
+from runner.matrix.dialect import read_yaml
+from runner.report.formats import render
+from runner.tables.build import rows
 from runner.tables.entries import entries
+from runner.tables.laid_out import laid_out, sheets
 from runner.tables.sheet import Line
+from runner.terms.records import Interval, Measurement, Record, Utilisation
 from tests.unit.builders import small_matrix
 from tests.unit.test_tables import OSDI, any_records, cell
 
@@ -176,7 +178,7 @@ SIZES = ("345M", "1.3B", "2.7B", "3.7B", "345M_without_mp")
 def test_on_npus_ours_stand_beside_the_npus_rows_and_on_gpus_beside_the_competitors(
     name: str, rates: tuple[float, ...]
 ) -> None:
-    found = matrix.load(ROOT / "matrices" / f"{name}.yaml")
+    found = load_matrix(ROOT / "matrices" / f"{name}.yaml")
     runs = [cell(one.name, 60.0, axes=one.axes) for one in found.cells]
     printed = published.rows(found.published)
     table = rows(runs, published=printed)
@@ -439,10 +441,10 @@ def test_a_matrix_carries_its_documents_and_layout() -> None:
 def test_a_matrix_names_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "paper.yaml").write_text("- source: paper\n  rows: [{samples_per_s: 3}]\n")
     (tmp_path / "m.yaml").write_text("defaults: {system: torch_gpt}\npublished: paper.yaml\n")
-    assert published.rows(matrix.load(tmp_path / "m.yaml").published)[0].source == "paper"
+    assert published.rows(load_matrix(tmp_path / "m.yaml").published)[0].source == "paper"
     (tmp_path / "m.yaml").write_text("defaults: {system: torch_gpt}\npublished: gone.yaml\n")
     with pytest.raises(UserError, match=r"gone\.yaml cannot be read"):
-        matrix.load(tmp_path / "m.yaml")
+        load_matrix(tmp_path / "m.yaml")
 
 
 @pytest.mark.parametrize(

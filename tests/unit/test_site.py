@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 PROGRAM = PROJECT / "roles/site/files/have.py"
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.records import STATUSES, Interval, Measurement, Record
-from runner.statistics import (
+from runner.figures.summary import (
     WITHOUT_NUMBERS,
     cell_statistics,
     counted_intervals,
     final_loss,
     runs_that_count,
 )
+from runner.terms.records import STATUSES, Interval, Measurement, Record
 
 
 def record(

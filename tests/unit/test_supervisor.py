@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from plugins.program import calling, loaded
-from runner import stall
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
+from runner.judge import stall
 
 FILES = PROJECT / "roles" / "launch" / "files"
 SUPERVISOR = FILES / "supervisor"

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner import systems
-from runner.cluster import ansible_inventory
-from runner.errors import UserError
-from runner.matrix import CELL_KEYS
-from runner.paths import DEFAULT_INVENTORY, PROJECT
-from runner.systems.pins import pins
+from runner.base.errors import UserError
+from runner.base.paths import DEFAULT_INVENTORY, PROJECT
+from runner.inventory import ansible_inventory
+from runner.matrix.cells import CELL_KEYS
+from runner.systems.common.pins import pins
+from runner.systems.common.registry import load_system, system_names
 
-NAMES = systems.names()
+NAMES = system_names()
 
 
 def roles_with_pins() -> set[str]:
@@ -55,7 +55,7 @@ def test_the_quickstart_asks_for_the_reference_system() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_system_says_all_that_it_must(name: str) -> None:
-    system = systems.load(name)
+    system = load_system(name)
     assert system.name == name
     assert system.pins == tuple(pins(name))
     assert system.global_batch in ("given", "derived")
@@ -69,7 +69,7 @@ def test_a_system_says_all_that_it_must(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_defaults_pass_their_own_checks_and_every_parameter_is_explained(name: str) -> None:
-    parameters = systems.load(name).parameters
+    parameters = load_system(name).parameters
     assert len({item.name for item in parameters}) == len(parameters)
     for item in parameters:
         assert item.name not in CELL_KEYS
@@ -89,9 +89,9 @@ def test_pins_are_literals(name: str) -> None:
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean 'torch_gpt'"):
-        systems.load("torch_gtp")
+        load_system("torch_gtp")
     with pytest.raises(UserError, match="there is no system 'base'"):
-        systems.load("base")
+        load_system("base")
 
 
 # --- an eighth system -----------------------------------------------------------------------------
@@ -99,9 +99,11 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
 TOY = '''
 """A toy: a program that takes tensor and pipeline sizes."""
 
-from runner.records import Measurement, ModelShape
-from runner.systems.base import Command, Estimate, Parameter, System
-from runner.systems.pins import pins
+from runner.systems.common.pins import pins
+from runner.systems.common.system import Estimate, System
+from runner.terms.cell import Parameter
+from runner.terms.records import Measurement, ModelShape
+from runner.terms.run import Command
 
 
 def parallel(cell):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.tensorboard import losses, masked_crc, parse, records, scalars
+from runner.load.tensorboard import losses, masked_crc, parse, records, scalars
 
 
 def varint(value: int) -> bytes:

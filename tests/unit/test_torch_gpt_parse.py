@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.paths import PROJECT
-from runner.records import Interval, Measurement
+from runner.base.paths import PROJECT
 from runner.systems.torch_gpt import SYSTEM
+from runner.terms.records import Interval, Measurement
 
 RECORDED = (PROJECT / "tests" / "data" / "torch_gpt" / "cpu_2_processes.log").read_bytes()
 LINE = (

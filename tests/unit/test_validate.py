@@ -16,7 +16,7 @@ import yaml
 from ansible.module_utils import basic
 
 from plugins import inventory_check as check
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 PLUGIN = PROJECT / "roles/validate/action_plugins/validate_node.py"
 SETTINGS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())

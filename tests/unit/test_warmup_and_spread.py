@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import spread
-from runner.records import Interval
-from runner.spread import confidence, drift, variation
-from runner.statistics import MARKS, cell_statistics, warmup_of
-from runner.warmup import FEWEST, steady_from
+from runner.figures import spread
+from runner.figures.spread import confidence, drift, variation
+from runner.figures.summary import MARKS, cell_statistics, warmup_of
+from runner.figures.warmup import FEWEST, steady_from
+from runner.terms.records import Interval
 from tests.unit.test_statistics import record, steps
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.paths import PROJECT
-from runner.systems.pins import pins
+from runner.base.paths import PROJECT
+from runner.systems.common.pins import pins
 from tests.cluster.fixtures import Group, RealNodes
 from tests.roles.interpreters import python
 from tests.roles.play import play

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from plugins.filter.pins import pin_plans
-from runner import systems
-from runner.paths import PROJECT
-from runner.systems.pins import pins
+from runner.base.paths import PROJECT
+from runner.systems.common.pins import pins
+from runner.systems.common.registry import system_names
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.node import Node
 from tests.roles.play import Ran, play
@@ -144,7 +144,7 @@ LINES: dict[str, dict[str, list[str]]] = {
 }
 PINS = [
     (system, pin)
-    for system in systems.names()
+    for system in system_names()
     for pin, content in pins(system).items()
     if "source" in content and "image" not in content
 ]

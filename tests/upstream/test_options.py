@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from runner.systems.common.pins import pins
 from runner.systems.megatron_lm import FOLDER
-from runner.systems.pins import pins
 from tests.unit.builders import small_cluster, small_run
 from tests.upstream.mirrors import git, mirror, show
 

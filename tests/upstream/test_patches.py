@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner import systems
-from runner.paths import PROJECT
-from runner.systems.pins import pins
+from runner.base.paths import PROJECT
+from runner.systems.common.pins import pins
+from runner.systems.common.registry import system_names
 from tests.upstream.mirrors import apply, git, mirror, show, whole
 
 TREE = PROJECT / "roles" / "source_tree" / "files" / "tree.py"
@@ -21,7 +21,7 @@ TREE = PROJECT / "roles" / "source_tree" / "files" / "tree.py"
 def trees() -> list[tuple[str, dict[str, Any]]]:
     """`<system>/<pin>/<name>` and what pins.yml says, for each source that has patches."""
     found = []
-    for system in systems.names():
+    for system in system_names():
         for pin, content in pins(system).items():
             named = {"src": content.get("source"), **content.get("sources", {})}
             named["apex"], named["deepspeed"] = content.get("apex"), content.get("deepspeed")

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from runner import matrix, plan
-from runner.paths import PROJECT
-from runner.plan import NodeRun
+from runner.base.paths import PROJECT
+from runner.matrix.cells import load_matrix
+from runner.plan.make import make_run
+from runner.terms.run import NodeRun
 from tests.unit.builders import small_cluster, small_run
 from tests.upstream.mirrors import show
 from tests.upstream.scripts import Started, differences, options, run
@@ -33,9 +34,9 @@ def node(cell: Mapping[str, Any], rank: int = 0, **more: Any) -> NodeRun:
 
 def of_matrix(name: str, **which: Any) -> NodeRun:
     """The first node's part of the matrix' first cell with these values."""
-    found = matrix.load(PROJECT / "matrices" / f"{name}.yaml")
+    found = load_matrix(PROJECT / "matrices" / f"{name}.yaml")
     cells = [c for c in found.cells if which.items() <= {**vars(c), **c.parameters}.items()]
-    return plan.make(found, cells[0], EIGHT, campaign="c").nodes[0]
+    return make_run(found, cells[0], EIGHT, campaign="c").nodes[0]
 
 
 def paths(run_: NodeRun, text: str) -> str:
@@ -247,11 +248,12 @@ def test_start_fast(tmp_path: Path) -> None:
     place.mkdir()
     (place / "script.sh").write_text(script)
     theirs = run(place / "script.sh", [], place)[-1]
-    from runner import matrix, plan
-    from runner.paths import PROJECT
+    from runner.base.paths import PROJECT
+    from runner.matrix.cells import load_matrix
+    from runner.plan.make import make_run
 
-    found = matrix.load(PROJECT / "matrices" / "start-fast.yaml")
-    ours = plan.make(found, found.cells[0], EIGHT, campaign="c").nodes[0]
+    found = load_matrix(PROJECT / "matrices" / "start-fast.yaml")
+    ours = make_run(found, found.cells[0], EIGHT, campaign="c").nodes[0]
     data = "/opt/tb/datasets/oscar-en-10k"
     assert differences(theirs_of(theirs), ours_of(ours)) == {
         "-u": ("", None),  # PYTHONUNBUFFERED=1 says the same

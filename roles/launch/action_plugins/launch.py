@@ -37,8 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
 from plugins.program import calling
-from runner.endings import cause_of, ended_well, words_of
-from runner.exclusive import create_once
+from runner.base.exclusive import create_once
+from runner.folder.endings import cause_of, ended_well, words_of
 
 FILES = Path(__file__).resolve().parents[1] / "files"
 SUPERVISOR = FILES / "supervisor"

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins import inventory_check as check
 from plugins.node_action import NodeAction
-from runner.errors import silence
+from runner.base.errors import silence
 
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 

@@ -4,7 +4,7 @@
     survey: {operation: read, out_dir: DIR, spec: ...}   one node: files/facts/, its clock
     survey: {operation: report, out_dir: DIR, ...}       all nodes: runner.doctor's comparison
 
-DIR is a folder of the control node (runner/rundir.py knows its names, too):
+DIR is a folder of the control node (runner/folder/campaign.py knows its names, too):
 
     env/<host>.json   {"env": what that printed, "expected": ...} or {"unreachable": why}
     asked.json        the nodes, who was lost on the way, and what the roles' verify entries said

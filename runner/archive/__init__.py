@@ -1,0 +1,1 @@
+"""A campaign as one file, and back; without names on request."""

@@ -1,0 +1,141 @@
+"""A campaign as one archive: all evidence, the matrix, today's tables; redacted on request."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.archive import archive
+from runner.archive.redact import Redaction
+from runner.base.errors import UserError
+from runner.base.text import blocks
+from runner.folder.campaign import Campaign
+from runner.load.records import records_of
+from runner.logs.text import whole_lines
+from runner.report.formats import render
+from runner.systems.common.registry import load_system, system_names
+from runner.terms.records import Record
+
+TABLES = "tables"  # in the archive: what `collect` makes of it, for a reader without TrainBench
+_NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "report.html": "html"}
+_LARGEST_JSON = 64 << 20  # bytes; a larger file is a log, whatever it begins with
+
+
+def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
+    """Write `target`, a .tar.gz. Raises UserError where redaction would change a figure."""
+    if campaign.settings is None:
+        raise UserError(f"{campaign.path} holds no campaign.json that this version can read")
+    with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
+        shown = campaign
+        if redact:
+            shown = _redacted(campaign, Path(folder) / "redacted")
+        records = records_of(shown, shown.path / TABLES, of=campaign)
+        if redact:
+            _same_figures(records_of(campaign, campaign.path), records)
+        tables = _tables(records, shown, Path(folder) / TABLES)
+        archive.pack(shown.name, {**archive.files(shown.path), **tables}, target)
+
+
+def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict[str, Path]:
+    """What is read from the evidence today, as files: name in the archive to path."""
+    folder.mkdir()
+    settings = campaign.settings or {}
+    texts = {
+        name: render(records, format, settings.get("baseline")) for name, format in _NAMES.items()
+    }
+    found = {}
+    for name, text in {**texts, "matrix.yaml": str(settings.get("matrix", ""))}.items():
+        found[f"{TABLES}/{name}"] = folder / name
+        (folder / name).write_text(text, encoding="utf-8")
+    return found
+
+
+def _same_figures(before: list[Record], after: list[Record]) -> None:
+    """A word that a redaction took for a name may be one that a parser needs."""
+    for ours, theirs in zip(before, after, strict=True):
+        if ours.measurement.intervals != theirs.measurement.intervals:
+            raise UserError(
+                f"redaction would change what the log of cell {ours.cell} says, for a host or user"
+                " is named like a word in it; export without --redact and redact by hand"
+            )
+
+
+# --- redaction ------------------------------------------------------------------------------------
+
+
+def _redacted(campaign: Campaign, folder: Path) -> Campaign:
+    """A copy of the campaign without names, in a folder of its own under `folder`."""
+    # TensorBoard's files name the host that wrote them, in bytes that have a checksum.
+    named = {
+        name: path
+        for name, path in archive.files(campaign.path).items()
+        if "tfevents" not in path.name
+    }
+    hosts = _hosts(campaign)
+    known = map(load_system, system_names())
+    words = {word for s in known for word in (s.name, *(item.name for item in s.parameters))}
+    redaction = Redaction([], [_user()], words)
+    for name, host in hosts.items():
+        redaction.host(name, host)
+    for path in named.values():
+        content = _json(path)
+        if content is not None:
+            redaction.learn_content(content)
+        else:
+            for text in _texts(path):
+                redaction.learn(text)
+    home = folder / redaction.text(campaign.name)
+    for name, path in named.items():
+        copy = home.joinpath(*map(redaction.name, name.split("/")))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        content = _json(path)
+        with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            if content is not None:
+                stream.write(json.dumps(redaction.content(content), indent=1) + "\n")
+            else:
+                stream.writelines(map(redaction.text, _texts(path)))
+    return Campaign(home)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+def _hosts(campaign: Campaign) -> dict[str, str]:
+    """Every name that a host has in the campaign, to its name in the inventory; in rank order."""
+    found: dict[str, str] = {}
+    for path in sorted(campaign.path.glob("*/repeat*/attempt*/run.json")):
+        run = _json(path)
+        nodes = run.get("nodes", []) if isinstance(run, dict) else []
+        found |= {node["host"]: node["host"] for node in nodes}
+    for path in sorted(campaign.inspected.glob("*.json")):
+        found.setdefault(path.stem, path.stem)
+        facts = _json(path)
+        if isinstance(facts, dict) and facts.get("hostname"):
+            found.setdefault(str(facts["hostname"]), path.stem)
+            found.setdefault(str(facts["hostname"]).split(".")[0], path.stem)
+    return found
+
+
+def _json(path: Path) -> Any:
+    """A file's content, if it is JSON; None otherwise."""
+    with path.open("rb") as stream:
+        if stream.read(1) not in (b"{", b"[") or path.stat().st_size > _LARGEST_JSON:
+            return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def _texts(path: Path) -> Iterable[str]:
+    """A file as text of whole lines; bytes that are none come back as they were."""
+    for text in whole_lines(blocks(path)):
+        yield text.decode("utf-8", "surrogateescape")

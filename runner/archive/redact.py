@@ -1,0 +1,204 @@
+"""Who and where taken out of a campaign: hosts, addresses, users, home folders, secrets.
+
+The same name always becomes the same word (node1, address1, user1), in JSON, in file names and
+inside logs, so that what was one machine stays one machine. Two steps: `learn` reads everything
+once, then `text`, `content` and `name` replace. Numbers, statuses and versions stay.
+
+What cannot be known is not found: a host that the campaign never names, a user name that is an
+English word outside of a path. So an export that is to be published is still worth a look.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from runner.base.env import SECRET
+
+REDACTED = "redacted"
+# Users whose name tells nobody anything, or is a word that logs are full of.
+_COMMON = frozenset(
+    {
+        *("root", "user", "users", "ubuntu", "debian", "admin", "test", "nobody", "runner", "home"),
+        *("data", "model", "train", "torch", "python", "node", "step", "loss", "shared", "local"),
+    }
+)
+_LOCAL = frozenset({"localhost", "localhost.localdomain"})
+_HOME = re.compile(r"(?<![\w.])/(?:home|Users)/([^\s/:\"',;)\]]+)")
+_IPV4 = r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\w)"
+_IPV6 = r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])"
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
+_AT = re.compile(rf"(?<![\w.-])([A-Za-z_][\w-]*)@(?=[\w-]+\.|{_IPV4}|[\w-]+[:\s]|[\w-]+$)")
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+# DeepSpeed's launcher prints the nodes once more, as base64 of JSON.
+_WORLD = re.compile(r"(?<=world_info=)[\w+/=-]{8,}")
+_VERSION = re.compile(r"(?:version|driver|cudnn|cann)\W{0,3}$|==$", re.IGNORECASE)
+
+
+def distinct(host: str) -> bool:
+    """Whether a host's name can be told from other words wherever it stands."""
+    return len(host) > 1 and (not host.isalpha() or len(host) >= 8)
+
+
+class Redaction:
+    """The names of one campaign and the words that stand for them.
+
+    `words` are no users' names, but for in a path or a login: those of systems and parameters.
+    """
+
+    def __init__(self, hosts: list[str], users: list[str], words: Iterable[str] = ()) -> None:
+        self._words = _COMMON.union(words)
+        self._hosts: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
+        self._users: dict[str, str] = {}
+        self._secrets: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        for host in hosts:
+            self.host(host)
+        for user in users:
+            self._user(user)
+
+    def host(self, name: str, same_as: str | None = None) -> None:
+        """One more host, or another name of a known one."""
+        if name and name not in _LOCAL and name not in self._hosts and not _is_address(name):
+            known = self._hosts.get(same_as or "")
+            count = len(set(self._hosts.values())) + 1
+            self._hosts[name] = known or f"node{count}"
+            self._pattern = None
+
+    def _user(self, name: str) -> None:
+        if name and name != "root" and name not in self._users:
+            self._users[name] = f"user{len(self._users) + 1}"
+            self._pattern = None
+
+    # --- first: who is there -------------------------------------------------------------------
+
+    def learn(self, text: str) -> None:
+        """Users by their home folders and logins."""
+        if "/home/" in text or "/Users/" in text:
+            for found in _HOME.finditer(text):
+                self._user(found[1])
+        if "@" in text:
+            for found in _AT.finditer(text):
+                if found[1] not in self._words:
+                    self._user(found[1])
+
+    def learn_content(self, content: Any) -> None:
+        """The same in JSON, and the values of variables that are named like secrets."""
+        if isinstance(content, Mapping):
+            for key, value in content.items():
+                if isinstance(value, str) and len(value) >= 6 and SECRET.search(str(key)):
+                    self._secrets.add(value)
+                self.learn(str(key))
+                self.learn_content(value)
+        elif isinstance(content, list):
+            for item in content:
+                self.learn_content(item)
+        elif isinstance(content, str):
+            self.learn(content)
+
+    # --- then: words for them ------------------------------------------------------------------
+
+    def name(self, part: str) -> str:
+        """One part of a path: `0003-host` and `host.json` are of hosts, whatever their names."""
+        found = re.fullmatch(r"(\d{4}-)?(.+?)(\.json)?", part)
+        if found and found[2] in self._hosts:
+            return f"{found[1] or ''}{self._hosts[found[2]]}{found[3] or ''}"
+        return self.text(part)
+
+    def content(self, content: Any, key: str = "") -> Any:
+        """JSON with every string redacted; a host's name by itself is one, however short."""
+        if isinstance(content, Mapping):
+            return {
+                self._hosts.get(str(name)) or self.text(str(name)): self.content(value, str(name))
+                for name, value in content.items()
+            }
+        if isinstance(content, list):
+            return [self.content(item, key) for item in content]
+        if not isinstance(content, str):
+            return content
+        if SECRET.search(key) and content:
+            return REDACTED
+        return self._hosts.get(content) or self.text(content)
+
+    def text(self, text: str) -> str:
+        """Text of whole lines."""
+        if self._pattern is None:
+            self._pattern = self._compiled()
+        return self._pattern.sub(self._word, text)
+
+    def _compiled(self) -> re.Pattern[str]:
+        def names(words: list[str]) -> str:
+            return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+        parts = []
+        if self._secrets:
+            parts.append(f"(?P<secret>{names(list(self._secrets))})")
+        parts.append(rf"(?P<world>{_WORLD.pattern})")
+        parts.append(rf"(?P<login>{_LOGIN.pattern})")
+        # Python names the group that was closed last: the outer one.
+        parts.append(rf"(?P<home>{_HOME.pattern})")
+        parts.append(rf"(?P<v4>{_IPV4})")
+        parts.append(rf"(?P<v6>{_IPV6})")
+        clear = [host for host in self._hosts if distinct(host)]
+        if clear:
+            # With its domain, which would tell the site.
+            domain = r"(?:(?:\.[A-Za-z][\w-]*){2,}|\.(?:local|lan|internal|cluster)\b)?"
+            parts.append(rf"(?<![A-Za-z0-9])(?P<host>{names(clear)})(?![A-Za-z0-9]){domain}")
+        if vague := [host for host in self._hosts if not distinct(host)]:
+            before = r"(?:^|(?<=@)|(?<=[Hh]ost[=:])|(?<=[Hh]ost[=:] )|(?<=[Hh]ostname=)"
+            before += r"|(?<=nodes/\d{4}-))"
+            parts.append(rf"{before}(?P<vague>{names(vague)})(?=: |:\d|/|\s|$)")
+        users = [user for user in self._users if user not in self._words and len(user) > 2]
+        if users:
+            parts.append(rf"(?<![A-Za-z0-9])(?P<user>{names(users)})(?![A-Za-z0-9])")
+        return re.compile("|".join(parts), re.MULTILINE)
+
+    def _word(self, found: re.Match[str]) -> str:
+        """What stands for one name."""
+        kind = found.lastgroup or ""
+        text = found[0]
+        if kind == "world":
+            return self._world(text)
+        if kind == "home":
+            return self._home(text)
+        if kind in ("v4", "v6"):
+            return self._address(text, found.string[max(0, found.start() - 12) : found.start()])
+        if kind in ("host", "vague"):
+            return self._hosts[found[kind]]
+        if kind == "user":
+            return self._users[text]
+        return REDACTED if kind == "secret" else f"{REDACTED}@"
+
+    def _world(self, text: str) -> str:
+        try:
+            content = json.loads(base64.urlsafe_b64decode(text))
+        except ValueError:
+            return REDACTED
+        return base64.urlsafe_b64encode(json.dumps(self.content(content)).encode()).decode()
+
+    def _home(self, text: str) -> str:
+        folder, _, user = text[1:].partition("/")
+        self._user(user)
+        return f"/{folder}/{self._users.get(user, user)}"
+
+    def _address(self, text: str, before: str) -> str:
+        if not _MAC.fullmatch(text):
+            if not _is_address(text) or _VERSION.search(before):
+                return text
+            address = ipaddress.ip_address(text)
+            if address.is_loopback or address.is_unspecified or text.startswith("255."):
+                return text
+        return self._addresses.setdefault(text, f"address{len(self._addresses) + 1}")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,34 @@
+"""Variables of processes as people write them, and names whose values are secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from runner.base.errors import UserError
+
+
+def read_env(value: Any, where: str) -> dict[str, str]:
+    """Variables as text. Raises UserError for what YAML would change: true, 1.10, an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"{where} must be a mapping such as {{NCCL_DEBUG: INFO}}")
+    for name, text in value.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
+            raise UserError(f"{where}: {name!r} is not a variable's name")
+        if isinstance(text, bool) or not isinstance(text, str | int):
+            raise UserError(
+                f"{where}: {name} is {json.dumps(text)}, not text; quote it, so that processes see"
+                " what you wrote"
+            )
+        if "\0" in str(text):
+            raise UserError(f"{where}: {name} holds a NUL character, which no variable can")
+    return {str(name): str(text) for name, text in value.items()}
+
+
+# Names of variables and keys whose values are secrets; not TOKENIZERS_PARALLELISM, not `tokens`.
+SECRET = re.compile(
+    r"TOKEN(?!I|S)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE", re.IGNORECASE
+)

@@ -1,0 +1,53 @@
+"""Where things lie: in this checkout, and on a node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path, PurePosixPath
+
+from runner.base.errors import UserError
+
+PROJECT = Path(__file__).resolve().parents[2]
+PLAYBOOKS = PROJECT / "playbooks"
+TEMPLATES = PROJECT / "templates"
+DEFAULT_INVENTORY = PROJECT / "inventory" / "local"
+DEFAULT_RUNS = PROJECT / "runs"
+BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a node's processes
+
+
+def node_root(cluster_root: str) -> PurePosixPath:
+    """A node's root folder. A relative one lies in this checkout (a local connection only).
+
+    playbooks/group_vars/all.yml has the same rule as `node_root`; a test compares them.
+    """
+    return PurePosixPath(PROJECT.as_posix()) / cluster_root
+
+
+def system_home(root: PurePosixPath, system: str, pin: str) -> PurePosixPath:
+    """`<root>/systems/<system>/<pin>`, which holds src/, env/ and installed.json."""
+    return root / "systems" / system / pin
+
+
+def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
+    """`<root>/datasets/<dataset>`, which holds dataset.json and what it lists."""
+    return root / "datasets" / dataset
+
+
+def env_file(root: PurePosixPath) -> PurePosixPath:
+    """What the node is, as roles/verify leaves it there."""
+    return root / "env.json"
+
+
+def search_path() -> str:
+    """PATH with this Python's own folder first: the Ansible beside it is the right one."""
+    return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+
+
+def program(name: str) -> str:
+    """Absolute path of one of Ansible's programs. Raises UserError where it is not installed."""
+    found = shutil.which(name, path=search_path())
+    if found is None:
+        raise UserError(f"{name} is not installed; `pip install -e .` in the checkout installs it")
+    return found

@@ -1,0 +1,133 @@
+"""`python -m runner bench`: run a matrix, or show what would run; the table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import threading
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+
+EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
+
+DESCRIPTION = f"""\
+Run a matrix of training cells on the nodes of an inventory, one cell after the other.
+
+Before anything starts every cell is checked, and every node asked whether it is set up. A
+finished cell is not run again: the same command goes on where it stopped. Logs, plans and
+outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into tables.
+docs/matrix.md explains the matrix file, key by key.
+
+  python -m runner bench --matrix matrix.yaml                      the quickstart, on this machine
+  python -m runner bench --matrix matrix.yaml --dry-run            what would run, exactly
+  python -m runner bench --matrix m.yaml -i inventory/mine --only '*zero_stage=1*'
+
+{EXIT_CODES}
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "bench",
+        help="run a matrix of training cells",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "--matrix", type=Path, required=True, help="the matrix file (docs/matrix.md)"
+    )
+    command.add_argument(
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY,
+        help="inventory folder (default: inventory/local, this machine)",
+    )
+    command.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+    )
+    command.add_argument(
+        "--dry-run", action="store_true", help="show what would run; no connection"
+    )
+    command.add_argument(
+        "--only", action="append", default=[], metavar="GLOB", help="only cells whose name matches"
+    )
+    command.add_argument("--again", action="store_true", help="run finished cells once more, too")
+    command.add_argument(
+        "--retry", type=_count, default=0, metavar="N", help="try a run that fails N times more"
+    )
+    command.add_argument(
+        "--stop-after", type=_seconds, metavar="S",
+        help="end after S seconds, whatever runs; the same command goes on there",
+    )  # fmt: skip
+    command.add_argument(
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="of what is printed at the end, or by --dry-run",
+    )
+
+
+def _count(word: str) -> int:
+    """A whole number of at least 0."""
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is no whole number of at least 0")
+    return int(word)
+
+
+def _seconds(word: str) -> float:
+    """A number of seconds above 0."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no number of seconds above 0 and below {threading.TIMEOUT_MAX:.0f}"
+        )
+    return value
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run the matrix, or show what would run; the exit code."""
+    from runner.base.streams import nobody_reads
+    from runner.commands.collect import print_campaign
+    from runner.folder.campaign import Campaign
+    from runner.inventory import load_inventory
+    from runner.launch.campaign import bench
+    from runner.launch.view import View
+    from runner.matrix.cells import load_matrix
+    from runner.plan.dryrun import describe, dry_run
+    from runner.plan.make import campaign_name
+
+    for path in (chosen.runs, chosen.inventory):
+        # These pass through Ansible's variables, where a template would be resolved.
+        if any(mark in str(path.resolve()) for mark in ("{{", "{%", "{#")):
+            raise UserError(f"the path {path} holds a template mark; name one without {{{{ or {{%")
+    wanted = load_matrix(chosen.matrix)
+    machines = load_inventory(chosen.inventory)
+    if chosen.dry_run:
+        plans = dry_run(wanted, machines, chosen.only)
+        print(json.dumps(plans, indent=1) if chosen.format == "json" else describe(plans, machines))
+        return 0
+    tally = bench(
+        wanted,
+        machines,
+        chosen.runs,
+        only=chosen.only,
+        again=chosen.again,
+        retry=chosen.retry,
+        limit_s=chosen.stop_after,
+        view=View(),
+    )
+    name = campaign_name(wanted, machines)
+    if Campaign(chosen.runs / name).begun:
+        try:
+            print_campaign(chosen.runs, name, None, chosen.format, None)
+        except BrokenPipeError:
+            nobody_reads()
+    return tally.exit_code

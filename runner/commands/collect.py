@@ -1,0 +1,120 @@
+"""`python -m runner collect`: a campaign, or a document's figures, as a table."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.paths import DEFAULT_RUNS
+from runner.matrix.layouts import SHAPES
+
+DESCRIPTION = """\
+Turn the logs of a campaign into one table. Reads only; it can be repeated for ever.
+
+  python -m runner collect                                    the newest campaign
+  python -m runner collect --campaign zero.tar.gz             what `export` wrote
+  python -m runner collect --baseline zero_stage=0            signed differences against a cell
+  python -m runner collect --format html --output report.html one self-contained page with plots
+
+exit codes: 0 a table was written, 2 bad input
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "collect",
+        help="logs into tables",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+    )
+    command.add_argument(
+        "--campaign", metavar="NAME", help="or its folder, or an export (default: the one run last)"
+    )
+    command.add_argument(
+        "--baseline", metavar="AXIS=VALUE", help="compare with these cells (default: the matrix's)"
+    )
+    command.add_argument(
+        "--format", choices=("table", "markdown", "csv", "json", "html"), default="table"
+    )
+    command.add_argument(
+        "--shape",
+        metavar="NAME",
+        help=f"a document's table: {', '.join(SHAPES)} (default: the matrix's)",
+    )
+    command.add_argument(
+        "--published",
+        type=Path,
+        metavar="FILE",
+        help="a document's own figures in --shape, computed anew; reads no campaign",
+    )
+    command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print or write the table; exit code 0."""
+    if chosen.published is not None:
+        _print_published(chosen)
+        return 0
+    print_campaign(
+        chosen.runs, chosen.campaign, chosen.baseline, chosen.format, chosen.output, chosen.shape
+    )
+    return 0
+
+
+def _print_published(chosen: argparse.Namespace) -> None:
+    from runner.matrix import layouts, published
+    from runner.matrix.dialect import read_yaml
+    from runner.report.formats import render
+
+    if chosen.shape in (None, "flat") or chosen.format == "html":
+        raise UserError("--published needs --shape osdi or ascend, and no --format html")
+    layout, where = layouts.of({}, chosen.shape), str(chosen.published)
+    try:
+        text = chosen.published.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{where} cannot be read; see matrices/published/") from None
+    documents = published.rows(published.check(read_yaml(text, where), where))
+    _write(render([], chosen.format, layout=layout, published=documents), chosen.output)
+
+
+def print_campaign(
+    runs: Path,
+    name: str | None,
+    baseline: str | None,
+    format: str,
+    output: Path | None,
+    shape: str | None = None,
+) -> None:
+    """Print a campaign's table, or write it to `output`. Raises UserError where there is none."""
+    from runner.archive import archive
+    from runner.load.records import layout_of, records_of
+    from runner.report.formats import render
+
+    base = output.parent if output else Path.cwd()
+    with archive.opened(runs, name) as found:
+        records = records_of(found.campaign, base.resolve(), shown=found.shown)
+        layout, documents = layout_of(found.campaign, shape)
+        baseline = baseline or (found.campaign.settings or {}).get("baseline")
+    # Where nobody watches, nothing needs to be left out to fit.
+    width = shutil.get_terminal_size((200, 24)).columns
+    text = render(records, format, baseline, width=width, layout=layout, published=documents)
+    _write(text, output)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}") from None
+    print(f"wrote {output}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Two campaigns to verdicts: faster, slower, broke, vanished."""

@@ -1,0 +1,322 @@
+"""Two campaigns, cell by cell: what got slower beyond noise, what broke, what is gone. Pure.
+
+The rule, in full. A cell's quantity is worse when it differs by more than its threshold *and* by
+more than the noise of the two. Noise is sqrt(a^2 + b^2), a and b half the width of the 95 %
+confidence interval of each side's median in percent of it (statistics.py); where a side has none,
+half of its spread; where it has no spread either, the threshold alone decides, and the note says
+so. A difference beyond the threshold but within noise is `unclear`. Only runs that ended ok are
+compared. A cell that was ok and is not, or is gone, is a regression, too: a benchmark that
+silently ran less must not pass.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+from runner.tables.build import rows
+from runner.tables.environment import environment_section, flat
+from runner.tables.machine import to_json
+from runner.tables.text import value_text
+from runner.terms.records import Record
+
+# Quantity to the direction that is better, and the percent by which it may differ unless told.
+QUANTITIES: Mapping[str, tuple[int, float | None]] = {
+    "samples_per_s": (+1, 3.0),
+    "memory_used_mib": (-1, 3.0),
+    "memory_allocated_mib": (-1, 3.0),
+    "step_time_ms": (-1, None),
+    "final_loss": (-1, None),
+}
+# Worst first; what is worse is a regression. The words are explained in docs/runs.md.
+VERDICTS: Mapping[str, bool] = {
+    "broke": True,
+    "vanished": True,
+    "slower": True,
+    "more_memory": True,
+    "worse": True,
+    "unclear": False,
+    "not_ok": False,
+    "recovered": False,
+    "appeared": False,
+    "faster": False,
+    "less_memory": False,
+    "better": False,
+    "same": False,
+}
+_WORDS = {
+    "samples_per_s": ("slower", "faster"),
+    "step_time_ms": ("slower", "faster"),
+    "memory_used_mib": ("more_memory", "less_memory"),
+    "memory_allocated_mib": ("more_memory", "less_memory"),
+    "final_loss": ("worse", "better"),
+}
+RULE = (
+    "worse: by more than the threshold and by more than the noise of both"
+    " (95 % confidence intervals of the medians, together)"
+)
+LOSS_PERCENT = 5.0  # a difference of final losses that a reader should know of
+_NOT_THE_MACHINE = ("campaign", "inventory")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two: rows as `collect --format json` has them, and what they ran on."""
+
+    name: str
+    rows: Sequence[Mapping[str, Any]]
+    environment: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One quantity of a cell on both sides; percent are of the first's."""
+
+    a: float
+    b: float
+    difference_percent: float
+    noise_percent: float | None
+    threshold_percent: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell on both sides; a status is None where the side has no such cell."""
+
+    name: str
+    verdict: str
+    status_a: str | None
+    status_b: str | None
+    steps_a: int | None = None
+    steps_b: int | None = None
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def regressed(self) -> bool:
+        """Whether the second side is worse."""
+        return VERDICTS[self.verdict]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The whole comparison, worst cells first."""
+
+    a: str
+    b: str
+    thresholds: Mapping[str, float]
+    cells: Sequence[Cell]
+    environment: Sequence[tuple[str, str, str]]
+    notes: Sequence[str] = ()
+
+    @property
+    def regressions(self) -> int:
+        """How many cells are worse."""
+        return sum(cell.regressed for cell in self.cells)
+
+
+def side(name: str, records: Sequence[Record]) -> Side:
+    """A campaign's records as one side."""
+    document = json.loads(to_json(rows(records)))
+    parameters = {record.cell_id: record.parameters for record in records}
+    found = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
+    return Side(name, found, flat(environment_section(records)))
+
+
+def saved(name: str, document: Any) -> Side:
+    """What `collect --format json` wrote as one side. Raises UserError for any other JSON."""
+    table = document.get("rows") if isinstance(document, dict) else None
+    if not isinstance(table, list) or not all(
+        isinstance(row, dict) and {"cell", "cell_id", "status"} <= set(row) for row in table
+    ):
+        raise UserError(
+            f"{name} is no saved table; `python -m runner collect --format json --output FILE`"
+            " writes one"
+        )
+    environment = document.get("environment")
+    return Side(name, table, environment if isinstance(environment, dict) else None)
+
+
+def thresholds(said: Iterable[str]) -> dict[str, float]:
+    """The quantities that count, with percent, after `QUANTITY=PERCENT%` words."""
+    found = {name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None}
+    for word in (part for text in said for part in text.split(",")):
+        name, _, number = (part.strip() for part in word.partition("="))
+        if name not in QUANTITIES:
+            raise UserError(
+                f"--threshold {word}: there is no quantity {name!r}{nearest(name, QUANTITIES)};"
+                f" the quantities are {', '.join(QUANTITIES)}"
+            )
+        try:
+            found[name] = float(number.removesuffix("%"))
+        except ValueError:
+            found[name] = math.nan
+        if not 0 <= found[name] < math.inf:
+            raise UserError(f"--threshold {word}: write it as {name}=3%")
+    return found
+
+
+def compare(a: Side, b: Side, limits: Mapping[str, float]) -> Compared:
+    """The second against the first. Raises UserError where no cell of the two can be compared."""
+    pairs = _pairs(a.rows, b.rows)
+    cells = [_cell(ours, theirs, limits) for ours, theirs in pairs]
+    if not any(ours and theirs for ours, theirs in pairs):
+        raise UserError(
+            f"{a.name} and {b.name} have no cell in common: their matrices differ in every one"
+        )
+    if not any(cell.status_a == "ok" or cell.measures for cell in cells):
+        raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
+    order = list(VERDICTS)
+    cells.sort(key=lambda cell: order.index(cell.verdict))
+    notes = _parameter_notes(pairs)
+    if a.environment is None or b.environment is None:
+        which = " and ".join(one.name for one in (a, b) if one.environment is None)
+        notes.append(f"{which} does not say what it ran on, so that machines are not compared")
+    return Compared(a.name, b.name, limits, cells, _environments(a, b), notes)
+
+
+_Row = Mapping[str, Any]
+_Pair = tuple[_Row | None, _Row | None]
+
+
+def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
+    """Cells that are the same in every parameter, then those that are named alike."""
+    by_id = {row["cell_id"]: row for row in b}
+    pairs: list[_Pair] = [(row, by_id.pop(row["cell_id"], None)) for row in a]
+    names = [row["cell"] for row in by_id.values()]
+    by_name = {row["cell"]: row for row in by_id.values() if names.count(row["cell"]) == 1}
+    lonely = [row["cell"] for row, other in pairs if other is None and row is not None]
+    for index, (row, other) in enumerate(pairs):
+        if row is not None and other is None and lonely.count(row["cell"]) == 1:
+            found = by_name.get(row["cell"])
+            if found is not None:
+                pairs[index] = (row, by_id.pop(found["cell_id"]))
+    return [*pairs, *((None, row) for row in by_id.values())]
+
+
+def _cell(a: _Row | None, b: _Row | None, limits: Mapping[str, float]) -> Cell:
+    if a is None or b is None:
+        row = a or b or {}
+        verdict = "vanished" if b is None else "appeared"
+        statuses = (row["status"], None) if b is None else (None, row["status"])
+        return Cell(row["cell"], verdict, *statuses)
+    measures = _measures(a, b, limits) if _finished(a) and _finished(b) else {}
+    good = [(row["status"] == "ok", _finished(row)) for row in (a, b)]
+    if good[0] > good[1]:
+        verdict = "broke"
+    elif good[0] < good[1]:
+        verdict = "recovered"
+    elif not measures:
+        verdict = "not_ok" if b["status"] != "ok" else "same"
+    else:
+        found = {measure.verdict for measure in measures.values()}
+        verdict = next(word for word in VERDICTS if word in found)
+    return Cell(
+        name=b["cell"],
+        verdict=verdict,
+        status_a=a["status"],
+        status_b=b["status"],
+        steps_a=a.get("steps_measured"),
+        steps_b=b.get("steps_measured"),
+        measures=measures,
+        notes=tuple(_notes(a, b, measures)),
+    )
+
+
+def _finished(row: _Row) -> bool:
+    return row.get("numbers_from") == "ok runs"
+
+
+def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measure]:
+    found = {}
+    for name, limit in limits.items():
+        ours, theirs = a.get(name), b.get(name)
+        if ours is None or theirs is None or ours <= 0:
+            continue
+        difference = (theirs - ours) / ours * 100
+        noise = _together(_noise(a, name), _noise(b, name))
+        gain = difference * QUANTITIES[name][0]
+        worse, better = _WORDS[name]
+        if abs(gain) <= limit:
+            verdict = "same"
+        elif noise is not None and abs(gain) <= noise:
+            verdict = "unclear"
+        else:
+            verdict = better if gain > 0 else worse
+        found[name] = Measure(ours, theirs, difference, noise, limit, verdict)
+    return found
+
+
+def _noise(row: _Row, name: str) -> float | None:
+    """Half the width of what a side's median may be, in percent; None where nothing says so."""
+    if name.startswith("memory") or name == "final_loss":
+        return 0.0  # a peak, and a loss of the same seed and data, have no spread over steps
+    low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
+    if low is not None and high is not None:
+        return float((high - low) / 2 / row[name] * 100)
+    spread = row.get(f"{name}_spread_percent", row.get("samples_per_s_spread_percent"))
+    return None if spread is None else float(spread) / 2
+
+
+def _together(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else math.hypot(a, b)
+
+
+def _notes(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> Iterable[str]:
+    if measures and any(measure.noise_percent is None for measure in measures.values()):
+        yield "too few steps to know the noise"
+    was, now = (
+        f"{row.get('window_first_iteration')}-{row.get('window_last_iteration')}" for row in (a, b)
+    )
+    if measures and was != now:
+        yield f"measured over iterations {was}, then {now}"
+    ours, theirs = a.get("final_loss"), b.get("final_loss")
+    asked = "final_loss" in measures
+    if measures and not asked and ours and theirs:
+        change = abs(theirs - ours) / abs(ours) * 100
+        if change > LOSS_PERCENT:
+            yield f"final loss {ours:.4g}, then {theirs:.4g}: do both train the same?"
+    for label, row in (("first", a), ("second", b)):
+        if row.get("marks"):
+            yield f"the {label} is marked {row['marks']}"
+    if b["status"] != "ok" and b.get("reason"):
+        yield str(b["reason"])
+
+
+def _parameter_notes(pairs: Sequence[_Pair]) -> list[str]:
+    """What was asked for differently in cells that are only named alike."""
+    differs: dict[str, int] = {}
+    unknown = 0
+    for a, b in pairs:
+        if a is None or b is None or a["cell_id"] == b["cell_id"]:
+            continue
+        ours, theirs = a.get("parameters"), b.get("parameters")
+        if ours is None or theirs is None:
+            unknown += 1
+            continue
+        for key in {**ours, **theirs}:
+            if ours.get(key) != theirs.get(key):
+                was, now = (value_text(values.get(key)) for values in (ours, theirs))
+                word = f"{key}: {was}, then {now}"
+                differs[word] = differs.get(word, 0) + 1
+    notes = [f"parameters differ, {word} ({count} cells)" for word, count in differs.items()]
+    if unknown:
+        notes.append(f"{unknown} cells are named alike, but differ in some parameter")
+    return notes
+
+
+def _environments(a: Side, b: Side) -> list[tuple[str, str, str]]:
+    if a.environment is None or b.environment is None:
+        return []
+    ours, theirs = a.environment, b.environment
+    return [
+        (key, ours.get(key, "–"), theirs.get(key, "–"))
+        for key in {**ours, **theirs}
+        if key not in _NOT_THE_MACHINE and ours.get(key) != theirs.get(key)
+    ]

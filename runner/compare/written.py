@@ -1,0 +1,143 @@
+"""A comparison as text: for a terminal, for Markdown (a pull request's comment), as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from tabulate import tabulate
+
+from runner.base.grid import filled, fits, grid
+from runner.base.text import printable
+from runner.compare.verdicts import RULE, VERDICTS, Cell, Compared, Measure
+from runner.tables.text import MISSING, number_text
+
+_TITLES = {
+    "samples_per_s": "samples/s",
+    "step_time_ms": "step time ms",
+    "memory_used_mib": "used MiB",
+    "memory_allocated_mib": "allocated MiB",
+    "final_loss": "final loss",
+}
+_PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
+
+
+def to_table(found: Compared, width: int) -> str:
+    """For a terminal of that many columns: where a row a cell is too wide, a row a quantity."""
+    headers, rows = _headers(found), _rows(found)
+    if not fits(headers, rows, width):
+        headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(found)
+    below = [*_below(found), _summary(found)]
+    parts = ["\n".join(filled(line, width) for line in _above(found)), grid(headers, rows, width)]
+    parts.append("\n".join(filled(line, width) for line in below))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def to_markdown(found: Compared) -> str:
+    """A heading, what differs, a table, notes."""
+    rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(found)]
+    grid = tabulate(rows, headers=_headers(found), tablefmt="github", disable_numparse=True)
+    above = "\n".join(f"- {line}" for line in _above(found)[1:])
+    below = "\n".join(f"- {line}" for line in _below(found))
+    title = f"### {_above(found)[0]}"
+    parts = [title, f"**{_summary(found)}**", above, grid, below]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def to_json(found: Compared) -> str:
+    """One JSON object, indented; docs/runs.md has its keys."""
+    document = {
+        "schema": 1,
+        "a": found.a,
+        "b": found.b,
+        "rule": RULE,
+        "thresholds_percent": dict(found.thresholds),
+        "regressions": found.regressions,
+        "environment": [{"key": key, "a": a, "b": b} for key, a, b in found.environment],
+        "notes": list(found.notes),
+        "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in found.cells],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _above(found: Compared) -> list[str]:
+    lines = [f"{printable(found.b)} against {printable(found.a)}"]
+    lines += [f"{printable(key)}: {a}, then {b}" for key, a, b in found.environment]
+    return [*lines, *map(printable, found.notes)]
+
+
+def _headers(found: Compared) -> list[str]:
+    names = [f"{_TITLES[name]} was, is" for name in _names(found)]
+    return ["verdict", "cell", *(part for name in names for part in (name, "change"))]
+
+
+def _names(found: Compared) -> list[str]:
+    """The quantities that any cell has on both sides."""
+    return [name for name in _TITLES if any(name in cell.measures for cell in found.cells)]
+
+
+def _rows(found: Compared) -> list[list[str]]:
+    names = _names(found)
+    return [
+        [
+            _verdict(cell),
+            printable(cell.name),
+            *(part for name in names for part in _pair(name, cell.measures.get(name))),
+        ]
+        for cell in found.cells
+    ]
+
+
+def _long_rows(found: Compared) -> list[list[str]]:
+    """A row for each quantity of a cell; the cell stands in the first."""
+    rows = []
+    for cell in found.cells:
+        names = [name for name in _names(found) if name in cell.measures]
+        quantities = [(_TITLES[name], *_pair(name, cell.measures[name])) for name in names]
+        for number, quantity in enumerate(quantities or [("", MISSING, MISSING)]):
+            first = ("", "") if number else (_verdict(cell), printable(cell.name))
+            rows.append([*first, *quantity])
+    return rows
+
+
+def _verdict(cell: Cell) -> str:
+    word = cell.verdict.upper() if cell.regressed else cell.verdict
+    if cell.status_a == cell.status_b or None in (cell.status_a, cell.status_b):
+        return word if cell.status_a in ("ok", None) else f"{word} ({cell.status_a})"
+    return f"{word} ({cell.status_a}, then {cell.status_b})"
+
+
+def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
+    if measure is None:
+        return MISSING, MISSING
+    values = ", ".join(number_text(value, _PLACES.get(name)) for value in (measure.a, measure.b))
+    change = f"{measure.difference_percent:+.1f}%"
+    if measure.noise_percent is None:
+        change += " (noise unknown)"
+    elif measure.noise_percent:
+        change += f" ±{measure.noise_percent:.1f}"
+    mark = "" if measure.verdict == "same" else f" {measure.verdict}"
+    return values, change + mark
+
+
+def _below(found: Compared) -> list[str]:
+    limits = ", ".join(f"{_TITLES[name]} {limit:g} %" for name, limit in found.thresholds.items())
+    lines = [f"{RULE}; thresholds: {limits}; ±: that noise"]
+    steps = sorted({n for cell in found.cells for n in (cell.steps_a, cell.steps_b) if n})
+    if steps:
+        many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+        lines.append(f"medians over {many} steps a cell")
+    lines += [
+        f"{printable(cell.name)}: {printable('; '.join(cell.notes))}"
+        for cell in found.cells
+        if cell.notes
+    ]
+    return lines
+
+
+def _summary(found: Compared) -> str:
+    verdicts = [cell.verdict for cell in found.cells]
+    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in VERDICTS if word in verdicts)
+    count = found.regressions
+    words = "no regression" if not count else f"{count} regression{'s' if count > 1 else ''}"
+    return f"{words}: {counts}"

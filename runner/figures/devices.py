@@ -1,0 +1,151 @@
+"""What a device can do at most: dense matrix TFLOP/s by arithmetic, from its maker's data sheet.
+
+Dense: data sheets since Ampere print the rate with 2:4 sparsity beside or instead of it; no
+training here uses that, so theirs is halved. `fp16` and `bf16` are the tensor cores' rates with
+fp32 accumulation, `tf32` likewise; `fp32` is without tensor cores. A rate that a device lacks is
+not there: V100 and T4 multiply neither bf16 nor tf32.
+
+Devices are recognised by the name that nvidia-smi or npu-smi prints. A name that is not in the
+table has no peak: a peak of the wrong card would give a wrong MFU without anybody noticing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ARITHMETICS = ("bf16", "fp16", "tf32", "fp32")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One kind of device: `pattern` matches its name whole, `peak` is in TFLOP/s, dense."""
+
+    name: str
+    pattern: str
+    peak: Mapping[str, float]
+    source: str
+
+
+def _half(rate: float, tf32: float, fp32: float) -> dict[str, float]:
+    """The same rate for bf16 and fp16."""
+    return {"bf16": rate, "fp16": rate, "tf32": tf32, "fp32": fp32}
+
+
+_A100 = "NVIDIA A100 Tensor Core GPU data sheet (2188504, June 2021)"
+_H100 = "NVIDIA H100 Tensor Core GPU data sheet (2023), rates with sparsity halved"
+DEVICES = (
+    Device(
+        "V100 SXM2",
+        r"Tesla V100-SXM[23]-\d+GB(-LS)?",
+        {"fp16": 125, "fp32": 15.7},
+        "NVIDIA V100 Tensor Core GPU data sheet (January 2020)",
+    ),
+    Device(
+        "V100 PCIe",
+        r"Tesla V100-PCIE-\d+GB",
+        {"fp16": 112, "fp32": 14},
+        "NVIDIA V100 Tensor Core GPU data sheet (January 2020)",
+    ),
+    Device(
+        "V100S PCIe",
+        r"Tesla V100S-PCIE-\d+GB",
+        {"fp16": 130, "fp32": 16.4},
+        "NVIDIA V100 Tensor Core GPU data sheet (January 2020)",
+    ),
+    Device("T4", r"Tesla T4", {"fp16": 65, "fp32": 8.1}, "NVIDIA T4 data sheet (2019)"),
+    # SXM4 and PCIe cards of 40 and 80 GB have the same rates; the A800 lacks NVLink bandwidth only.
+    Device(
+        "A100",
+        r"A[18]00[- ](SXM4-|PCIE-)?\d+GB( PCIe| LC)?|A800-SXM4-\d+GB",
+        _half(312, 156, 19.5),
+        _A100,
+    ),
+    Device("A10", r"A10", _half(125, 62.5, 31.2), "NVIDIA A10 data sheet (2021)"),
+    Device("H100 SXM", r"H[18]00 80GB HBM3", _half(989.5, 494.5, 67), _H100),
+    Device("H100 PCIe", r"H100 PCIe", _half(756.5, 378, 51), _H100),
+    Device("H100 NVL", r"H100 NVL", _half(835.5, 417.5, 60), _H100),
+    Device(
+        "H200 SXM",
+        r"H200",
+        _half(989.5, 494.5, 67),
+        "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved",
+    ),
+    Device(
+        "H200 NVL",
+        r"H200 NVL",
+        _half(835.5, 417.5, 60),
+        "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved",
+    ),
+    Device(
+        "B200",
+        r"B200",
+        _half(2250, 1100, 75),
+        "NVIDIA Blackwell data sheet (2024), HGX B200 column, rates with sparsity halved",
+    ),
+    Device("L4", r"L4", _half(121, 60, 30.3), "NVIDIA L4 data sheet (2023), halved"),
+    Device("L40S", r"L40S", _half(362, 183, 91.6), "NVIDIA L40S data sheet (2023)"),
+    Device(
+        "RTX 3090",
+        r"GeForce RTX 3090",
+        _half(71, 35.6, 35.6),
+        "NVIDIA Ampere GA102 GPU Architecture white paper V2, appendix A",
+    ),
+    Device(
+        "RTX 4090",
+        r"GeForce RTX 4090",
+        _half(165.2, 82.6, 82.6),
+        "NVIDIA Ada GPU Architecture white paper V2, appendix A",
+    ),
+    Device(
+        "Ascend 910A",
+        r"(Ascend ?)?910A",
+        {"fp16": 256},
+        "Huawei, launch of Ascend 910 and MindSpore, 23 August 2019",
+    ),
+)
+
+# Trainers that have PyTorch multiply fp32 matrices in tf32 where the device can.
+_TF32_FOR_FP32 = frozenset({"torch_gpt"})  # roles/torch_gpt/files/torch_gpt/train.py
+
+
+def find(name: str) -> Device | None:
+    """The device that nvidia-smi or npu-smi prints as `name`."""
+    short = re.sub(r"^NVIDIA ", "", name.strip())
+    return next((device for device in DEVICES if re.fullmatch(device.pattern, short)), None)
+
+
+def arithmetic(system: str, parameters: Mapping[str, Any]) -> str | None:
+    """What matrices are multiplied in, by the parameters of a cell; None where they do not say."""
+    precision = parameters.get("precision")
+    if precision is None:
+        flags = {
+            name: parameters.get(name, parameters.get(f"use_{name}")) for name in ("bf16", "fp16")
+        }
+        if all(flag is None for flag in flags.values()):
+            return None
+        precision = next((name for name, flag in flags.items() if flag), "fp32")
+    if precision == "fp32" and system in _TF32_FOR_FP32:
+        return "tf32"
+    return precision if precision in ARITHMETICS else None
+
+
+def peak(name: str, wanted: str | None) -> tuple[float | None, str]:
+    """Dense peak of a device in TFLOP/s, and where it is from; None and why there is none."""
+    if not name:
+        return None, "the device is not known (no nvidia-smi or npu-smi, or different devices)"
+    device = find(name)
+    if device is None:
+        return (
+            None,
+            f"no data sheet's peak is known for the device {name!r} (runner/figures/devices.py)",
+        )
+    if wanted is None:
+        return None, "the cell does not say in which precision it multiplies"
+    if wanted == "tf32" and "tf32" not in device.peak:
+        wanted = "fp32"  # PyTorch falls back to it by itself
+    if wanted not in device.peak:
+        return None, f"{device.name} has no {wanted} rate ({device.source})"
+    return device.peak[wanted], f"{device.name} {wanted}: {device.source}"

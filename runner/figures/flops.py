@@ -1,0 +1,91 @@
+"""Floating-point operations of a GPT, by Megatron's formula, and TFLOP/s a device.
+
+*Model* FLOPs are the multiply-adds of one forward and one backward pass: what the training needs,
+whatever the implementation does. *Hardware* FLOPs add what is computed again because activations
+were not kept. Model FLOPs are what systems and settings can be compared by; the tables show them
+under the id `megatron-model-flops`.
+
+Sources: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters
+Using Megatron-LM", arXiv:2104.04473, equation 3 (full recomputation, factor 96); Korthikanti et
+al. 2022, "Reducing Activation Recomputation in Large Transformer Models", arXiv:2205.05198,
+appendix A (model FLOPs, factor 72). The two differ by the second forward pass of the transformer
+layers (24 of 96); the logits layer is never recomputed and counts 6*B*s*h*V in both, which is why
+its denominator is 16lh in one and 12lh in the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runner.terms.records import Measurement, ModelShape
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A FLOP formula as the tables name it."""
+
+    id: str
+    expression: str
+    meaning: str
+    source: str
+
+
+MODEL_FLOPS = Formula(
+    id="megatron-model-flops",
+    expression="72*B*s*l*h^2*(1 + s/(6h) + V/(12lh))",
+    meaning="forward and backward pass, no recomputation counted",
+    source="Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass",
+)
+HARDWARE_FLOPS = Formula(
+    id="megatron-hardware-flops",
+    expression="96*B*s*l*h^2*(1 + s/(6h) + V/(16lh))",
+    meaning="with the forward pass of every layer computed again (full recomputation)",
+    source="Narayanan et al. 2021, arXiv:2104.04473, eq. 3",
+)
+
+
+def flops_per_iteration(
+    shape: ModelShape,
+    batch_size: int,
+    *,
+    recompute: bool = False,
+    padded_vocab_size: int | None = None,
+) -> float:
+    """FLOPs of one iteration over `batch_size` sequences, all devices together.
+
+    `recompute=False` gives model FLOPs (72), True hardware FLOPs with full activation
+    recomputation (96). The vocabulary is `padded_vocab_size` where it is known, because the
+    padded rows are multiplied too, else `shape.vocab_size`.
+    """
+    s, layers, h = shape.seq_length, shape.num_layers, shape.hidden_size
+    vocab = padded_vocab_size or shape.vocab_size
+    factor = 96 if recompute else 72
+    # h^2 * (1 + s/(6h)) multiplied out, so that no size is divided by.
+    transformer = factor * batch_size * s * layers * h * (h + s / 6)
+    return transformer + 6 * batch_size * s * h * vocab
+
+
+def tflop_per_s_per_device(
+    shape: ModelShape,
+    samples_per_s: float,
+    devices: int,
+    *,
+    recompute: bool = False,
+    padded_vocab_size: int | None = None,
+) -> float:
+    """TFLOP/s (1e12) of one device when the whole job trains `samples_per_s` sequences a second.
+
+    The formula is linear in the batch size, so no batch size is needed. Raises ValueError when
+    `devices` is not positive.
+    """
+    if devices <= 0:
+        raise ValueError(f"devices must be positive, not {devices}")
+    flops = flops_per_iteration(shape, 1, recompute=recompute, padded_vocab_size=padded_vocab_size)
+    return flops * samples_per_s / devices / 1e12
+
+
+def vocabulary(shape: ModelShape, measurement: Measurement) -> tuple[int, str]:
+    """The vocabulary size that the formula uses, and "padded" or "unpadded"."""
+    if measurement.padded_vocab_size:
+        return measurement.padded_vocab_size, "padded"
+    return shape.vocab_size, "unpadded"

@@ -1,0 +1,139 @@
+"""How sure a figure is: confidence interval, coefficient of variation, drift. Pure.
+
+*Confidence interval*: of the median, 95 %, by a moving-block bootstrap (Künsch 1989, Annals of
+Statistics 17(3)): neighbouring steps resemble each other, so that blocks of round(n^(1/3)) steps
+are drawn, not single ones. With repeats it has two levels: runs are drawn first, then each run's
+own bootstrap medians. RESAMPLES draws, seeded: the same input gives the same interval. Of a long
+run the medians of MOST_BLOCKS equal pieces are drawn from, which bounds the time (1 ms a run).
+Fewer than warmup.FEWEST values of one run give no interval; nor do runs with one value each unless
+there are FEWEST_RUNS of them.
+
+*Drift*: half against half. The median of the second half of the counted steps minus that of the
+first, in percent, is beyond noise when it is larger than DRIFT_PERCENT and than DRIFT_SIGMAS
+standard errors. A median's standard error is 1.2533 * sigma / sqrt(m), sigma is robust (1.4826 *
+MAD, of what is left when a line, or the two medians, are taken out), and m, the number of steps,
+shrinks by (1 - r) / (1 + r) for their correlation r from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.figures.warmup import FEWEST, MAD_TO_SIGMA
+
+CONFIDENCE_PERCENT = 95
+RESAMPLES = 500
+MOST_BLOCKS = 128
+FEWEST_RUNS = 3
+DRIFT_PERCENT = 2.0
+DRIFT_SIGMAS = 3.0
+# A spread beyond these is marked: of one run's steps (interquartile range), and between repeats.
+WIDE_STEPS_PERCENT = 10.0
+WIDE_REPEATS_PERCENT = 5.0
+
+_MEDIAN_SIGMA = 1.2533  # a median's standard error over a mean's: sqrt(pi / 2)
+_SEED = 20230724
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Second half against first half, in percent of the whole's median, and its noise."""
+
+    percent: float
+    noise_percent: float
+
+    @property
+    def beyond_noise(self) -> bool:
+        """Larger than DRIFT_PERCENT and than DRIFT_SIGMAS standard errors."""
+        return abs(self.percent) > max(DRIFT_PERCENT, DRIFT_SIGMAS * self.noise_percent)
+
+
+def confidence(runs: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+    """CONFIDENCE_PERCENT interval of the median of the runs' medians; None of too few values."""
+    runs = [run for run in runs if len(run)]
+    if len(runs) < FEWEST_RUNS and any(len(run) < FEWEST for run in runs):
+        return None
+    if not runs:
+        return None
+    medians = np.stack([_medians(np.asarray(run, np.float64)) for run in runs])
+    if len(runs) > 1:
+        generator = np.random.default_rng(_SEED)
+        drawn = generator.integers(0, len(runs), (len(runs), RESAMPLES))
+        medians = np.median(medians[drawn, np.arange(RESAMPLES)], axis=0, keepdims=True)
+    tail = (100 - CONFIDENCE_PERCENT) / 2
+    low, high = np.percentile(medians[0], [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _medians(run: Floats) -> Floats:
+    """RESAMPLES bootstrap medians of one run."""
+    if len(run) > MOST_BLOCKS:
+        size = -(-len(run) // MOST_BLOCKS)
+        pieces = len(run) // size  # what is left at the end is less than one of them
+        run = _row_medians(run[: pieces * size].reshape(pieces, size))
+    return _row_medians(run[_draws(len(run))])
+
+
+def _row_medians(table: Floats) -> Floats:
+    """np.median over each row; that asks each row for NaN, which takes as long again."""
+    middle = table.shape[1] // 2
+    if table.shape[1] % 2:
+        return np.partition(table, middle, axis=1)[:, middle]
+    halves = np.partition(table, (middle - 1, middle), axis=1)[:, middle - 1 : middle + 1]
+    result: Floats = halves.mean(axis=1)
+    return result
+
+
+@lru_cache(maxsize=MOST_BLOCKS)
+def _draws(count: int) -> NDArray[np.int64]:
+    """RESAMPLES rows of `count` positions, drawn in blocks."""
+    block = max(1, round(count ** (1 / 3)))
+    generator = np.random.default_rng(_SEED + count)
+    begins = generator.integers(0, count - block + 1, (RESAMPLES, -(-count // block), 1))
+    rows: NDArray[np.int64] = (begins + np.arange(block)).reshape(RESAMPLES, -1)[:, :count]
+    return rows
+
+
+def drift(values: Sequence[float]) -> Drift | None:
+    """Of one run's counted values, in order; None of fewer than warmup.FEWEST."""
+    count = len(values)
+    if count < FEWEST:
+        return None
+    series = np.asarray(values, np.float64) / float(np.median(values))
+    halves = series[: count // 2], series[-(count // 2) :]
+    first, second = (float(np.median(half)) for half in halves)
+    # What is left of the steps when a step in the middle, or a line, is taken out: the smaller
+    # noise is that of the better description.
+    place = np.linspace(-1, 1, count)
+    calm = np.clip(series, *np.percentile(series, [5, 95]))
+    line = series - np.median(calm) - place * float(calm @ place) / float(place @ place)
+    step = np.concatenate([halves[0] - first, halves[1] - second])
+    error = min(_error(line, count), _error(step, count))
+    return Drift((second - first) * 100, error * 100)
+
+
+def _error(rest: Floats, count: int) -> float:
+    """Standard error of the difference of two medians of half the steps, `rest` their noise."""
+    rest = rest - np.median(rest)
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
+    rest = np.clip(rest, -5 * sigma, 5 * sigma)
+    power = float(rest @ rest)
+    alike = min(max(float(rest[1:] @ rest[:-1]) / power, 0.0), 0.9) if power else 0.0
+    independent = count / 2 * (1 - alike) / (1 + alike)
+    return float(_MEDIAN_SIGMA * sigma * (2 / independent) ** 0.5)
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """Coefficient of variation: sample standard deviation in percent of the mean."""
+    if len(values) < 2:
+        return None
+    series = np.asarray(values, np.float64)
+    scale = float(series.max())  # so that no square overflows
+    shares = series / scale
+    return float(np.std(shares, ddof=1) / np.mean(shares) * 100)

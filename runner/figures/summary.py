@@ -1,0 +1,378 @@
+"""Steps that count, and what they say: medians, percentiles and spread of a cell's runs.
+
+Pure: records in, numbers out. docs/measures.md has the definitions for people; in full:
+
+*Counted intervals.* An interval counts when every iteration that it covers comes after the
+warm-up (`iteration - iterations >= warmup_iters`); where no `warmup_iters` was given, warmup.py
+finds where each run's ends. Of those, an interval in which the optimiser
+skipped an iteration (loss-scale overflow) is left out of the time statistics, because a skipped
+iteration does less work; it is counted and shown. NaN alone leaves nothing out: the work was done.
+
+*Samples a second* of an interval is what the log says, else `global_batch_size * 1000 /
+step_time_ms`; a step time that the log lacks is derived the other way round. `source` says which.
+
+*Runs that count.* All repeats of the cell that ended `ok`; when there is none, the repeats that
+trained a step before they ended (`basis` is then "incomplete"). `did_not_run` and `pending` never
+carry numbers.
+
+*One run*: `median`, `p5` and `p95` are over its counted intervals, each interval once (percentiles
+interpolate linearly), and `spread_percent` is the interquartile range as percent of the median.
+*Several runs*: `median` is the median of the runs' medians, `p5` and `p95` are over the pooled
+intervals of all runs, and `spread_percent` is between the runs: (largest - smallest run median) as
+percent of `median`. `spread_of` says which of the two it is, of `cv_percent` (coefficient of
+variation: standard deviation in percent of the mean) too. `mean` is over the whole counted time,
+each interval with the iterations that it covers: ms an iteration, or samples over seconds. The
+confidence interval, the drift test and what is too wide a spread: spread.py.
+
+Nothing found is None with a reason, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from runner.figures import spread
+from runner.figures.warmup import steady_from
+from runner.terms.records import Interval, Record
+
+Basis = Literal["ok", "incomplete", "none"]
+_Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
+
+# A record with one of these words carries no numbers, whatever its measurement holds.
+WITHOUT_NUMBERS = frozenset({"did_not_run", "pending"})
+
+# What makes a cell's figures doubtful, in the words of the column `marks` (docs/measures.md).
+MARKS: Mapping[str, str] = {
+    "drift": "the steps of a run get slower or faster, beyond their noise",
+    "wide_spread": "the steps of a run, or its repeats, differ too much for one figure",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One quantity over the counted intervals of a cell, in the quantity's own unit.
+
+    `spread_percent` is None when one run has a single interval: one value has no spread.
+    """
+
+    median: float
+    p5: float
+    p95: float
+    spread_percent: float | None
+    spread_of: Literal["intervals", "repeats"]
+    source: Literal["log", "derived", "mixed"]
+    mean: float
+    cv_percent: float | None = None
+    confidence: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class CellStatistics:
+    """What the runs of one cell measured; every None has its reason in `missing`.
+
+    `steps_measured` counts iterations (not log lines), summed over the runs that count;
+    `window` is (first, last) iteration that a counted interval covers. Memory is the peak over
+    the runs, in MiB. `warmup` is how many first iterations were left out of each run, the most of
+    any run, `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs
+    of iterations that were logged and left out. `drift` is of the run that drifts most, in step
+    time (positive: slower). `doubts` has a sentence for each word of MARKS that applies.
+    """
+
+    basis: Basis = "none"
+    samples_per_s: Summary | None = None
+    step_time_ms: Summary | None = None
+    memory_allocated_mib: float | None = None
+    memory_used_mib: float | None = None
+    final_loss: float | None = None
+    steps_measured: int = 0
+    steps_skipped: int = 0
+    steps_nan: int = 0
+    window: tuple[int, int] | None = None
+    warmup: int | None = None
+    warmup_found: bool = False
+    steps_left_out: int = 0
+    drift: spread.Drift | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def measured(value: float | None) -> float | None:
+    """`value` when it is a finite number above zero, else None: a time of 0 measures nothing."""
+    return value if value is not None and math.isfinite(value) and value > 0 else None
+
+
+def after_warmup(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
+    """The intervals whose iterations all come after the first `warmup_iters` iterations."""
+    return [i for i in intervals if i.iteration - i.iterations >= warmup_iters]
+
+
+def warmup_of(record: Record) -> int:
+    """How many first iterations of a run are warm-up: as asked for, else by its step times."""
+    if record.warmup_iters is not None:
+        return record.warmup_iters
+    steps = []
+    for interval in record.measurement.intervals:
+        time, _ = step_time_ms(interval, record.global_batch_size)
+        if time is None and (rate := measured(interval.samples_per_s)) is not None:
+            time = 1 / rate  # any unit will do
+        if time is not None and math.isfinite(time) and interval.skipped <= 0:
+            steps.append((interval.iteration, time))
+    out = steady_from([time for _, time in steps])
+    return max((iteration for iteration, _ in steps[:out]), default=0)
+
+
+def counted_intervals(record: Record) -> list[Interval]:
+    """The intervals that enter the time statistics: after warm-up, without a skipped iteration."""
+    kept = after_warmup(record.measurement.intervals, warmup_of(record))
+    return [interval for interval in kept if interval.skipped <= 0]
+
+
+def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
+    """Sequences a second of the whole job in one interval, and "log" or "derived"."""
+    if (logged := measured(interval.samples_per_s)) is not None:
+        return logged, "log"
+    time = measured(interval.step_time_ms)
+    batch = measured(global_batch_size)
+    return _per(batch, time), "derived"
+
+
+def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
+    """Milliseconds an iteration in one interval, and "log" or "derived"."""
+    if (logged := measured(interval.step_time_ms)) is not None:
+        return logged, "log"
+    rate = measured(interval.samples_per_s)
+    batch = measured(global_batch_size)
+    return _per(batch, rate), "derived"
+
+
+def _per(batch: float | None, by: float | None) -> float | None:
+    """Sequences an iteration over ms (or sequences a second): sequences a second (or ms)."""
+    return None if batch is None or by is None else measured(batch * 1000 / by)
+
+
+def final_loss(record: Record) -> tuple[float | None, str]:
+    """The last logged loss of a run, or None and why.
+
+    A run that ends in NaN has no final loss: an older finite one would hide the divergence.
+    """
+    for interval in reversed(record.measurement.intervals):
+        if interval.nan > 0 or (interval.loss is not None and not math.isfinite(interval.loss)):
+            return None, f"the loss was not a number at iteration {interval.iteration}"
+        if interval.loss is not None:
+            return interval.loss, ""
+    return None, "the log shows no loss"
+
+
+def quantile(values: Iterable[float], fraction: float) -> float:
+    """The value below which `fraction` of `values` (at least one) lies, interpolated linearly."""
+    ordered = sorted(values)
+    at = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(at)], ordered[math.ceil(at)]
+    return low + (high - low) * (at % 1)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A quantity in one interval, the iterations that it covers, and "log" or "derived"."""
+
+    value: float
+    source: str
+    iterations: int = 1
+
+
+def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary | None:
+    """Sum up a quantity: its values in each run; None when there are none.
+
+    `rate` says that it is per second, so that its mean over time is harmonic. The rules are in
+    the module's docstring.
+    """
+    runs = [run for run in runs if run]
+    if not runs:
+        return None
+    values = [[item.value for item in run] for run in runs]
+    pooled = [value for run in values for value in run]
+    medians = [median(run) for run in values]
+    middle = median(medians)
+    of: Literal["intervals", "repeats"] = "repeats" if len(medians) > 1 else "intervals"
+    wide: float | None = None
+    if of == "repeats":
+        wide = (max(medians) - min(medians)) / middle * 100
+    elif len(pooled) > 1:
+        wide = (quantile(pooled, 0.75) - quantile(pooled, 0.25)) / middle * 100
+    sources = {item.source for run in runs for item in run}
+    return Summary(
+        median=middle,
+        p5=quantile(pooled, 0.05),
+        p95=quantile(pooled, 0.95),
+        spread_percent=wide,
+        spread_of=of,
+        source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
+        mean=_mean([item for run in runs for item in run], rate),
+        cv_percent=spread.variation(medians if of == "repeats" else pooled),
+        confidence=spread.confidence(values),
+    )
+
+
+def _mean(items: Sequence[Value], rate: bool) -> float:
+    """Over the whole time: iterations weigh, and a rate is what was done over how long it took."""
+    weights = [max(item.iterations, 1) for item in items]
+    scale = max(item.value for item in items)  # so that no sum overflows
+    shares = [item.value / scale for item in items]
+    if rate and all(shares):
+        return scale * sum(weights) / sum(w / s for w, s in zip(weights, shares, strict=True))
+    return scale * sum(w * s for w, s in zip(weights, shares, strict=True)) / sum(weights)
+
+
+def runs_that_count(records: Sequence[Record]) -> tuple[Basis, list[Record]]:
+    """Which repeats of one cell give its numbers, and on what basis."""
+    ok = [record for record in records if record.status == "ok"]
+    if ok:
+        return "ok", ok
+    trained = [
+        record
+        for record in records
+        if record.status not in WITHOUT_NUMBERS and record.measurement.intervals
+    ]
+    return ("incomplete", trained) if trained else ("none", [])
+
+
+def cell_statistics(records: Sequence[Record]) -> CellStatistics:
+    """Statistics of one cell from the records of its repeats (any mix of statuses, or none)."""
+    basis, runs = runs_that_count(records)
+    if not runs:
+        return CellStatistics(missing=dict.fromkeys(_QUANTITIES, "no training step was logged"))
+    missing: dict[str, str] = {}
+    warm = [warmup_of(run) for run in runs]
+    late = [
+        after_warmup(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
+    ]
+    counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
+    times = _series(step_time_ms, runs, counted)
+    rate = summarise(_series(samples_per_s, runs, counted), rate=True)
+    time = summarise(times)
+    why = _why_no_times(runs, warm, late, counted)
+    for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
+        if summary is None:
+            missing[name] = why
+    loss, missing_loss = _median_final_loss(runs)
+    if loss is None:
+        missing["final_loss"] = missing_loss
+    used = [i for run in counted for i in run]
+    allocated = _peak(run.measurement.memory_allocated_mib for run in runs)
+    in_use = _peak(run.measurement.memory_used_mib for run in runs)
+    if allocated is None:
+        missing["memory_allocated_mib"] = "the log shows no peak of the framework's allocator"
+    if in_use is None:
+        missing["memory_used_mib"] = "the device's memory in use was not sampled"
+    drifts = [found for run in times if (found := spread.drift([item.value for item in run]))]
+    drift = max(drifts, key=lambda found: abs(found.percent), default=None)
+    return CellStatistics(
+        basis=basis,
+        samples_per_s=rate,
+        step_time_ms=time,
+        memory_allocated_mib=allocated,
+        memory_used_mib=in_use,
+        final_loss=loss,
+        steps_measured=sum(interval.iterations for interval in used),
+        steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
+        steps_nan=sum(max(i.nan, 0) for run in late for i in run),
+        window=_window(used),
+        warmup=max(warm),
+        warmup_found=any(run.warmup_iters is None for run in runs),
+        steps_left_out=sum(
+            max(i.iterations, 0)
+            for run, out in zip(runs, warm, strict=True)
+            for i in run.measurement.intervals
+            if i.iteration - i.iterations < out
+        ),
+        drift=drift,
+        doubts=_doubts(drifts, rate or time),
+        missing=missing,
+    )
+
+
+def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None) -> dict[str, str]:
+    """A sentence for each word of MARKS that applies."""
+    doubts = {}
+    beyond = [found for found in drifts if found.beyond_noise]
+    if beyond:
+        worst = max(beyond, key=lambda found: abs(found.percent))
+        doubts["drift"] = (
+            f"step time {worst.percent:+.1f} % from the first half of the window to the second"
+            f" (noise {worst.noise_percent:.1f} %)"
+        )
+    if summary is not None and summary.spread_percent is not None:
+        repeats = summary.spread_of == "repeats"
+        limit = spread.WIDE_REPEATS_PERCENT if repeats else spread.WIDE_STEPS_PERCENT
+        if summary.spread_percent > limit:
+            what = "the repeats' medians span" if repeats else "half of the steps span"
+            doubts["wide_spread"] = (
+                f"{what} {summary.spread_percent:.1f} % of the median (more than {limit:g} %)"
+            )
+    return doubts
+
+
+_QUANTITIES = (
+    "samples_per_s",
+    "step_time_ms",
+    "memory_allocated_mib",
+    "memory_used_mib",
+    "final_loss",
+)
+
+
+def _series(
+    of: _Quantity, runs: Sequence[Record], counted: Sequence[Sequence[Interval]]
+) -> list[list[Value]]:
+    series = []
+    for run, intervals in zip(runs, counted, strict=True):
+        found = []
+        for interval in intervals:
+            value, source = of(interval, run.global_batch_size)
+            if value is not None:
+                found.append(Value(value, source, interval.iterations))
+        series.append(found)
+    return series
+
+
+def _why_no_times(
+    runs: Sequence[Record],
+    warm: Sequence[int],
+    late: Sequence[Sequence[Interval]],
+    counted: Sequence[Sequence[Interval]],
+) -> str:
+    if not any(run.measurement.intervals for run in runs):
+        return "the log shows no training step"
+    if not any(late):
+        return f"no logged interval lies wholly after warm-up ({warm[0]} iterations)"
+    if not any(counted):
+        return "the optimiser skipped a step in every interval after warm-up"
+    return "the log shows neither step times nor a throughput to derive them from"
+
+
+def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
+    """Median of the runs' final losses; None when one of them has none, and why."""
+    losses = []
+    for run in runs:
+        loss, why = final_loss(run)
+        if loss is None:
+            return None, why if len(runs) == 1 else f"in repeat {run.repeat} {why}"
+        losses.append(loss)
+    return median(losses), ""
+
+
+def _peak(values: Iterable[float | None]) -> float | None:
+    return max((peak for value in values if (peak := measured(value))), default=None)
+
+
+def _window(intervals: Sequence[Interval]) -> tuple[int, int] | None:
+    if not intervals:
+        return None
+    return (
+        min(interval.iteration - interval.iterations for interval in intervals) + 1,
+        max(interval.iteration for interval in intervals),
+    )

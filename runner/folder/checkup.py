@@ -1,0 +1,69 @@
+"""What `doctor` and verify.yml learned of an inventory's nodes, as a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runner.folder.attempt import Attempt
+from runner.folder.lock import held
+from runner.folder.stored import read_json
+
+
+class Checkup:
+    """What `doctor` and verify.yml found of one inventory's nodes, as a folder.
+
+    roles/verify/action_plugins/survey.py writes asked.json and env/ and has the same names.
+    `holder` is as a Campaign's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.holder = ""
+
+    @property
+    def lock(self) -> Path:
+        """Held (flock) by the doctor that measures; a launch ends where nobody holds it."""
+        return self.path / "lock"
+
+    @property
+    def asked(self) -> dict[str, Any] | None:
+        """asked.json: the nodes, and what the roles' verify entries said; None before."""
+        return read_json(self.path / "asked.json")
+
+    def node(self, host: str) -> dict[str, Any]:
+        """What a node said of itself: `env` and `expected`, or why it is `unreachable`."""
+        return read_json(self.path / "env" / f"{host}.json") or {}
+
+    def forget(self) -> None:
+        """Remove what was found last time, so that none of it is taken for today's."""
+        (self.path / "asked.json").unlink(missing_ok=True)
+        for path in (self.path / "env").glob("*.json"):
+            path.unlink()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process. Raises UserError where another doctor has it."""
+        refusal = f"another doctor asks the nodes of {self.path.name}"
+        with held(self.lock, refusal) as self.holder:
+            yield
+
+    def new_probe(self) -> Attempt:
+        """The folder of a new measurement, made (0700)."""
+        numbers = [
+            int(match[1])
+            for path in self.path.glob("probe*")
+            if (match := re.fullmatch(r"probe(\d+)", path.name))
+        ]
+        number = max(numbers, default=0) + 1
+        path = self.path / f"probe{number}"
+        path.mkdir(mode=0o700, parents=True)
+        return Attempt(path, "doctor", 1, number)
+
+
+def checkup_of(runs: Path, inventory: str) -> Checkup:
+    """The folder of an inventory's checkups. verify_out_dir of roles/verify is the same."""
+    return Checkup(runs / ".doctor" / inventory)

@@ -1,0 +1,275 @@
+"""A cluster: what an inventory says of its nodes, read with ansible-inventory (no connection).
+
+Only the named keys below are read: other variables may hold secrets. Their values come
+untemplated, so a `{{` in one of them is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner.base.env import SECRET, read_env
+from runner.base.errors import NODES, UserError, no_nodes
+from runner.base.paths import PROJECT, node_root, program
+from runner.base.suggest import nearest
+from runner.terms.cluster import CANN_HOME, DEVICES, ENGINES, Cluster, Containers, Node
+
+# What an inventory has in place of an address that its documents do not give.
+TO_EDIT = "EDIT-ME"
+
+# Every key that the runner reads from an inventory; docs/inventory.md is written from it.
+KEYS: Mapping[str, str] = {
+    "cluster_root": "folder on a disk of each node's own for systems, datasets and runs (absolute;"
+    " relative to the checkout for a local connection)",
+    "cluster_device": "what the nodes train on: cpu, cuda or npu",
+    "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry)",
+    "cluster_systems": "systems that setup puts on the nodes",
+    "cluster_address": "address of the node for rendezvous; default ansible_host",
+    "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; one named"
+    " like a secret (HF_TOKEN) is recorded by its name alone, and may be a vault or a lookup",
+    "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
+    "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
+    "cluster_container_engine": "what runs a pin set that is an image: podman or docker (default"
+    " podman)",
+    "cluster_container_ssh_port": "port of the sshd in containers, for a launcher that works over"
+    " ssh; one of ssh_mesh_ports (default 2222)",
+    "cluster_container_options": "list of further options of every container, such as"
+    " --device=/dev/infiniband",
+}
+_READ = (*KEYS, "npu_cann_home", "ansible_host", "ansible_connection")
+
+
+def load_inventory(path: Path) -> Cluster:
+    """Read an inventory folder or file. Raises UserError that names the key and the cure."""
+    if not path.exists():
+        there = sorted(p.name for p in (PROJECT / "inventory").glob("*") if p.is_dir())
+        hint = nearest(path.name, there)
+        raise UserError(
+            f"there is no inventory {path}{hint}; name a folder such as inventory/{there[0]}"
+        )
+    return parse_inventory(ansible_inventory(path), path)
+
+
+def refuse_unedited(cluster: Cluster) -> None:
+    """Raises UserError for an address that is still to be edited: before nodes are asked."""
+    if unedited := [node.host for node in cluster.nodes if node.address == TO_EDIT]:
+        raise UserError(
+            f"the address of {', '.join(unedited)} is still {TO_EDIT}; write it into ansible_host"
+            f" in {cluster.path}/hosts.yml"
+        )
+
+
+def ansible_inventory(path: Path) -> dict[str, Any]:
+    """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
+    env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
+    env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
+    ran = subprocess.run(
+        [program("ansible-inventory"), "-i", str(path.resolve()), "--list"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=PROJECT,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise UserError(f"the inventory {path} cannot be read: {_why(ran.stderr, path)}")
+    listed: dict[str, Any] = json.loads(ran.stdout)
+    return listed
+
+
+def _why(stderr: str, path: Path) -> str:
+    """Ansible's words on an inventory that it could not read, with the place of a YAML error."""
+    if script := re.search(r"Standard error from inventory script:\s*(?:error: )?(.+)", stderr):
+        return script[1]
+    words = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
+    told = [line for line in words if line.startswith("YAML parsing failed")] or [
+        line for line in words if "rror" in line or "failed" in line
+    ]
+    if told and told[0].startswith("YAML") and (place := _bad_yaml(path)):
+        return f"{place}: {told[0]}"
+    return (told or words or ["ansible-inventory said nothing"])[-1]
+
+
+def _bad_yaml(path: Path) -> str:
+    """`file:line` of the first file there that is not YAML: Ansible leaves it out of group_vars."""
+    files = sorted(path.rglob("*.y*ml")) if path.is_dir() else [path]
+    for file in files:
+        try:
+            yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            return f"{file}:{mark.line + 1}" if mark else str(file)
+        except (OSError, ValueError, yaml.YAMLError):
+            return str(file)
+    return ""
+
+
+def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
+    """A cluster from `ansible-inventory --list`'s answer."""
+    hosts = _members(listed, NODES)
+    if not hosts:
+        raise UserError(no_nodes(path))
+    variables = {
+        host: _named(listed.get("_meta", {}).get("hostvars", {}).get(host, {}), host, path)
+        for host in hosts
+    }
+    shared = {
+        key: _same(variables, key, path)
+        for key in (
+            "cluster_device",
+            "cluster_env",
+            "cluster_device_memory_mib",
+            "cluster_lost_contact_s",
+            "cluster_container_engine",
+            "cluster_container_ssh_port",
+            "cluster_container_options",
+            "npu_cann_home",
+        )
+    }
+    device = shared["cluster_device"] or "cpu"
+    if device not in DEVICES:
+        raise UserError(
+            f"{path}: cluster_device is {device!r}; it must be one of {', '.join(DEVICES)}"
+        )
+    lost = shared["cluster_lost_contact_s"]
+    lost = 6.0 if lost is None else lost
+    if not _is_number(lost) or lost < 3:
+        raise UserError(f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds")
+    memory = shared["cluster_device_memory_mib"]
+    if memory is not None and (not _is_number(memory) or memory <= 0):
+        raise UserError(f"{path}: cluster_device_memory_mib is {memory!r}; it must be a number")
+    cann_home = shared["npu_cann_home"] or CANN_HOME
+    if not isinstance(cann_home, str) or not cann_home.startswith("/"):
+        raise UserError(f"{path}: npu_cann_home is {cann_home!r}; it must be an absolute path")
+    env = shared["cluster_env"]
+    secrets = tuple(name for name in env if SECRET.search(name)) if isinstance(env, dict) else ()
+    if secrets:
+        env = {name: value for name, value in env.items() if name not in secrets}
+    return Cluster(
+        name=_name(path),
+        path=path,
+        device=device,
+        nodes=tuple(_node(host, variables[host], path) for host in hosts),
+        env=read_env(env, f"{path}: cluster_env"),
+        device_memory_mib=memory,
+        lost_contact_s=float(lost),
+        secrets=secrets,
+        containers=_containers(shared, path),
+        cann_home=cann_home,
+    )
+
+
+def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
+    """How the cluster runs containers."""
+    default = Containers()
+    engine = shared["cluster_container_engine"] or default.engine
+    if engine not in ENGINES:
+        raise UserError(
+            f"{path}: cluster_container_engine is {engine!r}; it must be one of"
+            f" {', '.join(ENGINES)}"
+        )
+    port = shared["cluster_container_ssh_port"]
+    port = default.ssh_port if port is None else port
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        raise UserError(f"{path}: cluster_container_ssh_port is {port!r}; it must be a port")
+    options = shared["cluster_container_options"] or []
+    if not isinstance(options, list) or not all(
+        isinstance(word, str) and word.startswith("-") for word in options
+    ):
+        raise UserError(
+            f"{path}: cluster_container_options is {options!r}; it must be a list of options, each"
+            " one word such as --device=/dev/infiniband"
+        )
+    return Containers(engine, port, tuple(options))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _name(path: Path) -> str:
+    resolved = path.resolve()
+    if resolved.is_dir():
+        return resolved.name if resolved.name != "inventory" else resolved.parent.name
+    return resolved.stem if resolved.stem != "hosts" else resolved.parent.name
+
+
+def _members(listed: Mapping[str, Any], group: str) -> list[str]:
+    """The hosts of a group and of its children, in the inventory's order, each once."""
+    entry = listed.get(group, {})
+    found = list(entry.get("hosts", []))
+    for child in entry.get("children", []):
+        found += [host for host in _members(listed, child) if host not in found]
+    return found
+
+
+def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
+    """Only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
+    for key in variables:
+        if key.startswith("cluster_") and key not in KEYS:
+            raise UserError(
+                f"{path}: {host} has an unknown key {key!r}{nearest(key, KEYS)}; the keys are"
+                f" {', '.join(KEYS)}"
+            )
+    kept = {key: variables[key] for key in _READ if key in variables}
+    if isinstance(env := kept.get("cluster_env"), dict):
+        kept["cluster_env"] = {k: None if SECRET.search(str(k)) else v for k, v in env.items()}
+    for key, value in kept.items():
+        if re.search(r"\{[{%]", json.dumps(value)):
+            raise UserError(
+                f"{path}: {key} of {host} is a template ({{{{ ... }}}}), which the runner does not"
+                " resolve; write the plain value"
+            )
+    return kept
+
+
+def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> Any:
+    """A key that holds for the whole cluster."""
+    values = {json.dumps(entry.get(key), sort_keys=True): host for host, entry in variables.items()}
+    if len(values) > 1:
+        raise UserError(
+            f"{path}: {key} differs between {' and '.join(sorted(values.values())[:2])}; it holds"
+            " for the whole cluster, so set it once, in group_vars/all"
+        )
+    return json.loads(next(iter(values)))
+
+
+def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", host):
+        raise UserError(
+            f"{path}: {host!r} cannot be a node's name, for it names folders, too; use letters,"
+            " digits, '.', '_', '-', and put the address into ansible_host"
+        )
+    local = variables.get("ansible_connection") == "local"
+    root = variables.get("cluster_root")
+    if not isinstance(root, str) or not root:
+        raise UserError(
+            f"{path}: cluster_root of {host} is not set; name the folder that holds everything of"
+            " TrainBench on the node, such as /opt/trainbench"
+        )
+    if not root.startswith("/") and not local:
+        raise UserError(
+            f"{path}: cluster_root of {host} is {root!r}; on a remote node it must be absolute"
+        )
+    devices = variables.get("cluster_devices_per_node")
+    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
+        raise UserError(
+            f"{path}: cluster_devices_per_node of {host} is {devices!r}; it must be a whole number"
+            " of at least 1"
+        )
+    default = "127.0.0.1" if local else variables.get("ansible_host") or host
+    return Node(
+        host=host,
+        address=str(variables.get("cluster_address") or default),
+        devices=devices,
+        root=node_root(root),
+    )

@@ -1,0 +1,151 @@
+"""How a run ended, from what its nodes and its log say. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.base.text import printable
+from runner.folder import endings
+from runner.judge.diagnosis.rules import rules
+from runner.judge.diagnosis.verdict import Verdict
+from runner.terms.records import Measurement
+
+# Causes that the launch plugin and the supervisor use, and the status each gives a run that
+# trained; any other is `failed`. A run that never trained a step is did_not_run, whatever ended it.
+STATUS_OF_CAUSE: Mapping[str, str] = {
+    "node_lost": "node_lost",
+    "time_limit": "timed_out",
+    "stalled": "stalled",
+    "interrupted": "interrupted",
+    "control_lost": "interrupted",
+    "stopped": "interrupted",
+}
+# What ended these runs lies outside the cell: bench runs them again by itself.
+OUTSIDE = frozenset(
+    {
+        *("node_lost", "interrupted", "control_lost", "stopped"),
+        *("unreachable", "node_busy", "device_busy", "port_in_use", "exists"),
+        *("launch_error", "supervisor_lost", "missing", "changed", "no_device"),
+        *("disk_full", "io_error"),
+    }
+)
+# What may come while a run ends by itself, and then changes nothing of it.
+LATE = frozenset({"interrupted", "control_lost", "stalled"})
+# Endings that the trainer's own logs may explain; of the others the ending itself is the cause.
+EXPLAINED = frozenset({"exit", "no_step", "stopped_early", "time_limit"})
+# What a log says because the time limit's TERM and KILL reached it.
+_OF_THE_LIMIT = frozenset(
+    {"interrupted", "killed", "cancelled", "time_limit", "connection_lost", "process_failed"}
+)
+
+_ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
+_NOISE = re.compile(
+    r"ChildFailedError|SignalException|^[EWI]\d{4} |^[=\-~^ ]*$|^\[trainbench:"
+    r"|^error_file: <N/A>$|^traceback : To enable traceback see"
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: a status of records.STATUSES, a cause word, and one sentence, `reason`.
+
+    Of an ok one the reason is empty, or says what of a log did not come home.
+    `ending` is what was seen from outside (exit code, time limit); `reason` adds what the logs say.
+    `diagnosis` is a status of diagnosis.STATUSES where their evidence names the first cause,
+    `evidence` its line as {log, line}, and `last_words` the log's own words. `rules` identifies the
+    rules by which the logs were read.
+    """
+
+    status: str
+    cause: str
+    reason: str
+    ending: str = ""
+    last_words: str = ""
+    diagnosis: str | None = None
+    evidence: Mapping[str, Any] | None = None
+    rules: str = ""
+
+
+def decide(
+    *,
+    nodes: int,
+    done: Mapping[str, Mapping[str, Any]],
+    halt: Mapping[str, Any] | None,
+    measured: Measurement,
+    train_iters: int | None,
+    play_words: str,
+) -> Outcome:
+    """The outcome of a run: its nodes' endings, the first cause, and what was measured.
+
+    A run that all nodes ended well, at its last iteration, is ok whatever came meanwhile (LATE).
+    """
+    trained = bool(measured.intervals)
+    reached = max((interval.iteration for interval in measured.intervals), default=0)
+    short = not trained or (train_iters is not None and reached < train_iters)
+    bad = endings.first_bad(done)
+    finished = bad is None and len(done) >= nodes and train_iters is not None and not short
+    lacks = endings.incomplete(done)
+    if halt is not None and not (finished and halt["cause"] in LATE):
+        cause, ending = str(halt["cause"]), str(halt["message"])
+    elif bad is not None:
+        cause, ending = endings.cause_of(done[bad]), f"{bad}: {endings.words_of(done[bad])}"
+    elif len(done) < nodes:
+        cause = "launch_error"
+        ending = play_words or f"{nodes - len(done)} of {nodes} nodes gave no answer"
+    elif not short:
+        return Outcome("ok", "", printable(lacks))
+    elif lacks:  # what is missing may hold the rest
+        cause = "launch_error"
+        ending = f"the launcher ended with exit code 0, its log at iteration {reached}"
+    elif not trained:
+        cause, ending = "no_step", "the launcher ended with exit code 0 and logged no step"
+    else:
+        cause = "stopped_early"
+        ending = f"the launcher ended with exit code 0 at iteration {reached} of {train_iters}"
+    ending = printable(f"{ending}; {lacks}" if lacks else ending)
+    status = STATUS_OF_CAUSE.get(cause, "failed") if trained else "did_not_run"
+    return Outcome(status, cause, ending, ending)
+
+
+def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:
+    """The outcome with what the logs say: the first cause with its evidence, else the last words.
+
+    `verdict` is None where the logs were not asked (EXPLAINED).
+    """
+    ended = replace(ended, diagnosis=None, evidence=None, rules=rules())
+    if verdict is not None and ended.cause == "time_limit" and verdict.status in _OF_THE_LIMIT:
+        verdict = None
+    if verdict is not None and verdict.path is not None:
+        return replace(
+            ended,
+            reason=f"{ended.ending}: {verdict.sentence}",
+            last_words=printable(verdict.words)[:300],
+            diagnosis=verdict.status,
+            evidence={"log": verdict.name, "line": verdict.line},
+        )
+    reason = (
+        f"{ended.ending}: {last_words}" if ended.cause == "exit" and last_words else ended.ending
+    )
+    return replace(ended, reason=printable(reason), last_words=last_words)
+
+
+def is_finished(outcome: Mapping[str, Any] | None) -> bool:
+    """Whether bench leaves a run with this outcome.json alone, unless told --again."""
+    return outcome is not None and outcome["cause"] not in OUTSIDE
+
+
+def last_words(tail: bytes) -> str:
+    """The line of a log's tail that says most: its first error, else its last line; 300 letters.
+
+    The first, for others follow from it; torchrun's own report of the end is passed over.
+    """
+    lines = []
+    for line in re.split(r"[\r\n]+", tail.decode("utf-8", "replace")):
+        clean = re.sub(r"^\[(?:default|rank)?\d+\]:\s?", "", printable(line))
+        if clean and not _NOISE.search(clean):
+            lines.append(clean)
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors[0] if errors else lines[-1] if lines else "")[:300]

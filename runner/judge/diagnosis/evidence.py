@@ -1,0 +1,280 @@
+"""Evidence in one log: what stands after its last step, line by line, in constant memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from runner.base.text import printable
+from runner.judge.diagnosis.causes import (
+    ASIDE,
+    BARE,
+    CANDIDATE,
+    CAUSE,
+    COMMONLY_CAUGHT,
+    CONSEQUENCES,
+    EXCEPTION,
+    HANDLING,
+    IGNORED,
+    NOISE,
+    QUALIFIED,
+    REASON,
+    RULES,
+    SUCCESS,
+    WARNING,
+    WRAPPER,
+    meaning,
+)
+from runner.logs.text import ANSI, PREFIX
+
+BLOCK = 1 << 20
+LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
+STEP = re.compile(
+    rb"iteration +\d+/ *\d+ \||iteration: \d+/\d+\s|steps: \d+ loss: |SamplesPerSec="
+    rb"|step=\d+, skipped=|torch_gpt step=|step: \d+, (?:total_)?loss: |,micro_batches="
+    rb"|\| \d+ +\| \d+ +\| \d+ +\| [\d.]+ +\| [\d.]+ +\|"
+)
+_OF = re.compile(rb"(\d+)/ *(\d+)")
+_TIME = re.compile(
+    rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"
+)
+_RANK = re.compile(rb"\[[Rr]ank ?(\d+)\]")
+_PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
+NEAR = 20  # lines: so near is what belongs to an exception's message
+MOST = 200  # pieces of evidence that are kept of one log
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One line that says why something ended. `place` counts lines from 1."""
+
+    status: str
+    path: Path
+    place: int
+    text: str
+    stream: bytes = b""
+    time: tuple[int, ...] | None = None
+    weak: bool = False
+    start: bool = False  # it counts only where there is no step, and nothing else
+    traced: bool = False  # the end of a traceback of a process
+
+
+@dataclass
+class Found:
+    """What one log's end says."""
+
+    evidence: list[Evidence] = field(default_factory=list)
+    lines: int = 0  # in the whole log
+    ranks: set[int] = field(default_factory=set)
+    waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
+
+
+def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
+    """Where the text behind a log's last step begins, and whether that was the last of all.
+
+    0 where there is no step (in the last `limit` bytes).
+    """
+    with path.open("rb") as stream:
+        end = stream.seek(0, 2)
+        stop = max(0, end - limit) if limit is not None else 0
+        place, later = end, b""
+        while place > stop:
+            start = max(stop, place - BLOCK)
+            stream.seek(start)
+            text = stream.read(place - start) + later
+            last = None
+            for last in STEP.finditer(text):  # noqa: B007  # the last one is wanted
+                pass
+            if last is not None:
+                line = text.find(b"\n", last.end())
+                step = _OF.search(last[0])
+                done = step is not None and int(step[1]) + (b": " in last[0]) >= int(step[2])
+                return start + (line + 1 if line >= 0 else len(text)), done
+            place, later = start, text[:256]
+    return 0, False
+
+
+def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
+    """Lines from `begin` on, counted from 0 there; of a very long rest both ends."""
+    with path.open("rb") as stream:
+        stream.seek(begin)
+        number, size = 0, path.stat().st_size - begin
+        for line in stream:
+            yield number, line[:8192]
+            number += 1
+            if size > LONGEST_TAIL and stream.tell() - begin > LONGEST_TAIL // 2:
+                break
+        resume = begin + size - LONGEST_TAIL // 2
+        while stream.tell() < resume:
+            number += stream.read(min(BLOCK, resume - stream.tell())).count(b"\n")
+        for line in stream:
+            yield number, line[:8192]
+            number += 1
+
+
+def lines_before(path: Path, place: int) -> int:
+    """How many lines a log has before a place in it."""
+    count = 0
+    with path.open("rb") as stream:
+        while stream.tell() < place:
+            count += stream.read(min(BLOCK, place - stream.tell())).count(b"\n")
+    return count
+
+
+def split(line: bytes) -> tuple[bytes, bytes]:
+    """A line's launcher prefix (host, rank) and the rest, without colours."""
+    text = ANSI.sub(b"", line).rstrip(b"\r\n ")
+    rest = text
+    for _ in range(3):
+        shorter = PREFIX.sub(b"", rest, count=1)
+        if shorter == rest:
+            break
+        rest = shorter
+    return text[: len(text) - len(rest)], rest
+
+
+def find(path: Path, begin: int) -> Found:
+    """The evidence in a log from `begin` on, in order."""
+    found, judge = Found(), _Judge()
+    time: tuple[int, ...] | None = None
+    for place, line in _lines(path, begin):
+        found.lines = place + 1
+        if b":" in line and (stamp := _TIME.search(line)):
+            time = tuple(int(part) for part in stamp.groups() if part is not None)
+        for rank in _RANK.findall(line):
+            found.ranks.add(int(rank))
+        if SUCCESS.search(line):
+            found.evidence.clear()
+        elif judge.open or CANDIDATE.search(line):
+            stream, text = split(line)
+            status = judge.status(stream, text)
+            weak = WARNING.search(text) if status is None else None
+            if weak:
+                status = meaning(weak[1]) or "collective_error"
+            if status is not None and len(found.evidence) < MOST:
+                words = printable(text[:400].decode("utf-8", "replace"))
+                item = Evidence(
+                    status, path, place, words, stream, time, weak is not None, judge.start
+                )
+                if REASON.match(text):
+                    _forget_wrapper(found.evidence, item)
+                if judge.ended:
+                    item = replace(item, traced=True)
+                    _forget_caught(found.evidence, item, judge.ended)
+                found.evidence.append(item)
+                _waiting(found, text)
+    if found.evidence:
+        above = lines_before(path, begin)
+        found.lines += above
+        found.evidence = [replace(item, place=above + item.place + 1) for item in found.evidence]
+    return found
+
+
+def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
+    """Take out tracebacks that `last` shows to have been caught: their process went on to it.
+
+    In a chain (`link`), one that came up while another was handled shows that of the other, unless
+    that one says more: a full disk, say, and then an error of what was writing. Without a chain,
+    one of the same process shows it, as far as a prefix tells processes apart.
+    """
+    if link == "cause" or last.status in CONSEQUENCES:
+        return
+    traced = [item for item in evidence if item.traced]
+    if link == "handling":
+        before = next((item for item in reversed(traced) if item.stream == last.stream), None)
+        if before is None or before.status not in COMMONLY_CAUGHT:
+            return
+        # Ranks without a prefix print the same in turns.
+        caught = [item for item in traced if item.text == before.text]
+    else:
+        process = _process(last.stream)
+        caught = [item for item in traced if process and _process(item.stream) == process]
+    evidence[:] = [item for item in evidence if item not in caught]
+
+
+def _forget_wrapper(evidence: list[Evidence], reason: Evidence) -> None:
+    """Take out the exception that says less than CANN's own line behind it."""
+    last = evidence[-1] if evidence else None
+    near = last is not None and last.traced and reason.place - last.place <= NEAR
+    if near and WRAPPER.search(evidence[-1].text.encode()):
+        evidence.pop()
+
+
+def _process(stream: bytes) -> bytes | None:
+    """The part of a prefix that is a rank's, or None."""
+    found = _PROCESS.match(stream)
+    return found[0] if found else None
+
+
+class _Judge:
+    """What lines mean, one after the other; a stream is what one launcher prefix marks."""
+
+    def __init__(self) -> None:
+        self.open: set[bytes] = set()  # streams with a traceback whose exception has not come yet
+        self.ended = ""  # of the last line: it ended a traceback of a process; how that is linked
+        self.start = False  # of the last line: see causes.Rule
+        self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
+        self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
+        self._traced = False
+        self._prefixes: list[re.Pattern[bytes]] = []  # unknown ones, as a traceback showed them
+
+    def status(self, stream: bytes, text: bytes) -> str | None:
+        """The status that a line is strong evidence of, or None."""
+        self.ended, self.start = "", False
+        for prefix in self._prefixes:
+            if found := prefix.match(text):
+                text = text[found.end() :]
+                break
+        if IGNORED.match(text):
+            self._ignored.add(stream)
+            return None
+        for link, pattern in (("handling", HANDLING), ("cause", CAUSE), ("aside", ASIDE)):
+            if pattern.match(text):
+                self._linked[stream] = link
+                return None
+        if (at := text.find(b"Traceback (most recent call last)")) >= 0:
+            self.open.add(stream)
+            if text[:at].strip() and len(self._prefixes) < MOST:
+                self._prefixes.append(_as_before(text[:at]))
+            return None
+        if stream in self.open and EXCEPTION.match(text):
+            self.open.discard(stream)
+            link = self._linked.pop(stream, "alone")
+            if stream in self._ignored:
+                self._ignored.discard(stream)
+                return None
+            self._traced = True
+            self.ended = "" if link == "aside" else link
+            return _exception(text)
+        for rule in RULES:
+            if rule.pattern.search(text):
+                self.start = rule.start
+                return rule.status or meaning(text) or "error"
+        if QUALIFIED.match(text):
+            return _exception(text)
+        if BARE.match(text) and (self._traced or meaning(text)):
+            return _exception(text)
+        return None
+
+
+def _as_before(prefix: bytes) -> re.Pattern[bytes]:
+    """The same prefix on other lines: a time stamp has other digits there."""
+    return re.compile(re.sub(rb"\d+", rb"\\d+", re.escape(prefix)))
+
+
+def _exception(text: bytes) -> str:
+    for rule in RULES:
+        if rule.status and rule.pattern.search(text):
+            return rule.status
+    return "process_failed" if NOISE.search(text) else meaning(text) or "error"
+
+
+def _waiting(found: Found, text: bytes) -> None:
+    if b"atchdog caught collective" not in text:
+        return
+    rank = re.search(rb"\[Rank (\d+)\]", text)
+    what = re.search(rb"OpType=(\w+)", text)
+    if rank:
+        found.waited.setdefault(int(rank[1]), what[1].decode() if what else "a collective")

@@ -1,0 +1,178 @@
+"""From all logs' evidence to one status, one sentence, one line of one file. First cause first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.judge.diagnosis.causes import CONSEQUENCES
+from runner.judge.diagnosis.evidence import LONGEST_TAIL, Evidence, Found, after_last_step, find
+
+# What a consequence is called where it is all that there is.
+_ALONE = {"terminated": "interrupted", "aborted": "segfault"}
+LAST_LINES = 500  # a crash of 16 ranks prints about as many
+_ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]+)\]")
+_SAYS = {
+    "out_of_memory": "memory ran out",
+    "disk_full": "the disk was full",
+    "missing_module": "a module or symbol is missing",
+    "missing_dataset_index": "a dataset's index is missing on this node",
+    "missing_file": "a file is missing",
+    "assertion": "an assertion failed",
+    "remote_shell": (
+        "the launcher could not start the other nodes' processes over ssh; set ssh_mesh_enabled:"
+        " true in the inventory and run playbooks/ssh.yml (pdsh comes with playbooks/base.yml)"
+    ),
+    "rendezvous": "the processes did not find each other",
+    "network_device": "the network device is not there",
+    "collective_timeout": "a collective timed out",
+    "collective_error": "a collective failed",
+    "connection_lost": "a peer closed or refused the connection and no log says why",
+    "device_error": "a device failed",
+    "segfault": "a process crashed",
+    "node_lost": "a node failed",
+    "killed": "a process was killed (SIGKILL), often for the host's memory",
+    "time_limit": "a time limit ended the run",
+    "cancelled": "the job was cancelled",
+    "interrupted": "the run was interrupted",
+    "error": "the trainer raised an error",
+    "process_failed": "a process failed and no log says why",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status of causes.STATUSES, one sentence, and the evidence: its file, line and words.
+
+    `name` is the file as the sentence calls it.
+    """
+
+    status: str
+    sentence: str
+    path: Path | None = None
+    line: int | None = None
+    words: str = ""
+    name: str = ""
+
+
+def _file_name(path: Path) -> str:
+    return path.name
+
+
+def diagnose(
+    logs: Sequence[Path], *, steps: int, name: Callable[[Path], str] = _file_name
+) -> Verdict:
+    """Why a run ended, from its nodes' logs together. `steps`: how many the parsers found.
+
+    `name` is what the sentence calls a log. Where no clock says which came first, the logs'
+    order does.
+    """
+    found, complete, stepless = [], False, []
+    for path in logs:
+        begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
+        complete = complete or done
+        found.append(find(path, begin))
+        stepless.append(steps > 0 and begin == 0)
+    everything = [
+        item
+        for part, silent in zip(found, stepless, strict=True)
+        for item in part.evidence
+        if _counts(item, part, silent=silent, complete=complete, trained=steps > 0)
+    ]
+    first = _first(everything)
+    if first is None:
+        if steps:
+            return Verdict("ok", "")
+        return Verdict("no_step", "no step was logged and nothing in the log says why")
+    status = _ALONE.get(first.status, first.status)
+    status, first = _full_disk(status, first, everything)
+    words = first.text if len(first.text) <= 200 else first.text[:197] + "..."
+    where = name(first.path)
+    sentence = f"{_SAYS[status]}: {words} ({where}:{first.place}{_who(first)})"
+    sentence += _waiting(status, found, everything)
+    return Verdict(status, sentence, first.path, first.place, first.text, where)
+
+
+def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool, trained: bool) -> bool:
+    """Whether evidence may be of the run's end.
+
+    `silent`: a log without steps beside others that have some. Nothing in it shows that training
+    went on after a caught exception of its start, so that only its end counts.
+    """
+    if (complete and (item.weak or silent)) or (trained and item.start):
+        return False
+    return not silent or item.place > part.lines - LAST_LINES
+
+
+def _first(evidence: Sequence[Evidence]) -> Evidence | None:
+    """The first cause: what others followed from, before what only follows from others."""
+    strong = [item for item in evidence if not item.weak and not item.start]
+    ends = ("process_failed", "terminated", "aborted")
+    for pool in (
+        [item for item in strong if item.status not in CONSEQUENCES],
+        [item for item in strong if item.status not in ends],
+        [item for item in strong if item.status == "aborted"],
+        [item for item in evidence if item.weak],
+        [item for item in evidence if item.start],
+        strong,
+    ):
+        if pool:
+            return _earliest(pool)
+    return None
+
+
+def _earliest(pool: Sequence[Evidence]) -> Evidence:
+    """By the clock where all logs' first lines have one, else by file and line."""
+    firsts: dict[Path, Evidence] = {}
+    for item in pool:
+        firsts.setdefault(item.path, item)
+    leading = list(firsts.values())
+    if all(item.time is not None for item in leading):
+        lengths = {len(item.time or ()) for item in leading}
+        if len(lengths) == 1:
+            return min(leading, key=lambda item: item.time or ())
+    return leading[0]
+
+
+def _full_disk(
+    status: str, first: Evidence, everything: Sequence[Evidence]
+) -> tuple[str, Evidence]:
+    """Of a checkpoint that could not be written, the line that says that the disk was full."""
+    if status == "disk_full" and "No space left" not in first.text:
+        for item in everything:
+            if item.status == "disk_full" and "No space left" in item.text:
+                return status, item
+    return status, first
+
+
+def _who(item: Evidence) -> str:
+    rank = re.search(rb"\[rank ?(\d+)\]|\[default(\d+)\]", item.stream)
+    host = re.match(rb"([\w.-]+): ", item.stream)
+    words = [f"rank {(rank[1] or rank[2]).decode()}"] if rank else []
+    words += [f"on {host[1].decode()}"] if host else []
+    return ", " + " ".join(words) if words else ""
+
+
+def _waiting(status: str, found: Sequence[Found], everything: Sequence[Evidence]) -> str:
+    """On whom the others waited, as far as the logs tell."""
+    waited = {rank: what for part in found for rank, what in part.waited.items()}
+    if not waited and status != "collective_timeout":
+        return ""
+    for item in everything:
+        if place := _ABNORMAL.search(item.text):
+            return f"; the others waited for device {place[1]}"
+    if not waited:
+        return ""
+    names = ", ".join(str(rank) for rank in sorted(waited))
+    rest = sorted(set().union(*(part.ranks for part in found)) - set(waited))
+    operation = sorted(set(waited.values()))[0]
+    text = (
+        f"; rank {names} waited in {operation}"
+        if len(waited) == 1
+        else (f"; ranks {names} waited in {operation}")
+    )
+    if status == "collective_timeout" and rest:
+        text += f" for some of ranks {', '.join(map(str, rest))}"
+    return text

@@ -1,0 +1,74 @@
+"""One run's folder to what it measured and how it ended. Reads files, writes none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from runner.base.text import blocks, tail
+from runner.folder import endings
+from runner.folder.attempt import Attempt
+from runner.judge import stall
+from runner.judge.decide import EXPLAINED, Outcome, decide, last_words, with_verdict
+from runner.judge.diagnosis.verdict import Verdict, diagnose
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell
+from runner.terms.records import Measurement
+
+STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
+
+
+def measure(system: str, logs: Mapping[int, Path]) -> Measurement:
+    """Parse the logs of all nodes (rank to path) with the system's own parser."""
+    return load_system(system).parse({rank: blocks(path) for rank, path in logs.items()})
+
+
+def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> Outcome:
+    """The outcome of a run that is over; `play_words` are Ansible's, if all else is silent."""
+    ended = decide(
+        nodes=len(attempt.logs()),
+        done=attempt.done(),
+        halt=attempt.halt,
+        measured=measured,
+        train_iters=cell.parameters.get("train_iters"),
+        play_words=play_words,
+    )
+    if ended.cause == "stalled" and (words := stall.words(_stood(attempt))):
+        ended = replace(ended, ending=f"{ended.ending}; {words}")
+        ended = replace(ended, reason=ended.ending)
+    return explain(ended, attempt, steps=len(measured.intervals))
+
+
+def _stood(attempt: Attempt) -> list[stall.Stood]:
+    """Where the processes of a run that stalled stood, by what their nodes' logs and stacks say."""
+    found = []
+    for node in (attempt.run or {}).get("nodes", []):
+        log = attempt.log(node["node_rank"], node["host"])
+        text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name("stacks.txt")))
+        found += stall.read(node["host"], text.decode("utf-8", "replace"))
+    return found
+
+
+def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
+    """The outcome with the first cause that the logs of all nodes show, if it is theirs to tell."""
+    if not ended.cause:
+        return ended
+    logs = attempt.logs()
+    first = telling_rank(attempt)
+    verdict: Verdict | None = None
+    if ended.cause in EXPLAINED:
+        # The node that ended the run comes first: without a clock in the logs, it is the cause.
+        paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != first)]
+        found = [path for path in paths if path.is_file()]
+        verdict = diagnose(found, steps=steps, name=attempt.inside)
+    told = stall.LABEL.split(tail(logs[first]).decode("utf-8", "replace"))[0]
+    return with_verdict(ended, verdict, last_words(told.encode()))
+
+
+def telling_rank(attempt: Attempt) -> int:
+    """The rank of the node that ended the run first, else 0."""
+    halt = attempt.halt
+    host = endings.first_bad(attempt.done()) if halt is None else halt.get("host")
+    nodes = (attempt.run or {}).get("nodes", [])
+    return next((int(node["node_rank"]) for node in nodes if node["host"] == host), 0)

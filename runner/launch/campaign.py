@@ -1,0 +1,112 @@
+"""The campaign loop: launch what is not finished yet, one cell after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.folder.campaign import Campaign
+from runner.judge.decide import is_finished
+from runner.launch.interrupts import Interrupts
+from runner.launch.run import launch
+from runner.launch.ssh import claim, inspection
+from runner.launch.view import View
+from runner.matrix.select import select
+from runner.plan import checks
+from runner.plan.make import campaign_name
+from runner.terms.cell import Cell, Matrix
+from runner.terms.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a bench did: how many cells' repeats ended how. `exit_code` is the command's.
+
+    `expired`: the campaign's limit ended it, and not every cell has run. `resumes`: the same
+    command goes on with what has not run; with --again it begins anew.
+    """
+
+    ok: int
+    failed: int
+    kept: int
+    interrupted: bool
+    expired: bool = False
+    resumes: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        """0 all ok, 1 a cell failed or did not get to run, 130 after Ctrl-C."""
+        if self.interrupted:
+            return 130
+        return 1 if self.failed or self.expired or not self.ok else 0
+
+
+def bench(
+    matrix: Matrix,
+    cluster: Cluster,
+    runs: Path,
+    *,
+    only: Sequence[str] = (),
+    again: bool = False,
+    retry: int = 0,
+    limit_s: float | None = None,
+    view: View,
+) -> Tally:
+    """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input.
+
+    A run that does not end well is tried up to `retry` times more. After `limit_s` seconds the
+    running cell is ended and no further one starts; the next bench goes on there.
+    """
+    cells = select(matrix, only)
+    checks.check_cells(cells, cluster, matrix.warmup_iters)
+    campaign = Campaign(runs / campaign_name(matrix, cluster))
+    interrupts = Interrupts(limit_s)
+    with campaign.locked(), interrupts.handled():
+        campaign.open(matrix, cluster)
+        repeats = [(cell, repeat) for cell in cells for repeat in range(1, matrix.repeats + 1)]
+        kept = {} if again else _finished(campaign, repeats)
+        todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
+        view.begin(campaign, len(repeats), kept)
+        counts = {"ok": 0, "failed": 0}
+        for state in kept.values():
+            counts["ok" if state == "ok" else "failed"] += 1
+        if todo:
+            wanted = [cell for cell, _ in todo]
+            used = cluster.nodes[: max(cell.nodes for cell in wanted)]
+            with claim.claimed(used, campaign.path):
+                sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
+                for cell, repeat in todo:
+                    if interrupts.over:
+                        break
+                    for _ in range(1 + retry):
+                        ended = launch(
+                            campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
+                        )
+                        if ended.status == "ok" or interrupts.over:
+                            break
+                    counts["ok" if ended.status == "ok" else "failed"] += 1
+        all_ok = counts["ok"] == len(repeats)
+        tally = Tally(
+            counts["ok"],
+            counts["failed"],
+            len(kept),
+            interrupted=interrupts.count > 0,
+            expired=interrupts.expired and not all_ok,
+            resumes=not again,
+        )
+        view.end(tally)
+        return tally
+
+
+def _finished(
+    campaign: Campaign, repeats: Sequence[tuple[Cell, int]]
+) -> dict[tuple[str, int], str]:
+    """The repeats whose last attempt is finished, with its status."""
+    found = {}
+    for cell, repeat in repeats:
+        attempts = campaign.attempts(cell.id, repeat)
+        ended = attempts[-1].outcome if attempts else None
+        if ended is not None and is_finished(ended):
+            found[cell.id, repeat] = str(ended["status"])
+    return found

@@ -1,0 +1,76 @@
+"""Ctrl-C and the campaign's time limit, while runs go on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from runner.folder.attempt import Attempt
+
+
+class Interrupts:
+    """Ctrl-C: once ends the run on every node and keeps all, twice does not wait for that.
+
+    `limit_s` does what one Ctrl-C does, so many seconds after `handled` began.
+    """
+
+    def __init__(self, limit_s: float | None = None) -> None:
+        self.count = 0
+        self.limit_s = limit_s
+        self.expired = False
+        self.running: Attempt | None = None
+
+    def expire(self) -> None:
+        """The campaign's time is up."""
+        self.expired = True
+        self._halt()
+
+    @property
+    def over(self) -> bool:
+        """Whether no further run is to start."""
+        return self.count > 0 or self.expired
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal's handler."""
+        self.count += 1
+        self._halt()
+
+    def begin(self, attempt: Attempt) -> None:
+        """This runs now; what came before counts for it, too."""
+        self.running = attempt
+        if self.over:
+            self._halt()
+
+    def _halt(self) -> None:
+        if self.running is not None:
+            by = "by Ctrl-C" if self.count else f"after --stop-after {self.limit_s:g}"
+            self.running.ask_to_halt("interrupted", f"stopped {by}")
+
+    def once(self) -> bool:
+        """Whether the user wants to stop."""
+        return self.count > 0
+
+    def twice(self) -> bool:
+        """Whether the user will not wait."""
+        return self.count > 1
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM while a campaign runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        timer = threading.Timer(self.limit_s or 0.0, self.expire)
+        timer.daemon = True
+        if self.limit_s is not None:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            for number, handler in before.items():
+                signal.signal(number, handler)

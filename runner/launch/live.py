@@ -1,0 +1,73 @@
+"""How far a run is, from what has come back of it so far: for the live view and `status`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.base.text import tail
+from runner.folder.attempt import Attempt
+from runner.load.samples import CPU, read_samples
+from runner.logs.latest import latest
+from runner.systems.common.registry import load_system
+from runner.terms.records import Interval
+
+_HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of any node
+
+
+@dataclass(frozen=True)
+class Now:
+    """The newest step; the fullest device's memory, in MiB; seconds to the last iteration.
+
+    Without devices the memory is what the log says of its processes. None is not known.
+    """
+
+    step: Interval | None
+    memory_mib: float | None
+    left_s: float | None
+
+
+def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
+    """How far a run of `wanted` iterations is."""
+    logs = attempt.logs()
+    devices = (attempt.run or {}).get("cell", {}).get("device_ids")
+    sampled = [memory(log.with_name("samples.csv"), devices) for log in logs.values()]
+    used = max((each for each in sampled if each is not None), default=None)
+    measured = latest(load_system(system).parse, logs)
+    if measured is None:
+        return Now(None, used, None)
+    step = measured.intervals[-1]
+    left = None
+    if wanted and step.step_time_ms:
+        left = (wanted - step.iteration) * step.step_time_ms / 1000
+    return Now(step, measured.memory_used_mib if used is None else used, left)
+
+
+def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
+    """MiB in use on the fullest of a node's `devices` (None: all) at the newest samples."""
+    try:
+        with samples.open("rb") as stream:
+            head = stream.read(_HEAD).splitlines()[:1]
+    except OSError:
+        return None
+    newest = {}
+    for sample in read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:]])):
+        if sample.device != CPU and (devices is None or sample.device in map(str, devices)):
+            newest[sample.device] = sample.memory_used_mib
+    return max((used for used in newest.values() if used is not None), default=None)
+
+
+def left_s(
+    times: Sequence[float], waiting: int, now_left_s: float | None, elapsed_s: float
+) -> float | None:
+    """Seconds to a campaign's end: what the running run says, and the usual time of the `waiting`.
+
+    `times` are those of runs that ended; without one, the running run is taken for a usual one.
+    """
+    if not times and now_left_s is None:
+        return None
+    usual = statistics.median(times) if times else elapsed_s + (now_left_s or 0.0)
+    rest = max(usual - elapsed_s, 0.0) if now_left_s is None else now_left_s
+    return usual * waiting + rest

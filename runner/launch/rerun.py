@@ -1,0 +1,172 @@
+"""Run one recorded run once more: the same command, environment and nodes, from its run.json.
+
+The new run lies in a campaign of its own beside the old one, `rerun-<campaign>`, as one more
+repeat of its cell, so that the old campaign's table stays what it was. What runs is what was
+recorded, not what this version would plan today; only the run's own folder is another. It is
+refused where the inventory or what is installed on the nodes is not what it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from runner import __version__
+from runner.base.errors import UserError
+from runner.base.paths import PROJECT
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.folder.stored import read_json, write_json
+from runner.judge.decide import is_finished
+from runner.launch.campaign import Tally
+from runner.launch.interrupts import Interrupts
+from runner.launch.run import run_once
+from runner.launch.ssh import claim, inspection
+from runner.launch.view import View
+from runner.terms.cluster import Cluster
+from runner.terms.run import NodeRun, Run, read_run
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run that was made, its campaign, and what it would be to make it again."""
+
+    attempt: Attempt
+    campaign: Campaign
+    run: Run
+
+
+def recorded(path: Path) -> Recorded:
+    """The run in a folder. Raises UserError where it holds none that can be run again."""
+    path = path.resolve()
+    content = read_json(path / "run.json")
+    if content is None:
+        below = sorted(path.glob("**/run.json"))
+        hint = f"; name a run's folder, such as {below[-1].parent}" if below else ""
+        raise UserError(f"there is no run.json in {path}{hint}")
+    try:
+        run = read_run(content)
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{path}/run.json is not one that this version can read") from None
+    campaign = Campaign(path.parents[2])
+    if campaign.settings is None:
+        raise UserError(f"{campaign.path} holds no campaign.json that this version can read")
+    return Recorded(Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, run)
+
+
+def inventory(found: Recorded) -> Path:
+    """The inventory that a run's campaign names, of this checkout."""
+    name = str((found.campaign.settings or {}).get("inventory"))
+    path = PROJECT / "inventory" / name
+    if not path.exists():
+        raise UserError(f"the run was made on the inventory {name}; name it with -i")
+    return path
+
+
+def rerun(found: Recorded, cluster: Cluster, *, view: View) -> tuple[Attempt, Campaign, Tally]:
+    """Make the run again. Raises UserError where the machines are not what they were."""
+    differs = list(differences(found.run, cluster))
+    if differs:
+        raise UserError(
+            f"the inventory {cluster.name} is not what the run was made on: {'; '.join(differs)};"
+            " set it back, or begin a new campaign with bench"
+        )
+    runs = found.campaign.path.parent
+    name = found.campaign.name
+    target = Campaign(runs / (name if name.startswith("rerun-") else f"rerun-{name}"))
+    interrupts = Interrupts()
+    with target.locked(), interrupts.handled():
+        repeat = _open(target, found)
+        view.begin(target, 1, {})
+        with claim.claimed(cluster.nodes[: found.run.cell.nodes], target.path):
+            inspection.inspect(target, cluster, [found.run.cell], runs, interrupts.once)
+            attempt = target.new_attempt(found.run.cell.id, repeat)
+            again = _again(found.run, target.name, attempt)
+            ended = run_once(target, attempt, again, cluster, runs, view, interrupts)
+        ok = ended.status == "ok"
+        tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
+        view.end(tally)
+    return attempt, target, tally
+
+
+def differences(run: Run, cluster: Cluster) -> Iterator[str]:
+    """What of a recorded run an inventory says otherwise today, each in a few words."""
+    hosts = [node.host for node in cluster.nodes[: len(run.nodes)]]
+    if hosts != [node.host for node in run.nodes]:
+        yield f"its nodes were {', '.join(node.host for node in run.nodes)}, are {', '.join(hosts)}"
+        return
+    if cluster.nodes[0].address != run.master_address:
+        yield f"the address of {hosts[0]} was {run.master_address}, is {cluster.nodes[0].address}"
+    for node, machine in zip(run.nodes, cluster.nodes, strict=False):
+        if node.runs != str(machine.root / "runs"):
+            yield f"the root of {node.host} was {Path(node.runs).parent}, is {machine.root}"
+        if machine.devices < run.cell.devices_per_node:
+            yield f"{node.host} has {machine.devices} devices, not {run.cell.devices_per_node}"
+        for key, value in cluster.env.items():
+            was = node.env.get(key)
+            if was != run.cell.env.get(key, value):
+                yield f"{key} on {node.host} was {was}, is {value}"
+
+
+def _open(target: Campaign, found: Recorded) -> int:
+    """Make the campaign of reruns, or take the cell into it; the repeat that comes next."""
+    source = found.campaign.settings or {}
+    settings = target.settings or {
+        **{key: source.get(key) for key in ("matrix", "matrix_name", "baseline", "warmup_iters")},
+        **{key: source.get(key) for key in ("inventory", "inventory_digest")},
+        "repeats": 1,
+        "cells": [],
+        "trainbench": __version__,
+        "created_at": time.time(),
+    }
+    cells: list[dict[str, Any]] = list(settings["cells"])
+    asked = next((cell for cell in cells if cell["id"] == found.run.cell.id), None)
+    if asked is None:
+        content = found.attempt.run or {}
+        asked = {**content["cell"], "repeats": 0}
+        cells.append(asked)
+    repeat = int(asked["repeats"])
+    attempts = target.attempts(asked["id"], repeat) if repeat else []
+    # One that something outside ended, as a busy node does, is made again, not once more.
+    if not repeat or not attempts or is_finished(attempts[-1].outcome):
+        repeat += 1
+    asked["repeats"] = repeat
+    wanted = (f"system {found.run.cell.system}/", f"dataset {found.run.cell.dataset}")
+    pins = {
+        name: value
+        for name, value in (source.get("environment") or {}).items()
+        if name.startswith(wanted)
+    }
+    environment = {**(settings.get("environment") or {}), **pins}
+    write_json(
+        target.path / "campaign.json", {**settings, "cells": cells, "environment": environment}
+    )
+    return repeat
+
+
+def _again(run: Run, campaign: str, attempt: Attempt) -> Run:
+    """The same run under another name: whatever names its folder names the new one."""
+    was = run.id
+    now = f"{campaign}/{attempt.cell_id}/r{attempt.repeat}a{attempt.number}"
+    nodes = [NodeRun(**_renamed(vars(node), was, now)) for node in run.nodes]
+    return replace(
+        run,
+        campaign=campaign,
+        repeat=attempt.repeat,
+        attempt=attempt.number,
+        nodes=tuple(nodes),
+        rerun_of=run.rerun_of or was,
+    )
+
+
+def _renamed(value: Any, was: str, now: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(was, now)
+    if isinstance(value, dict):
+        return {key: _renamed(item, was, now) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_renamed(item, was, now) for item in value)
+    return value

@@ -1,0 +1,1 @@
+"""The engine over Ansible's connections: plays, inspection, one bench a cluster."""

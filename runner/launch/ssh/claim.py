@@ -1,0 +1,56 @@
+"""One bench a cluster: while a campaign runs, its nodes are no other campaign's.
+
+A lock file a node (its address and root folder), in this user's cache: it holds for all folders of
+runs. The lock on the node itself (roles/launch) is the second line, for another user or another
+control machine; it is free between two runs, so that alone it would let two campaigns take turns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.exclusive import take
+from runner.terms.cluster import Node
+
+PATIENCE_S = 2.0  # a bench that was killed is gone within that
+
+
+def _folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "trainbench" / "in-use"
+
+
+def _file(node: Node) -> str:
+    return hashlib.sha256(f"{node.address} {node.root}".encode()).hexdigest()[:24]
+
+
+@contextmanager
+def claimed(nodes: Sequence[Node], campaign: Path) -> Iterator[None]:
+    """Hold the nodes for a campaign's folder. Raises UserError where another bench has one."""
+    folder = _folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the folder {folder} cannot be made: {error.strerror}; set XDG_CACHE_HOME to another"
+        ) from None
+    with ExitStack() as held:
+        # In one order, so that two that begin at once do not wait for each other.
+        each = {(node.address, str(node.root)): node for node in nodes}
+        for _, node in sorted(each.items(), key=lambda item: item[0]):
+            handle = held.enter_context((folder / _file(node)).open("a+", encoding="utf-8"))
+            if not take(handle, PATIENCE_S):
+                handle.seek(0)
+                raise UserError(
+                    f"{node.host} is in use by the campaign {handle.read()}; wait for its bench, or"
+                    " end it with Ctrl-C there"
+                )
+            handle.truncate(0)
+            handle.write(str(campaign.resolve()))
+            handle.flush()
+        yield

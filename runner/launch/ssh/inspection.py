@@ -1,0 +1,146 @@
+"""Ask the nodes, once a campaign, what they have: reachable, set up, the same, enough data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.base.errors import UserError, unreachable
+from runner.base.paths import dataset_home, env_file, system_home
+from runner.folder.campaign import ENV, Campaign
+from runner.folder.stored import read_json
+from runner.inventory import refuse_unedited
+from runner.launch.ssh.play import play
+from runner.megatron import DatasetError, check_split
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
+
+# What bench reads from dataset.json; docs/inventory.md lists them for datasets of one's own.
+# Where its manifest says vocab_size, which trainers need, a smaller one of a cell is refused.
+DATASET_KEYS = ("documents", "tokens", "bytes", "sha256")
+SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
+
+
+def inspect(
+    campaign: Campaign,
+    cluster: Cluster,
+    cells: Sequence[Cell],
+    runs: Path,
+    cancelled: Callable[[], bool],
+) -> dict[str, dict[str, int]]:
+    """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
+
+    Raises UserError naming the node (all that are out of reach) and the cure: not set up, different
+    from the others, a dataset too small for the cells, or not what the campaign began with.
+    """
+    refuse_unedited(cluster)
+    nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
+    wanted = {f"system {cell.system}/{cell.pin}" for cell in cells}
+    wanted |= {f"dataset {cell.dataset}" for cell in cells}
+    # One play for all nodes, unless their root folders differ.
+    facts: dict[str, dict[str, Any]] = {}
+    for root in sorted({node.root for node in nodes}):
+        hosts = [node.host for node in nodes if node.root == root]
+        paths = {ENV: str(env_file(root))}  # recorded where verify left it, not required
+        for cell in cells:
+            home = system_home(root, cell.system, cell.pin)
+            paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")
+            manifest = dataset_home(root, cell.dataset) / "dataset.json"
+            paths[f"dataset {cell.dataset}"] = str(manifest)
+        played = play(
+            "inspect.yml",
+            cluster.path,
+            hosts=hosts,
+            variables={
+                "launch_out_dir": str(campaign.inspected.resolve()),
+                "launch_paths": paths,
+            },
+            private=runs / ".ansible",
+            cancelled=cancelled,
+        )
+        if cancelled():
+            raise KeyboardInterrupt
+        if not played.ok:
+            raise UserError(f"the nodes could not be asked: {played.words}")
+        facts |= {host: read_json(campaign.inspected / f"{host}.json") or {} for host in hosts}
+    setup = SETUP.format(inventory=cluster.path)
+    silent = {
+        host: str(found.get("unreachable", ""))
+        for host, found in facts.items()
+        if "unreachable" in found or not found
+    }
+    if silent:
+        raise UserError(unreachable(silent, cluster.path))
+    for host, found in facts.items():
+        for name in sorted(wanted):
+            _check_manifest(name, found["files"].get(name), host, setup)
+    recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}
+    campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
+    for cell in cells:
+        check_dataset(cell, recorded[f"dataset {cell.dataset}"])
+    return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in cells}
+
+
+def _check_manifest(name: str, manifest: Any, host: str, setup: str) -> None:
+    """A manifest that is missing, or lacks what is read from it, is refused by host and key."""
+    if manifest is None:
+        raise UserError(f"{name} is not on {host}; {_listed(name)} in the inventory, and {setup}")
+    keys = ("identity",) if name.startswith("system ") else DATASET_KEYS
+    for key in keys:
+        if not isinstance(manifest, dict) or key not in manifest:
+            file = "installed.json" if name.startswith("system ") else "dataset.json"
+            raise UserError(f"{file} of {name} on {host} has no {key!r}; {setup}")
+
+
+def _listed(name: str) -> str:
+    """The inventory's variables without which setup brings neither: `list X in Y`."""
+    kind, _, what = name.partition(" ")
+    if kind == "dataset":
+        return f"list {what} in dataset_names"
+    system, _, pin = what.partition("/")
+    return f"list {system} in cluster_systems and {pin} in {system}_pin_sets"
+
+
+def _identity(manifest: dict[str, Any]) -> Any:
+    """What must be the same on every node and for a whole campaign.
+
+    installed.json of a system says it as `identity`, dataset.json as the checksums of its files.
+    """
+    return manifest["identity"] if "identity" in manifest else manifest["sha256"]
+
+
+def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, Any]:
+    """The manifest that all hosts share. Raises UserError naming the host that differs."""
+    hosts = list(facts)
+    first: dict[str, Any] = facts[hosts[0]]["files"][name]
+    for host in hosts[1:]:
+        if _identity(facts[host]["files"][name]) != _identity(first):
+            raise UserError(f"{name} on {host} differs from the one on {hosts[0]}; {setup}")
+    return first
+
+
+def check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
+    """A vocabulary that holds the dataset's, enough documents in each split for the iterations."""
+    values = cell.parameters
+    given, there = values.get("vocab_size"), manifest.get("vocab_size")
+    if given is not None and isinstance(there, int) and given < there:
+        raise UserError(
+            f"cell {cell.name}: vocab_size is {given}, but dataset {cell.dataset} has {there}"
+            f" tokens; make it {there} or more, or name another dataset"
+        )
+    if not values.get("split"):
+        return
+    batch = load_system(cell.system).batch_size(cell) or 0
+    try:
+        check_split(
+            documents=int(manifest["documents"]),
+            tokens=int(manifest["tokens"]),
+            split=str(values["split"]),
+            seq_length=load_system(cell.system).model(values).seq_length,
+            train_samples=int(values["train_iters"]) * batch,
+            valid_samples=int(values.get("eval_iters") or 0) * batch,
+        )
+    except DatasetError as error:
+        raise UserError(f"cell {cell.name}: dataset {cell.dataset}: {error}") from None

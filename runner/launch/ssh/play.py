@@ -1,0 +1,105 @@
+"""Run one playbook through ansible-runner: the only module that imports it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.base.paths import PLAYBOOKS, PROJECT, search_path
+
+# Silence is noticed after 2 x 2 = 4 s and a new connection is given 3 s, on connections of their
+# own (their control sockets are not those of a setup): docs/performance.md has the measurements.
+LAUNCH_SSH = (
+    "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=2"
+    " -o ServerAliveCountMax=2 -o ConnectTimeout=3 -o BatchMode=yes"
+)
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a play ended: ansible-runner's status and exit code, and Ansible's last words."""
+
+    status: str
+    rc: int
+    words: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether Ansible ended with exit code 0."""
+        return self.rc == 0
+
+
+def play(
+    playbook: str,
+    inventory: Path,
+    *,
+    hosts: Sequence[str],
+    variables: Mapping[str, Any],
+    private: Path,
+    cancelled: Callable[[], bool],
+) -> Played:
+    """Run `playbooks/<playbook>` on `hosts`; `private` holds ansible-runner's own folders.
+
+    ansible-runner's folder is new for each play (a reused one leaks the last play's variables),
+    0700, and removed if the play succeeded. Its `command` file holds the whole environment, secrets
+    included, and is removed as soon as the play has begun.
+    """
+    import ansible_runner  # 0.2 s: not for commands that run no play
+
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=private))
+    messages: list[str] = []
+
+    command = folder / "artifacts" / "play" / "command"
+
+    def on_event(event: dict[str, Any]) -> bool:
+        command.unlink(missing_ok=True)
+        if event.get("event") in ("runner_on_failed", "runner_on_unreachable"):
+            result = event.get("event_data", {}).get("res", {})
+            host = event.get("event_data", {}).get("host", "")
+            messages.append(f"{host}: {result.get('msg', 'failed')}")
+        return True  # anything else drops the event and with it the statistics
+
+    ran = ansible_runner.run(
+        private_data_dir=str(folder),
+        ident="play",
+        project_dir=str(PROJECT),
+        playbook=str(PLAYBOOKS / playbook),
+        inventory=str(inventory.resolve()),
+        limit=",".join(hosts),
+        extravars=dict(variables),
+        envvars={
+            "PATH": search_path(),  # ansible-playbook is looked up in it
+            "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
+            "ANSIBLE_FORKS": str(max(len(hosts), 1)),
+            "ANSIBLE_SSH_ARGS": LAUNCH_SSH,
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(Path.home() / ".ansible" / "tb"),
+            "ANSIBLE_HOST_KEY_CHECKING": "True",
+        },
+        settings={"pexpect_timeout": 1},
+        quiet=True,
+        event_handler=on_event,
+        cancel_callback=cancelled,
+    )
+    command.unlink(missing_ok=True)
+    words = messages[0] if messages else ""
+    if ran.rc != 0 and not words:
+        words = _last_words(Path(ran.config.artifact_dir) / "stdout")
+    if ran.rc == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
+    return Played(status=str(ran.status), rc=rc, words=words)
+
+
+def _last_words(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "Ansible said nothing"
+    told = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in told if "ERROR" in line or "error" in line]
+    return (errors or told or ["Ansible said nothing"])[-1][:500]

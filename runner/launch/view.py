@@ -1,0 +1,183 @@
+"""What a person sees while a campaign runs: a live line in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from runner.launch.live import Now, left_s, now_of
+from runner.terms.records import Measurement
+
+if TYPE_CHECKING:
+    from runner.folder.attempt import Attempt
+    from runner.folder.campaign import Campaign
+    from runner.judge.decide import Outcome
+    from runner.terms.cell import Cell
+
+LIVE_S = 0.5  # between two looks at the log, in a terminal
+PLAIN_S = 10.0  # between two plain lines elsewhere
+STYLES = {"ok": "green", "interrupted": "yellow"}
+
+
+class Leaving:
+    """Standard error that may go away, as a closed terminal or a pipe does: a campaign goes on."""
+
+    def __init__(self) -> None:
+        self._stream: TextIO = sys.stderr
+
+    def write(self, text: str) -> int:
+        """As a stream's; what cannot be written is dropped, from then on for good."""
+        with self._until_gone():
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """As a stream's."""
+        with self._until_gone():
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """As a stream's."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """As a stream's."""
+        return self._stream.fileno()
+
+    @contextmanager
+    def _until_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # Python, too, would flush the old one at its end, and fail.
+            self._stream = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+class View:
+    """Progress on standard error, so that standard output stays the table's."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        stream = cast("IO[str]", Leaving())
+        self.console = console or Console(file=stream, highlight=False, soft_wrap=True)
+        self.total = 0
+        self.seen: set[tuple[str, int]] = set()  # repeats that ended before, or began: not attempts
+        self.times: list[float] = []  # seconds that ended runs took
+
+    def begin(self, campaign: Campaign, total: int, kept: Mapping[Any, str]) -> None:
+        """Say what will happen."""
+        self.total, self.seen = total, set(kept)
+        for cell_id, repeat in kept:
+            self._took(campaign.attempts(cell_id, repeat)[-1])
+        words = f"campaign {campaign.name}: {total} runs"
+        if kept:
+            bad = sum(state != "ok" for state in kept.values())
+            words += f", {len(kept)} finished before"
+            words += f" ({bad} of them not ok: --again runs them again)" if bad else ""
+        self.console.print(f"{words}; folder {campaign.path}", markup=False)
+
+    @contextmanager
+    def running(self, cell: Cell, repeat: int, attempt: Attempt) -> Iterator[None]:
+        """Show how far a run is, until the block ends."""
+        self.seen.add((cell.id, repeat))
+        title = self._title(cell, repeat)
+        wanted = cell.parameters.get("train_iters")
+        waiting = self.total - len(self.seen)
+
+        def line(elapsed_s: float) -> str:
+            now = now_of(cell.system, attempt, wanted)
+            words = f"{title}: {progress(now, wanted, elapsed_s)}"
+            left = left_s(self.times, waiting, now.left_s, elapsed_s)
+            return words + (f", campaign {lasting(left)}" if waiting and left else "")
+
+        with live(self.console, line):
+            yield
+
+    def ended(
+        self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
+    ) -> None:
+        """One line on how a run ended."""
+        self._took(attempt)
+        line = Text(f"{self._title(cell, repeat)}: ")
+        line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
+        losses = [item.loss for item in measured.intervals if item.loss is not None]
+        if measured.intervals:
+            line.append(f", {measured.intervals[-1].iteration} iterations")
+        if losses:
+            line.append(f", loss {losses[0]:.3f} to {losses[-1]:.3f}")
+        if outcome.reason:
+            line.append(f" - {outcome.reason} (logs in {attempt.path})")
+        self.console.print(line)
+
+    def _title(self, cell: Cell, repeat: int) -> str:
+        title = f"[{len(self.seen)}/{self.total}] {cell.name}"
+        return title + (f" repeat {repeat}" if repeat > 1 else "")
+
+    def _took(self, attempt: Attempt) -> None:
+        if ended := attempt.outcome:
+            self.times.append(float(ended["wall_s"]))
+
+    def end(self, tally: Any) -> None:
+        """One line on the campaign."""
+        words = f"{tally.ok} ok, {tally.failed} not ok"
+        on = ", the same command goes on" if tally.resumes else ""
+        words += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
+        words += f"; stopped by --stop-after{on}" if tally.expired else ""
+        self.console.print(words, markup=False)
+
+
+@contextmanager
+def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
+    """Until the block ends, `line` of the seconds since: live in a terminal, else plain lines."""
+    began = time.monotonic()
+    over = threading.Event()
+
+    def words() -> Text:
+        return Text(line(time.monotonic() - began))
+
+    def watch() -> None:
+        if console.is_terminal:
+            with console.status(words()) as status:
+                while not over.wait(LIVE_S):
+                    status.update(words())
+            return
+        while not over.wait(PLAIN_S):
+            console.print(words())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def progress(now: Now, wanted: int | None, elapsed_s: float) -> str:
+    """`iteration 12/50, 98.1 samples/s, loss 5.321, 1024 MiB, 14 s, about 20 s left`."""
+    step = now.step
+    if step is None:
+        return f"starting, {elapsed_s:.0f} s"
+    words = [f"iteration {step.iteration}" + (f"/{wanted}" if wanted else "")]
+    if step.samples_per_s is not None:
+        words.append(f"{step.samples_per_s:.1f} samples/s")
+    if step.loss is not None:
+        words.append(f"loss {step.loss:.3f}")
+    if now.memory_mib is not None:
+        words.append(f"{now.memory_mib:.0f} MiB")
+    words.append(f"{elapsed_s:.0f} s")
+    if now.left_s is not None:
+        words.append(lasting(now.left_s))
+    return ", ".join(words)
+
+
+def lasting(left: float) -> str:
+    """`about 20 s left`, in minutes from two on."""
+    return f"about {left:.0f} s left" if left < 120 else f"about {left / 60:.0f} min left"

@@ -1,0 +1,1 @@
+"""A campaign's folder to records: logs, samples, event files, environment."""

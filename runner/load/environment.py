@@ -1,0 +1,87 @@
+"""What a reader needs to compare runs: machines, versions, datasets, all from the campaign."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runner.folder.campaign import Campaign
+from runner.folder.stored import read_json
+from runner.terms.records import Measurement
+
+
+def device_name(campaign: Campaign) -> str:
+    """The devices' name; empty where the nodes have none, or different ones."""
+    names = set()
+    for path in campaign.inspected.glob("*.json"):
+        for device in (read_json(path) or {}).get("devices") or []:
+            names.add(str(device["name"]))
+    return names.pop() if len(names) == 1 else ""
+
+
+def trainer_versions(measured: Measurement) -> dict[str, str]:
+    """What the trainer itself said it ran with."""
+    wanted = ("torch", "backend", "device")
+    return {key: measured.facts[key] for key in wanted if key in measured.facts}
+
+
+def _devices(devices: Sequence[Mapping[str, Any]]) -> str:
+    """`8 x Tesla V100-SXM2-32GB, 32510 MiB`, each kind once."""
+    kinds = Counter(f"{item['name']}, {item['memory_mib']} MiB" for item in devices)
+    return "; ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"
+
+
+def environment_of(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader needs to compare: machines, versions, datasets, all from the campaign."""
+    hosts, envs = {}, campaign.envs()
+    for path in sorted(campaign.inspected.glob("*.json")):
+        facts = read_json(path) or {}
+        if "hostname" not in facts:
+            continue
+        devices = facts.get("devices") or []
+        hosts[path.stem] = {
+            "devices": _devices(devices),
+            "driver": ", ".join(sorted({item["driver"] for item in devices})) or "none",
+            "cpu": facts["cpu"],
+            "cpu_count": facts["cpu_count"],
+            "memory_mib": facts["memory_mib"],
+            "system": facts["system"],
+            "kernel": facts["kernel"],
+            **_more(envs.get(path.stem) or {}),
+        }
+    return {
+        "campaign": campaign.name,
+        "inventory": settings["inventory"],
+        "trainbench": settings["trainbench"],
+        "fingerprints": settings.get("environment") or {},
+        "nodes": hosts,
+    }
+
+
+def _more(env: Mapping[str, Any]) -> dict[str, Any]:
+    """What env.json, which playbooks/verify.yml leaves on a node, knows beside an inspection."""
+    gpu = env.get("gpu") or {}
+    interfaces = (env.get("network") or {}).get("interfaces") or {}
+    return {
+        "driver problem": gpu.get("problem"),
+        "power limit, W": _each(gpu.get("devices") or [], "power.limit"),
+        "ECC": _each(gpu.get("devices") or [], "ecc.mode.current"),
+        "CUDA toolkits": ", ".join(sorted((env.get("cuda_toolkits") or {}).values())),
+        "packages": env.get("packages"),
+        "libraries": env.get("libraries"),
+        "systems": {
+            name: {"torch": found.get("torch"), "packages": (found.get("lock_sha256") or "")[:12]}
+            for name, found in (env.get("systems") or {}).items()
+        },
+        "network": {
+            name: f"MTU {found.get('mtu')}, {found.get('speed_mbit_s') or '–'} Mbit/s"
+            for name, found in interfaces.items()
+        },
+    }
+
+
+def _each(devices: Sequence[Mapping[str, Any]], key: str) -> str:
+    """A quantity of a node's devices: one value, or each where they differ."""
+    values = [str(device[key]) for device in devices if device.get(key)]
+    return values[0] if len(set(values)) == 1 else ", ".join(values)

@@ -1,0 +1,176 @@
+"""A campaign's folder as records: the last attempt of each repeat. Never launches anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign, repeats_of
+from runner.judge import judge
+from runner.judge.decide import Outcome
+from runner.judge.diagnosis.rules import rules
+from runner.load.environment import device_name, environment_of, trainer_versions
+from runner.load.samples import with_fetched
+from runner.matrix import layouts, published
+from runner.matrix.layouts import Layout
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell
+from runner.terms.records import Measurement, Record
+
+RUNNING = "bench runs now: python -m runner status says how far it is"
+
+
+def layout_of(campaign: Campaign, shape: str | None = None) -> tuple[Layout, list[published.Row]]:
+    """How the campaign's matrix lays its table out (another `shape`, if given), and its documents.
+
+    Raises UserError for an unknown shape.
+    """
+    settings = campaign.settings or {}
+    return (
+        layouts.of(settings.get("table"), shape),
+        published.rows(settings.get("published") or []),
+    )
+
+
+def records_of(
+    campaign: Campaign, relative_to: Path, *, shown: Path | None = None, of: Campaign | None = None
+) -> list[Record]:
+    """Every cell of the campaign, in the matrix's order; logs as paths from `relative_to`.
+
+    `shown` is where readers find the campaign's folder, if elsewhere than we do; `of` the campaign
+    that this one is a copy of, which bench may run now. Raises UserError where the folder holds no
+    campaign.
+    """
+    running = (of or campaign).running()  # asked first: a run that ends meanwhile has an outcome
+    settings = campaign.settings
+    if settings is None:
+        raise UserError(
+            f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
+        )
+    now = (running.cell_id, running.repeat, running.number) if running else None
+    found = list(_records(campaign, settings, now))
+    home = shown or campaign.path
+    return [
+        replace(record, log=os.path.relpath(home / record.log, relative_to))
+        if record.log
+        else record
+        for record in found
+    ]
+
+
+def record_of(attempt: Attempt, campaign: Campaign) -> Record:
+    """One run that was made, whether it is its repeat's last attempt or not."""
+    environment = environment_of(campaign, campaign.settings or {})
+    return _ran(campaign, attempt, attempt.run or {}, environment, device_name(campaign))
+
+
+def _records(
+    campaign: Campaign, settings: Mapping[str, Any], running: tuple[str, int, int] | None
+) -> Iterator[Record]:
+    """The records, with logs as paths in the campaign's folder."""
+    environment = environment_of(campaign, settings)
+    device = device_name(campaign)
+    for asked, repeat in repeats_of(settings):
+        for attempt in reversed(campaign.attempts(asked["id"], repeat)):
+            if running == (asked["id"], repeat, attempt.number):
+                pending = _asked(campaign, asked, settings["warmup_iters"])
+                yield replace(pending, repeat=repeat, reason=RUNNING)
+                break
+            # One without run.json was never planned: bench died in the instant before.
+            if run := attempt.run:
+                yield _ran(campaign, attempt, run, environment, device)
+                break
+        else:
+            pending = _asked(campaign, asked, settings["warmup_iters"])
+            yield replace(pending, repeat=repeat)
+
+
+def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | None) -> Record:
+    """A cell that has not run, from its words in campaign.json or run.json."""
+    system = load_system(asked["system"])
+    # A parameter younger than the campaign has its default.
+    parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
+    words = {key: value for key, value in asked.items() if key not in ("id", "repeats")}
+    cell = Cell(**{**words, "parameters": parameters})
+    sizes = system.parallel(cell)
+    return Record(
+        campaign=campaign.name,
+        cell=cell.name,
+        cell_id=asked["id"],
+        system=cell.system,
+        status="pending",
+        reason="not run yet",
+        axes=cell.axes,
+        parameters={**cell.parameters, "pin": cell.pin, "dataset": cell.dataset, "env": cell.env},
+        nodes=cell.nodes,
+        devices_per_node=cell.devices_per_node,
+        micro_batch_size=cell.parameters.get("micro_batch_size"),
+        global_batch_size=system.batch_size(cell),
+        warmup_iters=warmup_iters,
+        activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
+        model=system.model(cell.parameters),
+        tensor_parallel=sizes["tensor_parallel"],
+        pipeline_parallel=sizes["pipeline_parallel"],
+        data_parallel=sizes["data_parallel"],
+    )
+
+
+def _ran(
+    campaign: Campaign,
+    attempt: Attempt,
+    run: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    device: str,
+) -> Record:
+    asked = _asked(campaign, run["cell"], run["warmup_iters"])
+    recorded = attempt.outcome
+    logs = attempt.logs()
+    trained = recorded is None or recorded["status"] != "did_not_run"
+    measured = judge.measure(asked.system, logs) if trained else Measurement()
+    ended = _ended(attempt, recorded, measured)
+    log = (
+        attempt.path / ended.evidence["log"]
+        if ended.evidence
+        else logs[judge.telling_rank(attempt)]
+    )
+    found = replace(
+        asked,
+        status=ended.status,
+        reason=ended.reason,
+        diagnosis=ended.diagnosis,
+        repeat=attempt.repeat,
+        attempt=attempt.number,
+        measurement=measured,
+        date=_day((recorded or {}).get("started_at")),
+        log=log.relative_to(campaign.path).as_posix(),
+        last_words=ended.last_words,
+        environment={**environment, **trainer_versions(measured)},
+        device=device,
+    )
+    # As many devices as it has processes, from the first, unless it names them.
+    ids = run["cell"]["device_ids"] or range(run["cell"]["devices_per_node"])
+    return with_fetched(found, logs, ids)
+
+
+def _day(seconds: Any) -> str:
+    """A time of the control node's clock as YYYY-MM-DD there; empty where it is not known."""
+    return time.strftime("%Y-%m-%d", time.localtime(seconds)) if seconds else ""
+
+
+def _ended(attempt: Attempt, recorded: Mapping[str, Any] | None, measured: Measurement) -> Outcome:
+    """How a run ended, as recorded; why, as the logs tell by what is known of logs today."""
+    if recorded is None:
+        status = "interrupted" if measured.intervals else "did_not_run"
+        return Outcome(status, "", "bench ended before the run did")
+    known = {item.name for item in fields(Outcome)}
+    ended = Outcome(**{key: value for key, value in recorded.items() if key in known})
+    # By the same rules the logs say the same; one without an ending is of an older version.
+    if not ended.ending or ended.rules == rules():
+        return ended
+    return judge.explain(ended, attempt, steps=len(measured.intervals))

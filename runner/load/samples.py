@@ -1,0 +1,159 @@
+"""What else a run's folder holds of its measurement: device samples, TensorBoard files.
+
+Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `timeline.jsonl` beside
+it, and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+from runner.figures.summary import counted_intervals
+from runner.load import tensorboard
+from runner.load.utilisation import Sample, peak_memory, steady_window, times_of_steps, utilisation
+from runner.logs.smi import npu_readings
+from runner.terms.records import Measurement, Record
+
+_COLUMN = re.compile(r"([a-z_.]+)(?: \[.+\])?")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?: .+)?")
+# The first line of two that npu-smi has for a chip: its number and name, its health.
+_NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
+CPU = "cpu"  # the one device of a node without devices: all its processors
+
+
+def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int] | None) -> Record:
+    """The record with what lies beside its logs (node rank to launcher.log).
+
+    `devices` are the indices of the devices that the run had on each node; None: all. Samples of a
+    device's memory replace what the log says of it: they see it once a second. A node's processors
+    are no device: their memory is not the run's.
+    """
+    measured = record.measurement
+    nodes = {rank: path.parent for rank, path in logs.items()}
+    sampled = {rank: node for rank, node in nodes.items() if (node / "samples.csv").is_file()}
+    if sampled:
+        measured = _sampled(record, sampled, devices)
+    if not any(interval.loss is not None for interval in measured.intervals):
+        events = [
+            path
+            for node in nodes.values()
+            if (node / "tensorboard").is_dir()
+            for path in (node / "tensorboard").rglob("*tfevents*")
+        ]
+        if events:
+            measured = replace(measured, curve=tensorboard.losses(tensorboard.scalars(events)))
+    return record if measured is record.measurement else replace(record, measurement=measured)
+
+
+def _sampled(
+    record: Record, nodes: Mapping[int, Path], devices: Sequence[int] | None
+) -> Measurement:
+    measured = record.measurement
+    samples = {
+        str(rank): [
+            sample
+            for sample in read_samples((node / "samples.csv").read_bytes())
+            if devices is None or sample.device == CPU or sample.device in map(str, devices)
+        ]
+        for rank, node in nodes.items()
+    }
+    memory = peak_memory(
+        {rank: [s for s in each if s.device != CPU] for rank, each in samples.items()}
+    )
+    counted = counted_intervals(record)
+    busy = None
+    if counted:
+        first = min(interval.iteration - interval.iterations for interval in counted) + 1
+        last = max(interval.iteration for interval in counted)
+        # Only one node logs the steps; the others' samples are laid over its clock, which the
+        # nodes share to a second or so (the doctor compares them).
+        windows = {
+            rank: _window(record.system, node, (first, last)) for rank, node in nodes.items()
+        }
+        any_window = next((window for window in windows.values() if window), None)
+        busy = utilisation((samples[str(rank)], windows[rank] or any_window) for rank in nodes)
+    return replace(
+        measured,
+        memory_used_mib=measured.memory_used_mib if memory is None else memory,
+        utilisation=busy or measured.utilisation,
+        busy={rank: _over_time(samples[str(rank)]) for rank in nodes},
+    )
+
+
+def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
+    """(seconds since the first sample, mean utilisation of the devices) at each sample's time."""
+    at: dict[float, list[float]] = {}
+    for sample in samples:
+        if sample.utilisation_percent is not None:
+            at.setdefault(sample.time, []).append(sample.utilisation_percent)
+    begin = min(at, default=0.0)
+    return tuple((time - begin, fmean(at[time])) for time in sorted(at))
+
+
+def _window(system: str, node: Path, counted: tuple[int, int]) -> tuple[float, float] | None:
+    try:
+        polls = list(_polls((node / "timeline.jsonl").read_text(encoding="utf-8")))
+        log = (node / "launcher.log").read_bytes()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return steady_window(times_of_steps(system, log, polls), counted)
+
+
+def _polls(text: str) -> Iterator[tuple[float, int]]:
+    """(node time, bytes of log) of each poll; a line torn by a crash is passed over."""
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            yield float(entry["node"]), int(entry["log_bytes"])
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def read_samples(data: bytes) -> list[Sample]:
+    """The rows of samples.csv, in any of its three forms; what is torn or no number is left out."""
+    samples: list[Sample] = []
+    columns: list[str] = []
+    now: float | None = None
+    npu = "0"
+    for line in data.decode("utf-8", "replace").splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if fields[0] == "timestamp" and len(fields) == 2:  # before each of npu-smi's tables
+            now = _time(fields[1])
+        elif fields[0] == "timestamp":
+            found = [_COLUMN.fullmatch(field) for field in fields]
+            columns = [match[1] if match else "" for match in found]
+        elif columns and len(fields) == len(columns):
+            row = dict(zip(columns, fields, strict=True))
+            time = _time(row["timestamp"])
+            busy = _number(row.get("utilization.gpu") or row.get("utilization.cpu") or "")
+            if time is not None and (busy is not None or "memory.used" in row):
+                device = row.get("index", CPU)
+                samples.append(Sample(time, device, busy, _number(row.get("memory.used", ""))))
+        elif now is not None:
+            if match := _NPU.match(line):
+                npu = match[1]
+            for used, percent in npu_readings(line.encode()):
+                samples.append(Sample(now, npu, percent, used))
+    return samples
+
+
+def _time(text: str) -> float | None:
+    """Epoch seconds, of them or of nvidia-smi's `2026/11/21 09:48:00.123` in UTC."""
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    try:
+        return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    """`97 %`, `1024 MiB`; `[N/A]` is none."""
+    found = _NUMBER.fullmatch(text)
+    return float(found[1]) if found else None

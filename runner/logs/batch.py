@@ -1,0 +1,140 @@
+"""Steps as columns: what a parser finds in one block of a log.
+
+A log of a gigabyte can hold millions of steps, so they travel as arrays and are reduced block by
+block (summary.py); only `Batch.intervals` makes objects of them, for runs of a campaign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.terms.records import Interval
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Steps in the order of the log. NaN in a float column means that the line does not say.
+
+    `iteration` counts from 1; `iterations` is what the line covers, 0 where a run begins and
+    nothing says how long its first window is: then it may be all of them. `step_time_ms`,
+    `samples_per_s` and `global_batch` (0: not on the line) are as in `records.Interval`. `skipped`
+    and `nan` count iterations by the line itself, `overflows` the OVERFLOW lines since the step
+    before. `losses` and `grad_norms` are read only when asked for, of some rows.
+    """
+
+    iteration: Ints
+    iterations: Ints
+    step_time_ms: Floats
+    samples_per_s: Floats
+    global_batch: Ints
+    skipped: Ints
+    nan: Ints
+    overflows: Ints
+    has_loss: NDArray[np.bool_]
+    losses: Callable[[slice], list[float | None]]
+    grad_norms: Callable[[slice], list[float | None]]
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+    def last_loss(self) -> float | None:
+        """The last loss that is on a line."""
+        rows = np.flatnonzero(self.has_loss)
+        return self.losses(slice(int(rows[-1]), int(rows[-1]) + 1))[0] if len(rows) else None
+
+    def intervals(self) -> Iterator[Interval]:
+        """The steps as objects, with the skipped iterations that the lines themselves count."""
+        for row in zip(
+            self.iteration.tolist(),
+            self.iterations.tolist(),
+            self.step_time_ms.tolist(),
+            self.samples_per_s.tolist(),
+            self.losses(slice(None)),
+            self.grad_norms(slice(None)),
+            self.skipped.tolist(),
+            self.nan.tolist(),
+            self.global_batch.tolist(),
+            strict=True,
+        ):
+            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch = row
+            time = time_ms if time_ms == time_ms else None
+            rate = rate if rate == rate else None
+            if rate is None and time and batch:
+                rate = batch * 1000 / time
+            yield Interval(iteration, covers or iteration, time, rate, loss, norm, skips, nan)
+
+
+@dataclass
+class Row:
+    """One step of a parser that reads line by line; None means that the line does not say."""
+
+    iteration: int
+    step_time_ms: float | None = None
+    samples_per_s: float | None = None
+    global_batch: int = 0
+    skipped: int = 0
+    nan: int = 0
+    overflows: int = 0
+    loss: float | None = None
+    grad_norm: float | None = None
+    iterations: int = 0
+
+
+@dataclass
+class Windows:
+    """How many iterations a line covers: the distance from the line before, in the same run."""
+
+    last: int = 0
+    log_interval: int = 0  # by the trainer's own print of its arguments
+
+    def begins(self, iteration: Ints) -> NDArray[np.bool_]:
+        """Where a run begins, before `cover` has seen the same lines."""
+        before = np.concatenate(([self.last], iteration[:-1]))
+        begins: NDArray[np.bool_] = (iteration <= before) | (before == 0)
+        return begins
+
+    def cover(self, iteration: Ints) -> Ints:
+        """The distances; 0 where a run begins and nothing says how long its window is."""
+        if not len(iteration):
+            return np.zeros(0, np.int64)
+        before = np.concatenate(([self.last], iteration[:-1]))
+        covers = iteration - before
+        begins = self.begins(iteration)
+        self.last = int(iteration[-1])
+        if begins.any():
+            known = np.minimum(iteration, self.log_interval)
+            covers = np.where(begins, known, covers)
+        return covers
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def from_rows(rows: Sequence[Row], windows: Windows) -> Batch:
+    """Rows as columns."""
+    iteration = np.array([row.iteration for row in rows], np.int64)
+    covers = windows.cover(iteration)
+    own = np.array([row.iterations for row in rows], np.int64)
+    losses = [row.loss for row in rows]
+    norms = [row.grad_norm for row in rows]
+    return Batch(
+        iteration=iteration,
+        iterations=np.where(own > 0, own, covers),
+        step_time_ms=_floats([row.step_time_ms for row in rows]),
+        samples_per_s=_floats([row.samples_per_s for row in rows]),
+        global_batch=np.array([row.global_batch for row in rows], np.int64),
+        skipped=np.array([row.skipped for row in rows], np.int64),
+        nan=np.array([row.nan for row in rows], np.int64),
+        overflows=np.array([row.overflows for row in rows], np.int64),
+        has_loss=np.array([loss is not None for loss in losses], np.bool_),
+        losses=lambda rows: losses[rows],
+        grad_norms=lambda rows: norms[rows],
+    )

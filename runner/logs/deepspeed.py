@@ -1,0 +1,94 @@
+"""DeepSpeed's own lines, printed on rank 0: what is left where Megatron's line is on another node.
+
+Three kinds, the best first; each is a parser of its own:
+
+* pipeline engine (0.6.0 runtime/pipe/engine.py:339-342, 0.8.0 :355-358)
+  `steps: 2 loss: 12.6157 iter time (s): 2.673 samples/sec: 95.775`; newer ones put more losses in
+  the middle;
+* throughput timer (0.6.0 utils/timer.py:182 `0/10, SamplesPerSec=..`, 0.8.0 :197
+  `epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=.., CurrSamplesPerSec=..`, and a
+  third form `0/10, RunningAvgSamplesPerSec=..`);
+* optimizer step (0.6.0 engine.py:2029) `[Rank 0] step=10, skipped=0, lr=[..], mom=[..]`.
+
+Their samples a second come from ds_config's train_batch_size, which need not be what is trained
+(document 002: 2048 against 9); a global batch size that the user names replaces it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from runner.logs.batch import Row
+from runner.logs.lines import LineParser
+from runner.logs.text import number
+
+_NUMBER = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
+_PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
+_PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s)?")
+_TIMER_CURRENT = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
+_TIMER_MEMORY = re.compile(rb"MaxMemAllocated=([\d.]+)GB")
+
+
+class DeepSpeedPipe(LineParser):
+    """The pipeline engine's `steps:` lines."""
+
+    name = "deepspeed_pipe"
+    marker = b"steps: "
+    head = re.compile(
+        rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE
+    )
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One `steps:` record; the losses that newer versions add stand between its fields."""
+        time = _PIPE_TIME.search(rest)
+        rate = _PIPE_RATE.search(rest)
+        loss = number(head[2])
+        seconds = number(time[1]) if time else None
+        return Row(
+            iteration=int(head[1]),
+            step_time_ms=None if seconds is None else seconds * 1000,
+            samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
+            loss=loss,
+            nan=int(loss is None),
+        )
+
+
+class DeepSpeedTimer(LineParser):
+    """The throughput timer's lines: the window's own rate, else the running average."""
+
+    name = "deepspeed_timer"
+    marker = b"SamplesPerSec="
+    head = re.compile(
+        rb"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,9})|\b\d+/(\d{1,9})), "
+        rb"(?:RunningAvg)?SamplesPerSec=([\d.]+),"
+    )
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
+        current = _TIMER_CURRENT.search(rest)
+        memory = _TIMER_MEMORY.search(rest)
+        if memory and (gib := number(memory[1])) is not None:
+            self.notes.allocated(gib * 1024)
+        iteration = int(head[1] or head[2])
+        if iteration == 0:
+            return None
+        return Row(iteration, samples_per_s=number(current[1]) if current else number(head[3]))
+
+
+class DeepSpeedStep(LineParser):
+    """The optimizer's `step=` lines: no time, but skipped steps counted by DeepSpeed itself."""
+
+    name = "deepspeed_step"
+    marker = b"skipped="
+    head = re.compile(rb"(?:\b|(?<=\dm))step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._skipped = 0
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One `step=` record; `skipped` counts from the start of the run."""
+        total = int(head[2])
+        fresh = total - self._skipped if total >= self._skipped else total
+        self._skipped = total
+        return Row(iteration=int(head[1]), skipped=fresh)

@@ -1,0 +1,265 @@
+"""Many `label: value |` lines at once, with arrays.
+
+Lines of one trainer have one *layout*: the same labels between the same number of `|`. A layout is
+learned from the first line that a slow reader has read, and every further line is checked against
+it byte by byte (its labels, its numbers' digits) before a value is taken. A line that differs in
+anything is left to the slow reader, so that this is an accelerator only: it never decides what a
+line means. Measured: benchmarks/parse.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.logs.batch import Floats, Ints
+
+Bytes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+WIDEST = 12  # characters of the widest number that is read here
+COLUMN = 8  # characters of the widest column of whole numbers
+SHORTEST = 64  # bytes; a shorter text is filled up with spaces, so that every window fits
+PIECE = 1 << 17  # bytes, of the level-2 cache
+RARE = 2000  # bytes a line, from which on single searches are faster than one over all
+_SLASH, _PIPE, _SPACE, _DOT, _ZERO, _NEWLINE = (ord(sign) for sign in "/| .0\n")
+
+
+def items(text: bytes, width: int) -> NDArray[np.void]:
+    """Every `width` bytes of a buffer, as a view: item i is text[i:i+width]."""
+    return np.ndarray((len(text) - width + 1,), f"V{width}", text, strides=(1,))
+
+
+def windows(text: bytes, starts: Ints, width: int) -> Bytes:
+    """One row of `width` bytes for each start."""
+    return items(text, width)[starts].view(np.uint8).reshape(-1, width)
+
+
+def _marked(data: Bytes) -> Ints:
+    """Where a slash or a pipe stands. In small pieces: fresh large arrays cost page faults."""
+    slashes, pipes = np.empty(PIECE, np.bool_), np.empty(PIECE, np.bool_)
+    found = []
+    for start in range(0, len(data), PIECE):
+        piece = data[start : start + PIECE]
+        marked = slashes[: len(piece)]
+        np.equal(piece, _SLASH, out=marked)
+        marked |= np.equal(piece, _PIPE, out=pipes[: len(piece)])
+        found.append(np.flatnonzero(marked) + start)
+    return np.concatenate(found)
+
+
+class Marks:
+    """Where the slashes and pipes of a text stand: one pass over it."""
+
+    def __init__(self, text: bytes) -> None:
+        if len(text) < SHORTEST:
+            text += b" " * SHORTEST
+        self.text = text
+        self.data = np.frombuffer(text, np.uint8)
+        at = _marked(self.data)
+        pipe = self.data[at] == _PIPE
+        self.pipes: Ints = at[pipe]
+        self._slashes: Ints = at[~pipe]
+
+    def heads(self) -> tuple[Ints, Ints]:
+        """Where `iteration N/M |` stands: the slash and the pipe of each.
+
+        Numbers have at most 9 digits and 9 spaces before them.
+        """
+        data, at = self.data, self._slashes
+        at = at[(at > 10) & (at < len(data) - 3)]
+        at = at[data[at - 1] - _ZERO < 10]
+        after = data[at + 1]
+        at = at[(after == _SPACE) | (after - _ZERO < 10)]
+        left = self._walk(self._walk(at - 1, -1, _ZERO, 10), -1, _SPACE, 1)
+        before = items(self.text, 9)[np.maximum(left - 8, 0)]
+        at = at[(before == np.void(b"iteration")) & (data[left + 1] == _SPACE)]
+        number = self._walk(at + 1, 1, _SPACE, 1)
+        right = self._walk(number, 1, _ZERO, 10)
+        closed = (right > number) & (data[right] == _SPACE)
+        closed &= data[np.minimum(right + 1, len(data) - 1)] == _PIPE
+        return at[closed], right[closed] + 1
+
+    def _walk(self, at: Ints, step: int, first: int, kinds: int) -> Ints:
+        """Go on while the character is one of `kinds` from `first`; at most 9 of them."""
+        last = len(self.data) - 1
+        for _ in range(9):
+            more = self.data[at] - first < kinds  # unsigned: what is below `first` is far above
+            if not more.any():
+                break
+            at = at + step * more
+            if step > 0:
+                np.minimum(at, last, out=at)
+        return at
+
+    def line_ends(self, at: Ints) -> Ints:
+        """Where the line around each place ends: at its newline or the end of the text."""
+        if len(at) * RARE < len(self.text):
+            ends = [self.text.find(b"\n", place) for place in at.tolist()]
+            found = np.array(ends, np.int64)
+            return np.where(found < 0, len(self.text), found)
+        newlines = np.append(np.flatnonzero(self.data == _NEWLINE), len(self.text))
+        return newlines[np.searchsorted(newlines, at)]
+
+    def after(self, sign: bytes) -> list[int]:
+        """The pipes that follow `sign` and a space."""
+        width = len(sign) + 1
+        pipes = self.pipes[self.pipes >= width]
+        pipes = pipes[self.data[pipes - 2] == sign[-1]]
+        found: list[int] = pipes[
+            items(self.text, width)[pipes - width] == np.void(sign + b" ")
+        ].tolist()
+        return found
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number of a layout: between which pipes, after which label, and how it is written.
+
+    `label` is all of it up to the number (at least 8 bytes). `places` are its decimals; -1 is a
+    whole number in a column of `width` characters; None takes the number's position only.
+    """
+
+    name: str
+    index: int
+    label: bytes
+    places: int | None
+    width: int = 0
+
+
+class Layout:
+    """The labels of one kind of line, learned from one: `signature` is each field's beginning.
+
+    Of the wanted fields, those with decimals come first, then whole numbers, then positions.
+    """
+
+    def __init__(self, signature: Words, fields: Sequence[Field]) -> None:
+        decimals = [field for field in fields if (field.places or 0) > 0]
+        wholes = [field for field in fields if field.places == -1]
+        self.fields = [*decimals, *wholes, *(field for field in fields if field.places is None)]
+        self.pipes = len(signature) + 1
+        self.signature = signature
+        self.index = np.array([field.index for field in self.fields])
+        self.lengths = np.array([len(field.label) for field in self.fields])
+        tails = b"".join(field.label[-8:] for field in self.fields)
+        self.tails: Words = np.frombuffer(tails, np.uint64)
+        self.decimals, self.wholes = len(decimals), len(wholes)
+        self.places = np.array([field.places or 0 for field in decimals], np.int64)
+        self.decimal_powers = np.zeros((len(decimals), WIDEST))
+        for row, field in enumerate(decimals):
+            columns = [c for c in range(WIDEST) if c != field.places]
+            for power, place in enumerate(columns):
+                self.decimal_powers[row, WIDEST - 1 - place] = 10.0**power
+        self.widths = np.array([field.width for field in wholes], np.int64)
+        column = np.arange(COLUMN - 1, -1, -1)
+        self.outside = column >= self.widths[:, None]
+        self.whole_powers = np.where(self.outside, 0.0, 10.0**column)
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a layout read: `rows` are the lines (in order); a column a name, an entry a line."""
+
+    rows: Ints
+    floats: dict[str, Floats]
+    ints: dict[str, Ints]
+    spans: dict[str, tuple[Ints, Ints]]
+
+
+class Table:
+    """Lines of one block: `heads` is each one's first pipe, `ends` where it ends."""
+
+    def __init__(self, marks: Marks, heads: Ints, ends: Ints) -> None:
+        self.text = marks.text
+        self.data = marks.data
+        self.words: Words = np.ndarray((len(self.text) - 7,), np.uint64, self.text, strides=(1,))
+        self.pipes = marks.pipes
+        self.first = np.searchsorted(self.pipes, heads)
+        self.count = np.searchsorted(self.pipes, ends) - self.first
+
+    def _bounds(self, rows: Ints, pipes: int) -> Ints:
+        bounds: Ints = self.pipes[self.first[rows][:, None] + np.arange(pipes)]
+        return bounds
+
+    def _words(self, starts: Ints) -> Words:
+        """Eight bytes from each start, as one number."""
+        return self.words[np.minimum(starts, len(self.words) - 1)]
+
+    def learn(self, row: int, fields: Sequence[Field]) -> Layout:
+        """The layout of one line, whose fields the slow reader has found."""
+        bounds = self._bounds(np.array([row]), int(self.count[row]))
+        return Layout(self._words(bounds[0, :-1] + 1), fields)
+
+    def read(self, layout: Layout, rows: Ints) -> Values:
+        """The numbers of those of `rows` that have the layout in every byte that matters."""
+        rows = rows[self.count[rows] == layout.pipes]
+        bounds = self._bounds(rows, layout.pipes)
+        fits = (self._words(bounds[:, :-1] + 1) == layout.signature).all(axis=1)
+        starts = bounds[:, layout.index] + (layout.lengths + 1)
+        ends = bounds[:, layout.index + 1] - 1
+        sizes = ends - starts
+        good = (self._words(starts - 8) == layout.tails) & (self.data[ends] == _SPACE)
+        fits &= (good & (sizes > 0) & (sizes <= WIDEST)).all(axis=1)
+        split = layout.decimals, layout.decimals + layout.wholes
+        numbers = self._decimals(layout, ends[:, : split[0]], sizes[:, : split[0]], fits)
+        wholes = self._wholes(
+            layout, ends[:, split[0] : split[1]], sizes[:, split[0] : split[1]], fits
+        )
+        if not fits.all():
+            rows, numbers, wholes = rows[fits], numbers[fits], wholes[fits]
+            starts, ends = starts[fits], ends[fits]
+        names = [field.name for field in layout.fields]
+        return Values(
+            rows,
+            {name: numbers[:, column] for column, name in enumerate(names[: split[0]])},
+            {name: wholes[:, column] for column, name in enumerate(names[split[0] : split[1]])},
+            {
+                name: (starts[:, column], ends[:, column])
+                for column, name in enumerate(names[split[1] :], split[1])
+            },
+        )
+
+    def _decimals(self, layout: Layout, ends: Ints, sizes: Ints, fits: Mask) -> Floats:
+        """Numbers with a dot, right-aligned. Exact: a whole number divided by a power of ten."""
+        signs = windows(self.text, ends.ravel() - WIDEST, WIDEST).reshape(*ends.shape, WIDEST)
+        digits = signs - _ZERO
+        good = digits < 10
+        dots = self.data[ends - 1 - layout.places] == _DOT
+        fits &= (dots & (good.sum(axis=2) == sizes - 1)).all(axis=1)
+        whole = np.einsum("nfw,fw->nf", digits * good, layout.decimal_powers)
+        value: Floats = whole / 10.0**layout.places
+        return value
+
+    def _wholes(self, layout: Layout, ends: Ints, sizes: Ints, fits: Mask) -> Ints:
+        """Whole numbers, right-aligned in a column of fixed width after spaces."""
+        fits &= (sizes == layout.widths).all(axis=1)
+        words = self._words(ends - COLUMN)
+        if len(words) > 1 and (words == words[0]).all():  # nothing skipped, one batch size
+            same = np.ones(1, np.bool_)
+            value = self._wholes(layout, ends[:1], layout.widths[None], same)
+            fits &= same
+            return np.repeat(value, len(words), axis=0)
+        signs = windows(self.text, ends.ravel() - COLUMN, COLUMN).reshape(*ends.shape, COLUMN)
+        digits = signs - _ZERO
+        good = digits < 10
+        shape = good | (signs == _SPACE) | layout.outside
+        rising = (good[:, :, 1:] >= good[:, :, :-1]) | layout.outside[:, :-1]
+        fits &= (shape.all(axis=2) & rising.all(axis=2) & good[:, :, -1]).all(axis=1)
+        number = np.einsum("nfw,fw->nf", digits * good, layout.whole_powers)
+        whole: Ints = number.astype(np.int64)
+        return whole
+
+
+def whole_numbers(text: bytes, ends: Ints, width: int) -> Ints:
+    """The whole numbers that end before `ends`, of at most `width` digits."""
+    digits = windows(text, ends - width, width) - _ZERO
+    good = digits < 10
+    for column in range(width - 2, -1, -1):  # a digit counts only next to the next one
+        good[:, column] &= good[:, column + 1]
+    powers = 10.0 ** np.arange(width - 1, -1, -1)
+    value: Ints = ((digits * good).astype(np.float64) @ powers).astype(np.int64)
+    return value

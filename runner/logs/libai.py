@@ -1,0 +1,134 @@
+"""LiBai: its line in `log.txt` and on the console, and `metrics.json`. Rank 0 prints.
+
+    eta: 21:00:38  iteration: 19/10000  consumed_samples: 80  total_loss: 9.895
+    time: 7.5187 s/iter  data_time: 0.0021 s/iter total_throughput: 0.53 samples/s lr: 1.50e-04
+
+(one line; libai 9fc504c libai/utils/events.py:239-261). Three things mislead:
+
+* `iteration` counts from 0 and is inclusive: 220 iterations, period 100 print 99, 199 and 219.
+  Here it counts from 1, as everywhere: 100, 200, 220.
+* `time` and `total_throughput` are averages since the third iteration (events.py:216,
+  hooks.IterationTimer), not of the window. The window's own time is recovered as the difference of
+  the sums, over as many lines as the printed digits need to say it within 5 %; lines between have
+  none. Samples a second follow from it and the samples of an iteration.
+* `total_loss` is the median of the last 200 iterations (events.py:244), so the loss of the last
+  line is one of long before; no line says the last iteration's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from runner.logs.batch import Row
+from runner.logs.lines import LineParser
+from runner.logs.text import number
+
+PRECISE = 0.05  # largest error of a recovered time, as a share of it
+_LOSS = re.compile(rb"total_loss: (\S+)\s")
+_TIME = re.compile(rb"(?<!data_)time: (\d+\.(\d+)) s/iter")
+_RATE = re.compile(rb"total_throughput: ([\d.]+) samples/s")
+_SAMPLES = re.compile(rb"consumed_samples: (\d{1,15})\s")
+_START = re.compile(rb"Starting training from iteration (\d{1,9})\s")
+_UNTIMED = 2  # iterations before `time` begins to be averaged (IterationTimer's warm-up)
+
+
+@dataclass
+class _Average:
+    """The last line whose running average was used: where it stood, and its sum (s)."""
+
+    iteration: int = 0
+    timed: int = 0
+    total_s: float = 0.0
+
+
+class LiBai(LineParser):
+    """Lines of log.txt, the console and output.log."""
+
+    name = "libai"
+    marker = b"iteration: "
+    head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = 0
+        self._last = -1
+        self._average = _Average()
+
+    def other(self, text: bytes) -> None:
+        """The iteration from which a training goes on."""
+        at = text.find(b"Starting training from iteration ")
+        while at >= 0:
+            if found := _START.match(text, at):
+                self._start = int(found[1])
+            at = text.find(b"Starting training from iteration ", at + 1)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One line, counted from 1, with the time of its own window."""
+        printed = int(head[1])
+        text = rest + b"\n" if closed else rest
+        loss = _LOSS.search(text)
+        samples = _SAMPLES.search(text)
+        if loss is None and samples is None:
+            return None
+        if printed <= self._last:
+            self._average = _Average()
+            self._start = min(self._start, printed)
+        self._last = printed
+        time = _TIME.search(text)
+        rate = _RATE.search(text)
+        value = number(loss[1]) if loss else None
+        row = Row(printed + 1, loss=value, nan=int(loss is not None and value is None))
+        if time:
+            self._recover(row, time, number(rate[1]) if rate else None)
+        return row
+
+    def _recover(self, row: Row, time: re.Match[bytes], rate: float | None) -> None:
+        average_s = float(time[1])
+        timed = row.iteration - self._start - _UNTIMED
+        before = self._average
+        if timed <= before.timed or average_s <= 0:
+            return
+        covers = timed - before.timed
+        mean_s = (average_s * timed - before.total_s) / covers
+        error_s = 0.5 * 10.0 ** -len(time[2]) * (timed + before.timed) / covers
+        if mean_s <= 0 or error_s > PRECISE * mean_s:
+            return
+        self._average = _Average(row.iteration, timed, average_s * timed)
+        row.step_time_ms = mean_s * 1000
+        if rate:
+            samples = rate * average_s  # of an iteration; the printed figures are rounded
+            if abs(samples - round(samples)) < 0.02 * samples and round(samples) > 0:
+                samples = round(samples)
+            row.samples_per_s = samples / mean_s
+
+
+class LiBaiMetrics(LineParser):
+    """metrics.json: one object a line. Its `time` is the median of the last 20 iterations (s)."""
+
+    name = "libai_metrics"
+    marker = b'"iteration": '
+    head = re.compile(rb"^\s*(\{.*\})\s*$")
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One object, whole or not at all."""
+        try:
+            found = json.loads(head[1])
+        except ValueError:
+            return None
+        iteration = found.get("iteration")
+        if type(iteration) is not int or not 0 <= iteration < 10**9 or "total_loss" not in found:
+            return None
+        seconds = _finite(found.get("time"))
+        loss = _finite(found["total_loss"])
+        return Row(
+            iteration + 1,
+            step_time_ms=None if seconds is None else seconds * 1000,
+            loss=loss,
+            nan=int(loss is None),
+        )
+
+
+def _finite(value: object) -> float | None:
+    return number(str(value).encode()) if isinstance(value, int | float) else None

@@ -1,0 +1,70 @@
+"""Parsers that read line by line: only lines that hold their marker are cut out of a block."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from runner.logs.batch import Batch, Row, Windows, from_rows
+from runner.logs.notes import Notes
+from runner.logs.overflow import Overflows
+from runner.logs.text import line_end
+
+
+class LineParser(ABC):
+    """One family: its lines hold `marker`, and `head` begins each of its records on them.
+
+    One newline may end two records (a writer's newline was torn off), so a record reaches to the
+    next head or to the line's end. `closed` is False where it may be half a record.
+    """
+
+    name: str
+    marker: bytes
+    head: re.Pattern[bytes]
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.overflows = Overflows()
+        self.windows = Windows()
+
+    @abstractmethod
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """The step of one record: its head, and what follows on the line. None: it is none."""
+
+    def other(self, text: bytes) -> None:  # noqa: B027  # most families look for nothing else
+        """What else a family looks for in whole lines."""
+
+    def feed(self, text: bytes) -> Batch | None:
+        """The steps in whole lines of a log; None where there is none."""
+        self.notes.scan(text)
+        self.windows.log_interval = self.notes.log_interval
+        self.other(text)
+        rows, places = [], []
+        for at, head, rest, closed in self._records(text):
+            row = self.row(head, rest, closed)
+            if row is not None:
+                rows.append(row)
+                places.append(at)
+        overflows = self.overflows.find(text, np.array(places, np.int64))
+        if not rows:
+            return None
+        for row, count in zip(rows, overflows.tolist(), strict=True):
+            row.overflows = count
+        return from_rows(rows, self.windows)
+
+    def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
+        at = text.find(self.marker)
+        while at >= 0:
+            begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
+            end = line_end(text, at)
+            line = text[begin:end]
+            found = list(self.head.finditer(line))
+            for number, head in enumerate(found, 1):
+                last = number == len(found)
+                stop = len(line) if last else found[number].start()
+                closed = not last or end < len(text)
+                yield begin + head.start(), head, line[head.end() : stop], closed
+            at = text.find(self.marker, end)

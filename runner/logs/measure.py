@@ -1,0 +1,94 @@
+"""The logs of one run of a campaign as a Measurement: what `System.parse` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from runner.logs.batch import Batch
+from runner.logs.families import KINDS, Parser, kinds_of
+from runner.logs.text import whole_lines
+from runner.terms.records import Interval, Measurement, Utilisation
+
+
+@dataclass
+class _Reading:
+    """One log, read by one parser."""
+
+    parser: Parser
+    steps: list[Interval] = field(default_factory=list)
+    overflows: list[int] = field(default_factory=list)
+
+    def add(self, batch: Batch) -> None:
+        self.steps += batch.intervals()
+        self.overflows += batch.overflows.tolist()
+
+    def intervals(self) -> list[Interval]:
+        """The steps; OVERFLOW lines count where the trainer's own counter says less."""
+        if sum(self.overflows) <= sum(step.skipped for step in self.steps):
+            return self.steps
+        pairs = zip(self.steps, self.overflows, strict=True)
+        return [replace(step, skipped=skipped) for step, skipped in pairs]
+
+
+def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
+    """Read all nodes' logs (node rank to byte blocks) with the kinds of lines of a system.
+
+    The first kind that any node logged counts, for all nodes. Steps that several nodes logged
+    count once.
+    """
+    readings: dict[str, list[_Reading]] = {kind: [] for kind in kinds_of(system)}
+    for rank in sorted(logs):
+        each = {kind: _Reading(KINDS[kind].make()) for kind in readings}
+        for text in whole_lines(logs[rank]):
+            for reading in each.values():
+                batch = reading.parser.feed(text)
+                if batch is not None:
+                    reading.add(batch)
+        for kind, reading in each.items():
+            readings[kind].append(reading)
+    nodes: dict[int, list[Interval]] = {}
+    for kind in readings:
+        each_one = zip(sorted(logs), readings[kind], strict=True)
+        nodes = {rank: steps for rank, reading in each_one if (steps := reading.intervals())}
+        if nodes:
+            break
+    steps, alike = _once(nodes)
+    facts: dict[str, str] = {}
+    every = [reading.parser.notes for parts in readings.values() for reading in parts]
+    for notes in every:
+        facts |= notes.facts
+    busiest = _largest([notes.devices.utilisation_percent for notes in every])
+    padded = facts.get("padded_vocab_size", "")
+    return Measurement(
+        intervals=tuple(steps),
+        memory_allocated_mib=_largest([notes.memory_allocated_mib for notes in every]),
+        memory_used_mib=_largest([notes.memory_used_mib for notes in every]),
+        utilisation=None if busiest is None else Utilisation(busiest, "log"),
+        padded_vocab_size=int(padded) if padded.isdigit() and int(padded) else None,
+        facts=facts,
+        perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
+        by_node={rank: tuple(found) for rank, found in nodes.items()} if alike else {},
+    )
+
+
+def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:
+    """The run's steps, and whether several nodes logged the same iterations.
+
+    A node that goes on where another ended is put behind it; of nodes that logged the same
+    iterations the one with the most steps counts.
+    """
+    order = sorted(nodes.values(), key=lambda steps: steps[0].iteration)
+    joined: list[Interval] = []
+    alike = False
+    for steps in order:
+        if not joined or steps[0].iteration > max(step.iteration for step in joined):
+            joined = joined + steps
+            continue
+        alike = True
+        joined = max(joined, steps, key=len)
+    return joined, alike
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,268 @@
+"""Megatron's iteration lines: bigscience, microsoft, NVIDIA and DeepSpeedExamples' v1.1.5.
+
+    iteration        2/      50 | consumed samples: 32 | elapsed time per iteration (ms): 14131.6 |
+    ... | global batch size: 16 | lm loss: 1.264968E+01 | ... | number of nan iterations:   0 | ...
+
+Printed by the last rank (bigscience e52bdab megatron/training.py:787-824, microsoft b4d4a0e
+:839-875, NVIDIA), by rank 0 in v1.1.5 (training.py:434-454). A value counts only when its ` |`
+follows, so that half a line gives half the values and never a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.logs.batch import Batch, Floats, Ints, Windows
+from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
+from runner.logs.notes import Notes
+from runner.logs.overflow import Overflows
+from runner.logs.text import line_end, number
+
+_FIELD = re.compile(rb"\| *([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
+# What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
+_ROLES: Mapping[bytes, str] = {
+    b"elapsed time per iteration (ms)": "time_ms",
+    b"elapsed time per iteration (s)": "time_s",
+    b"samples per second": "rate",
+    b"tpt": "rate",
+    b"global batch size": "batch",
+    b"lm loss": "loss",
+    b"lm-loss": "loss",
+    b"loss scale": "scale",
+    b"grad norm": "norm",
+    b"number of skipped iterations": "skipped",
+    b"number of nan iterations": "nan",
+}
+# With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
+# without beginning a new window: the next line's figures hold it again (core_v0.18.2
+# megatron/training/training.py:2387, :2605, :2688).
+_KEPT = re.compile(rb":\d\d\.\d{6}\] +iteration +\d+$")
+_WHOLE = ("batch", "skipped", "nan")
+_POSITION = ("loss", "norm")
+ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
+SHORT_S = 0.0201  # and up to this it says too little
+SHORTEST_OTHER = 64  # bytes between two steps that can hold something else worth reading
+MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
+
+
+class _Columns:
+    """One block's steps while they are read: NaN, 0 and empty spans until something is found."""
+
+    def __init__(self, count: int) -> None:
+        self.floats = {name: np.full(count, np.nan) for name in ("time_ms", "time_s", "rate")}
+        self.ints = {name: np.full(count, -1, np.int64) for name in _WHOLE}
+        self.spans = {
+            name: (np.zeros(count, np.int64), np.zeros(count, np.int64)) for name in _POSITION
+        }
+
+    def put(self, row: int, name: str, value: bytes, at: int) -> None:
+        """One value of one line, by the slow reader."""
+        if name in self.spans:
+            start, end = self.spans[name]
+            start[row], end[row] = at, at + len(value)
+        elif name in self.ints:
+            self.ints[name][row] = int(value) if value.isdigit() and len(value) < 10 else -1
+        elif name in self.floats:
+            found = number(value)
+            self.floats[name][row] = np.nan if found is None else found
+
+
+class Megatron:
+    """Iteration lines by arrays (layouts.py), and by regular expression what arrays cannot read."""
+
+    name = "megatron"
+
+    def __init__(self, fast: bool = True) -> None:
+        self.notes = Notes()
+        self.overflows = Overflows()
+        self._windows = Windows()
+        self._layouts: list[Layout] = []
+        self._fast = fast
+        self._begun = False
+        self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
+
+    def feed(self, text: bytes) -> Batch | None:
+        """The steps in whole lines of a log; None where there is none."""
+        marks = Marks(text)
+        slashes, pipes = marks.heads()
+        if not self._begun:  # a trainer prints its arguments before its first step
+            self.notes.arguments(text)
+            self._windows.log_interval = self.notes.log_interval
+            self._begun = len(slashes) > 0
+        ends = self._ends(marks, slashes, pipes)
+        overflows = np.zeros(len(slashes), np.int64)
+        between = np.append(slashes, len(text)) - np.append(0, ends)
+        if (between > SHORTEST_OTHER).any():
+            overflows = self.overflows.find(text, slashes)
+            self.notes.devices.scan(text)
+            self.notes.evaluations(text)
+            for pipe in marks.after(b"(MB)"):
+                self.notes.memory(text, pipe)
+        if not len(slashes):
+            return None
+        if not self.notes.first_step:
+            self.notes.first_step = text[max(0, int(slashes[0]) - 80) : int(ends[0])]
+        iteration = whole_numbers(marks.text, slashes, 9)
+        kept = self._first_is_kept(marks.text, slashes, iteration)
+        columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
+        return self._batch(marks.text, iteration, columns, overflows, kept)
+
+    def _first_is_kept(self, text: bytes, slashes: Ints, iteration: Ints) -> NDArray[np.bool_]:
+        """For each line, whether a run begins with it and the next line's figures hold it again."""
+        kept = self._windows.begins(iteration)
+        for row in np.flatnonzero(kept).tolist():
+            kept[row] = bool(_KEPT.search(text, max(0, slashes[row] - 64), slashes[row]))
+        return kept
+
+    def _ends(self, marks: Marks, slashes: Ints, pipes: Ints) -> Ints:
+        """Where each line ends: its newline, or the next step's where that was torn off."""
+        ends = marks.line_ends(pipes)
+        text = marks.text
+        follow = np.append(slashes[1:], len(text))
+        for row in np.flatnonzero(ends > follow).tolist():
+            ends[row] = text.rindex(b"iteration", pipes[row], follow[row])
+        return ends
+
+    def _read(self, table: Table, text: bytes, pipes: Ints, ends: Ints) -> _Columns:
+        """Read lines of a known layout at once, the others one by one."""
+        columns = _Columns(len(pipes))
+        rest = np.arange(len(pipes))
+        if self._fast:
+            for layout in self._layouts:
+                rest = self._take(table, layout, rest, columns)
+        while len(rest):
+            row = int(rest[0])
+            fields = self._slow(text[pipes[row] : ends[row]], row, int(pipes[row]), columns)
+            rest = rest[1:]
+            if self._fast and fields and len(self._layouts) < MOST_LAYOUTS:
+                layout = table.learn(row, fields)
+                self._layouts.append(layout)
+                rest = self._take(table, layout, rest, columns)
+        return columns
+
+    def _take(self, table: Table, layout: Layout, rows: Ints, columns: _Columns) -> Ints:
+        if not len(rows):
+            return rows
+        values = table.read(layout, rows)
+        for name, floats in values.floats.items():
+            columns.floats[name][values.rows] = floats
+        for name, ints in values.ints.items():
+            columns.ints[name][values.rows] = ints
+        for name, (start, end) in values.spans.items():
+            columns.spans[name][0][values.rows] = start
+            columns.spans[name][1][values.rows] = end
+        if len(values.rows) == len(rows):
+            return rows[:0]
+        left: Ints = np.setdiff1d(rows, values.rows, assume_unique=True)
+        return left
+
+    def _slow(self, line: bytes, row: int, begin: int, columns: _Columns) -> list[Field]:
+        """One line by regular expression; the fields, for its layout to be learned."""
+        line = line[: line_end(line, 0)]
+        fields, seen = [], set()
+        learnable = True
+        for found in _FIELD.finditer(line):
+            name = _ROLES.get(found[1].strip())
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            columns.put(row, name, found[2], begin + found.start(2))
+            index = line.count(b"|", 0, found.start())
+            label = line[found.start() + 1 : found.start(2)]
+            field = _field(name, index, label, found[2], line[found.end(2) : found.end()])
+            if field is None:
+                learnable = learnable and name == "scale"
+            else:
+                fields.append(field)
+        return fields if learnable and {"time_ms", "time_s"} & seen and "nan" in seen else []
+
+    def _batch(
+        self,
+        buffer: bytes,
+        iteration: Ints,
+        columns: _Columns,
+        overflows: Ints,
+        kept: NDArray[np.bool_],
+    ) -> Batch:
+        begins = self._windows.begins(iteration)
+        covers = self._windows.cover(iteration)
+        again = np.append(self._kept is not None, kept[:-1]) & ~begins
+        covers = np.where(kept, 1, covers + again)
+        counted = columns.ints["nan"]
+        skipped = np.maximum(columns.ints["skipped"], 0)
+        start, end = columns.spans["loss"]
+        missing = (start == end) & (counted >= 0)
+        # `if avg > 0.0` drops a NaN loss from the line while "number of nan iterations" stays 0
+        # (bigscience training.py:802, issue 396). A window of skipped iterations only has no loss
+        # either, and is no NaN.
+        idle = (skipped > 0) & ((covers == 0) | (skipped >= covers))
+        nan = np.maximum(counted, 0)
+        before = self._kept or (0, 0)
+        self._kept = (int(skipped[-1]), int(nan[-1])) if kept[-1] else None
+        skipped = np.maximum(skipped - again * np.append(before[0], skipped[:-1]), 0)
+        nan = np.maximum(nan - again * np.append(before[1], nan[:-1]), 0)
+        nan = np.where(missing & ~idle, np.maximum(nan, 1), nan)
+
+        def texts(name: str, rows: slice) -> list[float | None]:
+            first, last = (side[rows].tolist() for side in columns.spans[name])
+            return [number(buffer[a:b]) for a, b in zip(first, last, strict=True)]
+
+        has_loss = start < end
+        for row in np.flatnonzero(has_loss & ~_digit(buffer, start)).tolist():
+            if number(buffer[start[row] : end[row]]) is None:  # printed as NAN or INF
+                has_loss[row] = False
+                nan[row] = max(nan[row], 1)
+        for row in np.flatnonzero(has_loss & idle).tolist():
+            if number(buffer[start[row] : end[row]]) == 0:  # the sum of no losses
+                has_loss[row] = False
+                end[row] = start[row]
+        time_ms, rate = columns.floats["time_ms"], columns.floats["rate"]
+        return Batch(
+            iteration=iteration,
+            iterations=covers,
+            step_time_ms=np.where(np.isnan(time_ms), _seconds(columns) * 1000, time_ms),
+            samples_per_s=rate,
+            global_batch=np.maximum(columns.ints["batch"], 0),
+            skipped=skipped,
+            nan=nan,
+            overflows=overflows,
+            has_loss=has_loss,
+            losses=lambda rows: texts("loss", rows),
+            grad_norms=lambda rows: texts("norm", rows),
+        )
+
+
+def _seconds(columns: _Columns) -> Floats:
+    """The time, of which a line has two places; of a very short one its rate says more.
+
+    bigscience e52bdab megatron/training.py:793-795: samples per second is batch size / that time.
+    """
+    rough, rate = columns.floats["time_s"], columns.floats["rate"]
+    exact = np.divide(columns.ints["batch"], rate, out=rough.copy(), where=rate > 0)
+    return np.where((rough < SHORT_S) & (np.abs(exact - rough) <= ROUNDED_S), exact, rough)
+
+
+def _digit(text: bytes, at: Ints) -> NDArray[np.bool_]:
+    return np.frombuffer(text, np.uint8)[at] - ord("0") < 10
+
+
+def _field(name: str, index: int, label: bytes, value: bytes, after: bytes) -> Field | None:
+    """How the number of a field is written, where it is written as arrays can read it."""
+    if after != b" " or name == "scale" or len(label) < 8:
+        return None
+    if name in _WHOLE:
+        bare = label.rstrip(b" ")
+        width = len(label) - len(bare) + len(value)
+        return Field(name, index, bare, -1, width) if value.isdigit() and width <= COLUMN else None
+    if label.count(b" ") and not label.endswith(b": "):
+        return None
+    if name in _POSITION:
+        return Field(name, index, label, None) if number(value) is not None else None
+    whole, dot, places = value.partition(b".")
+    if not (dot and whole.isdigit() and places.isdigit() and not re.search(rb"\d", label)):
+        return None
+    return Field(name, index, label, len(places))

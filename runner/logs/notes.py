@@ -1,0 +1,98 @@
+"""What a log says beside its steps: memory, devices, and the few arguments that parsers need.
+
+Searched by long markers, because a long marker lets `bytes.find` skip (3 to 5 GB/s; a short one
+1.5 GB/s), once a block.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from runner.logs.smi import Devices
+from runner.logs.text import number, places
+
+# megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
+# allocated: 13808.2 | reserved: ...`; v1.1.5 without `[Rank ]` and parentheses. MB is 2^20 bytes.
+_MEMORY_MARK = b"memory (MB) | allocated: "
+_MEMORY = re.compile(rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|")
+# megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts.
+_PERPLEXITY_MARK = b"lm loss PPL: "
+_PERPLEXITY = re.compile(rb"lm loss PPL: (\d[\d.]*E[+-]\d+)\s")
+_ARGUMENT_MARK = b"log_interval " + b"." * 20
+_LOG_INTERVAL = re.compile(rb"\.* (\d{1,9})\s")
+_VOCABULARY_MARK = b"padded_vocab_size ..."
+_VOCABULARY = re.compile(rb"padded_vocab_size \.+ (\d{1,9})\s")
+# Each Megatron prints it with its tokenizer, behind its arguments: megatron/tokenizer/tokenizer.py
+# (v1.1.5 :63, e52bdab :91, b4d4a0e :65, 4efb479d :68), a79272cc pretrain_gpt2.py:610, core_v0.13.0
+# megatron/training/tokenizer/tokenizer.py:124, core_v0.18.2 megatron/training/vocab_utils.py:36.
+_PADDED_MARK = b"> padded vocab (size: "
+_PADDED = re.compile(rb"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d{1,9})\)")
+# LiBai prints its model, whose vocabulary is padded by then (layers/embedding.py of 9fc504c4).
+_EMBEDDING_MARK = b"VocabEmbedding(num_embeddings="
+_EMBEDDING = re.compile(rb"VocabEmbedding\(num_embeddings=(\d{1,9}),")
+ARGUMENTS = 1 << 15  # bytes in which the arguments that follow log_interval stand
+
+
+@dataclass
+class Notes:
+    """Gathered block by block; None means that the log does not say. MiB."""
+
+    memory_allocated_mib: float | None = None
+    perplexity: float | None = None
+    devices: Devices = field(default_factory=Devices)
+    facts: dict[str, str] = field(default_factory=dict)
+    first_step: bytes = b""  # the line of the first step, where its words tell of what system it is
+
+    @property
+    def memory_used_mib(self) -> float | None:
+        """What the fullest device had in use."""
+        return self.devices.memory_used_mib
+
+    @property
+    def log_interval(self) -> int:
+        """Iterations between two logged lines, by the trainer's print of its arguments, or 0."""
+        return int(self.facts.get("log_interval", 0))
+
+    def allocated(self, mib: float | None) -> None:
+        """One more figure of the framework's peak."""
+        if mib is not None:
+            self.memory_allocated_mib = max(self.memory_allocated_mib or 0.0, mib)
+
+    def used(self, mib: float) -> None:
+        """One more figure of what a device had in use."""
+        self.devices.see(mib, None)
+
+    def scan(self, text: bytes) -> None:
+        """Look through whole lines of a log for all of it."""
+        for at in places(text, _MEMORY_MARK):
+            self.memory(text, text.index(b"|", at))
+        self.arguments(text)
+        at = text.find(_EMBEDDING_MARK)
+        if at >= 0 and (found := _EMBEDDING.match(text, at)):
+            self.facts["padded_vocab_size"] = found[1].decode()
+        self.devices.scan(text)
+        self.evaluations(text)
+
+    def evaluations(self, text: bytes) -> None:
+        """The perplexity of the last evaluation."""
+        for at in places(text, _PERPLEXITY_MARK):
+            if found := _PERPLEXITY.match(text, at):
+                self.perplexity = number(found[1])
+
+    def memory(self, text: bytes, pipe: int) -> None:
+        """The memory line whose first pipe stands there."""
+        if found := _MEMORY.match(text, pipe):
+            self.allocated(number(found[1]))
+
+    def arguments(self, text: bytes) -> None:
+        """What the trainer prints of its arguments, and Megatron of its vocabulary."""
+        at = text.find(_PADDED_MARK)
+        if at >= 0 and (found := _PADDED.match(text, at)):
+            self.facts["padded_vocab_size"] = found[1].decode()
+        for at in places(text, _ARGUMENT_MARK):
+            if found := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):
+                self.facts["log_interval"] = found[1].decode()
+            place = text.find(_VOCABULARY_MARK, at, at + ARGUMENTS)
+            if place >= 0 and (found := _VOCABULARY.match(text, place)):
+                self.facts["padded_vocab_size"] = found[1].decode()

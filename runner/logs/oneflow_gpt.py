@@ -1,0 +1,91 @@
+"""OneFlow's GPT-2: document 003's trainer and its successor. The first address's node prints.
+
+* `step: 19, loss: 9.912, throughput: 142.735 1607418413.2` (gpt-2/src/util.py:166-167): samples
+  a second of the whole job since the line before (the first includes compilation), and
+  time.time(). The same class prints more losses between them;
+* `| step | micro_batches | samples | throughput | latency | loss |`, a table whose first column was
+  once called `batches` (oneflow_gpt/util.py), `latency` in seconds;
+* `step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,`
+  (the same class with metric_print_format normal).
+"""
+
+from __future__ import annotations
+
+import re
+
+from runner.logs.batch import Row
+from runner.logs.lines import LineParser
+from runner.logs.text import number
+
+_VALUE = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
+_LOSS = re.compile(rb"^(?:total_)?loss: " + _VALUE + rb",", re.IGNORECASE)
+_RATE = re.compile(rb"throughput: ([\d.]+)(\s|$)")
+
+
+class OneFlowSteps(LineParser):
+    """`step: N, loss: ..` lines.
+
+    Whether N counts from 0 shows at a run's first line: 9 or 19 (printed when N + 1 is a multiple
+    of the period) and 0 do, 10 does not. Here it counts from 1.
+    """
+
+    name = "oneflow_steps"
+    marker = b"step: "
+    head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = -1
+        self._from_zero = False
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One line, counted from 1."""
+        loss = _LOSS.search(rest)
+        rate = _RATE.search(rest)
+        if loss is None:
+            return None
+        step = int(head[1])
+        if step <= self._last or self._last < 0:
+            self._from_zero = step % 10 == 9 or step == 0
+        self._last = step
+        value = number(loss[1])
+        return Row(
+            step + self._from_zero,
+            samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
+            loss=value,
+            nan=int(value is None),
+        )
+
+
+class OneFlowTable(LineParser):
+    """Rows of the table. `latency` is seconds of one iteration in the window."""
+
+    name = "oneflow_table"
+    marker = b"     | "
+    head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
+    loss = re.compile(rb"^ " + _VALUE + rb" +\|", re.IGNORECASE)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One row."""
+        found = self.loss.search(rest)
+        loss = number(found[1]) if found else None
+        seconds = number(head[5])
+        return Row(
+            int(head[1]),
+            step_time_ms=None if seconds is None else seconds * 1000,
+            samples_per_s=number(head[4]),
+            loss=loss,
+            nan=int(found is not None and loss is None),
+        )
+
+
+class OneFlowRecords(OneFlowTable):
+    """The same figures as `step=..,micro_batches=..` records."""
+
+    name = "oneflow_records"
+    marker = b",micro_batches="
+    head = re.compile(
+        rb"(?:\b|(?<=\dm))step=(\d{1,9}),micro_batches=(\d{1,12}),samples=(\d{1,15}),"
+        rb"throughput=([\d.]+),latency=([\d.]+),"
+    )
+    loss = re.compile(rb"^loss=" + _VALUE + rb",", re.IGNORECASE)

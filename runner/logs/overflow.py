@@ -1,0 +1,71 @@
+"""Skipped steps by their OVERFLOW lines: with DeepSpeed often the only sign of them.
+
+DeepSpeed 0.6.0 zero/stage_1_and_2.py:1653 `[deepscale] OVERFLOW! Rank {} Skipping step. Attempted
+loss scale: {}, reducing to {}`, 0.8.0 :1763 `[deepspeed] OVERFLOW!`, fused_optimizer `Overflow
+detected. Skipping step. Attempted ...` and `fp16 dynamic loss scale overflow! Skipping step. ...`.
+Megatron's own counter stays 0 under DeepSpeed (v1.1.5 training.py:338-351). DeepSpeed's counts from
+the start of its run: `[Rank 0] step=20, skipped=5, lr=[..` (0.8.0 engine.py:2339).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from runner.logs.batch import Ints
+from runner.logs.text import places
+
+_MARK = b"Skipping step. Attempted loss scale: "
+_LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
+_RANK = re.compile(rb"[Rr]ank[ _]?(\d+)")
+_COUNTER = b":log_dist] [Rank 0] step="  # long, so that it is found fast
+_COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=\d+, skipped=(\d{1,9}), lr=\[")
+
+
+class Overflows:
+    """Counts skipped steps; every rank may print its own line for the same step."""
+
+    def __init__(self) -> None:
+        self._by_rank: Counter[bytes] = Counter()
+        self._counted = 0  # by DeepSpeed's counter, over all runs in the log
+        self._counter = 0  # as it stands
+        self._told = 0
+
+    @property
+    def total(self) -> int:
+        """Steps skipped in all: by the rank that tells of most, or by DeepSpeed's counter."""
+        return max(self._counted, *self._by_rank.values(), 0)
+
+    def find(self, text: bytes, steps: Ints) -> Ints:
+        """For each step of a block (where its line stands): the steps skipped since the one before.
+
+        Those after the block's last step are told with the next block's first.
+        """
+        counts = np.zeros(len(steps), np.int64)
+        row = 0
+        for at, mark in sorted(
+            (at, kind) for kind in (_MARK, _COUNTER) for at in places(text, kind)
+        ):
+            if row < len(steps) and at > steps[row]:  # what was untold belongs to this step
+                counts[row] += self.total - self._told
+                self._told = self.total
+                row = int(np.searchsorted(steps, at))
+            if mark == _COUNTER:
+                self._count(text, at)
+                continue
+            begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
+            if _LINE.search(text, begin, at):
+                ranks = _RANK.findall(text, begin, at)
+                self._by_rank[ranks[-1] if ranks else b""] += 1
+        if row < len(steps):
+            counts[row] += self.total - self._told
+            self._told = self.total
+        return counts
+
+    def _count(self, text: bytes, at: int) -> None:
+        if found := _COUNTED.match(text, at):
+            now = int(found[1])
+            self._counted += now - self._counter if now >= self._counter else now
+            self._counter = now

@@ -1,0 +1,168 @@
+"""Logs from anywhere to one report: which system, how many steps, how fast. Reads files only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.base.text import blocks
+from runner.logs import recognise
+from runner.logs.families import KINDS, Kind, Parser, kinds_of
+from runner.logs.names import SYSTEMS
+from runner.logs.summary import Summary
+from runner.logs.text import whole_lines
+
+BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
+SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
+
+
+@dataclass
+class Reading:
+    """What all logs of one run say together."""
+
+    system: str | None
+    why: str
+    kind: str | None
+    summary: Summary
+    memory_used_mib: float | None = None
+    memory_allocated_mib: float | None = None
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Log:
+    """One log and how one kind of parser read it."""
+
+    path: Path
+    parser: Parser
+    summary: Summary
+
+
+def read(
+    paths: Sequence[Path],
+    system: str | None = None,
+    *,
+    global_batch_size: int | None = None,
+    warmup_iters: int = 0,
+) -> Reading:
+    """Read logs as the nodes of one run. `system` None: recognised by their lines."""
+    samples = [_sample(path) for path in paths]
+    kinds = _order(kinds_of(system), samples)
+    logs: list[_Log] = []
+    kind = None
+    for kind in kinds:
+        options = {"warmup_iters": warmup_iters, "global_batch_size": global_batch_size}
+        logs = [_one(path, KINDS[kind], options) for path in paths]
+        if any(log.summary.steps for log in logs):
+            break
+    else:
+        kind = None
+    found = set().union(*(recognise.words(sample) for sample in samples))
+    found |= set().union(*(recognise.words(log.parser.notes.first_step) for log in logs))
+    seen, why = recognise.system_of(kind, found)
+    if system is not None:
+        why = "named by --system"
+    elif kind is not None:
+        why = f"{KINDS[kind].says} {why}".strip()
+    reading = _together(system or seen, why, kind, logs)
+    if kind is not None:
+        _explain(reading, global_batch_size, warmup_iters)
+    return reading
+
+
+def _sample(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        head = stream.read(SAMPLE)
+        end = stream.seek(0, 2)
+        stream.seek(max(len(head), end - SAMPLE))
+        return head + b"\n" + stream.read()
+
+
+def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
+    """The kinds, with the first that a sample has steps of in front: it will do in one pass.
+
+    DeepSpeed's own lines stay behind: Megatron's may stand between the samples.
+    """
+    for kind in (kind for kind in kinds if KINDS[kind].own_rate):
+        for sample in samples:
+            parser = KINDS[kind].make()
+            if any(parser.feed(text) is not None for text in whole_lines([sample])):
+                return [kind, *(other for other in kinds if other != kind)]
+    return list(kinds)
+
+
+def _one(path: Path, kind: Kind, options: dict[str, int | None]) -> _Log:
+    parser = kind.make()
+    summary = Summary(
+        warmup_iters=options["warmup_iters"] or 0,
+        global_batch_size=options["global_batch_size"],
+        own_rate=kind.own_rate,
+    )
+    for text in whole_lines(blocks(path, BLOCK)):
+        batch = parser.feed(text)
+        if batch is not None:
+            summary.add(batch)
+    return _Log(path, parser, summary)
+
+
+def _together(system: str | None, why: str, kind: str | None, logs: Sequence[_Log]) -> Reading:
+    """Join the nodes: the same lines once, one behind the other by their first iteration."""
+    reading = Reading(system, why, kind, Summary())
+    used: list[_Log] = []
+    for log in sorted(logs, key=lambda log: log.summary.first_iteration or 0):
+        twin = next((other for other in used if log.summary.same(other.summary)), None)
+        if log.summary.steps and twin is not None:
+            reading.notes.append(f"{log.path} repeats the steps of {twin.path}")
+            continue
+        used.append(log)
+        reading.summary.follow(log.summary)
+    # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
+    overflows = max((log.parser.overflows.total for log in logs), default=0)
+    if overflows > reading.summary.skipped and reading.summary.steps:
+        reading.notes.append(
+            f"{overflows} iterations skipped by DeepSpeed's lines, {reading.summary.skipped} by the"
+            " trainer's own counter"
+        )
+        reading.summary.skipped = overflows
+    for log in logs:
+        reading.facts |= log.parser.notes.facts
+    reading.memory_used_mib = _largest(log.parser.notes.memory_used_mib for log in logs)
+    reading.memory_allocated_mib = _largest(log.parser.notes.memory_allocated_mib for log in logs)
+    return reading
+
+
+def _explain(reading: Reading, global_batch_size: int | None, warmup_iters: int) -> None:
+    """Say where a figure is not simply the log's, or is missing."""
+    kind, summary = KINDS[reading.kind or ""], reading.summary
+    if summary.doubtful:
+        printed, derived = summary.doubtful
+        reading.notes.append(
+            f"samples/s as printed, {printed:g}, is not batch size / time of the line,"
+            f" {derived:.3g}"
+        )
+    if not summary.step_time_ms.seen and not summary.samples_per_s.seen:
+        left = f"no step is left after --warmup-iters {warmup_iters}"
+        reading.notes.append(left if warmup_iters else "the lines show no time")
+    if summary.samples_per_s.seen:
+        if summary.derived and global_batch_size:
+            reading.notes.append(f"samples/s from --global-batch-size {global_batch_size}")
+        elif summary.derived:
+            reading.notes.append("samples/s from the batch size and the time on the lines")
+        elif not kind.own_rate:
+            reading.notes.append(
+                "samples/s as DeepSpeed computes it from ds_config's train_batch_size"
+                " (--global-batch-size puts it right)"
+            )
+    elif summary.step_time_ms.seen and not global_batch_size:
+        reading.notes.append("no samples/s: the lines have no batch size (--global-batch-size N)")
+
+
+def _largest(values: Iterator[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def systems() -> list[str]:
+    """The names that --system takes."""
+    return sorted(SYSTEMS)

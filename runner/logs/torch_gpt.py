@@ -1,0 +1,53 @@
+"""torch_gpt's lines: `torch_gpt step=10/50 ...` and `torch_gpt config ...`, from node rank 0.
+
+`torch_gpt` and then `key=value` words; roles/torch_gpt/files/torch_gpt/train.py documents them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from runner.logs.batch import Row
+from runner.logs.lines import LineParser
+from runner.logs.text import number
+
+
+class TorchGpt(LineParser):
+    """A line counts when it is whole: up to its memory, with its line's end."""
+
+    name = "torch_gpt"
+    marker = b"torch_gpt "
+    head = re.compile(rb"torch_gpt (config|step=)")
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+        """One step; a `config` line's words become facts."""
+        if not closed:
+            return None
+        text = (head[0] + rest).decode("utf-8", "replace")
+        words = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        if head[1] == b"config":
+            self.notes.facts |= words
+            return None
+        found = re.fullmatch(r"([1-9]\d{0,8})/\d{1,9}", words.get("step", ""), re.ASCII)
+        if found is None or "memory_used_mib" not in words:
+            return None
+
+        def value(key: str) -> float | None:
+            return number(words.get(key, "").encode())
+
+        for key in ("memory_allocated_mib", "memory_used_mib"):
+            figures = [number(word) for word in words.get(key, "").encode().split(b",")]
+            peak = max((figure for figure in figures if figure is not None), default=None)
+            if key == "memory_allocated_mib":
+                self.notes.allocated(peak)
+            elif peak is not None:
+                self.notes.used(peak)
+        return Row(
+            iteration=int(found[1]),
+            step_time_ms=value("step_time_ms"),
+            samples_per_s=value("samples_per_s"),
+            skipped=int(value("skipped") or 0),
+            nan=int(value("nan") or 0),
+            loss=value("loss"),
+            grad_norm=value("grad_norm"),
+        )

@@ -1,0 +1,1 @@
+"""A matrix file to cells. Pure, but for reading the file."""

@@ -1,0 +1,113 @@
+"""How a table is laid out: the `table` of a matrix, or `collect --shape`. Pure data.
+
+    table:
+      shape: frameworks             # see SHAPES
+      split: [nodes]                # one table for each value of these keys
+      rows: [model, zero_stage]     # keys that name a row
+      columns: [system]             # keys whose values become columns
+      values: [samples_per_s]       # machine columns that each of them shows
+      labels: {test_num: "test-{number}"}   # a shape's own columns for our cells
+
+A key is an axis, a parameter or size of a cell, or the name of a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+
+SHAPES: Mapping[str, str] = {
+    "flat": "one row a cell, one column a figure: everything",
+    "osdi": "document 003: a table a scale, differences from the baseline row in the cells",
+    "ascend": "document 004: NAME, params, PPL, samples/s, seq_len, Steps; published rows between",
+    "frameworks": "document 000: a row a case, the systems side by side",
+    "pivot": "rows, columns and values as you name them",
+}
+# Which keys of `table` a shape reads, beside `shape`.
+_USED: Mapping[str, frozenset[str]] = {
+    "flat": frozenset(),
+    "osdi": frozenset({"split", "labels"}),
+    "ascend": frozenset({"split", "labels"}),
+    "frameworks": frozenset({"split", "rows", "columns", "values"}),
+    "pivot": frozenset({"split", "rows", "columns", "values"}),
+}
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "osdi": ("table", "date", "test_num", "test_desc", "layout"),
+    "ascend": ("table", "name", "params", "seq_len"),
+}
+_LISTS = ("split", "rows", "columns", "values")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What `table` asks for; None: the shape's own choice."""
+
+    shape: str = "flat"
+    split: tuple[str, ...] | None = None
+    rows: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    values: tuple[str, ...] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def check(value: Any, where: str) -> dict[str, Any]:
+    """A matrix's `table` as plain data. Raises UserError naming the key and the cure."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: table must be a mapping such as {{shape: osdi}}")
+    keys = ("shape", *_LISTS, "labels")
+    for key in value:
+        if key not in keys:
+            hint = nearest(str(key), keys)
+            raise UserError(
+                f"{where}: table: unknown key {key!r}{hint}; keys are {', '.join(keys)}"
+            )
+    for key in _LISTS:
+        names = value.get(key)
+        good = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
+        if names is not None and not good:
+            raise UserError(f"{where}: table: {key} is {names!r}; write a list such as [nodes]")
+    shape = shape_named(value.get("shape", "flat"), f"{where}: table: shape")
+    labels = value.get("labels") or {}
+    if not isinstance(labels, dict):
+        raise UserError(f"{where}: table: labels must be a mapping of columns to texts")
+    known = LABELS.get(shape, ())
+    for name in labels:
+        if shape in LABELS and name not in known:
+            raise UserError(
+                f"{where}: table: labels: shape {shape} has no column {name!r}"
+                f"{nearest(str(name), known)}; columns are {', '.join(known)}"
+            )
+    for key in (*_LISTS, "labels"):
+        if value.get(key) and key not in _USED[shape]:
+            fits = ", ".join(name for name, used in _USED.items() if key in used)
+            raise UserError(f"{where}: table: shape {shape} has no {key}; {fits} have")
+    return dict(value)
+
+
+def shape_named(name: Any, where: str) -> str:
+    """One of SHAPES. Raises UserError naming the nearest."""
+    if name not in SHAPES:
+        names = ", ".join(SHAPES)
+        raise UserError(f"{where} is {name!r}{nearest(str(name), SHAPES)}; shapes are {names}")
+    return str(name)
+
+
+def of(content: Mapping[str, Any] | None, shape: str | None = None) -> Layout:
+    """The layout of a checked `table`; another `shape` takes only what it reads of it."""
+    content = content or {}
+    own = str(content.get("shape", "flat"))
+    shape = own if shape is None else shape_named(shape, "--shape")
+    used = {key: content[key] for key in _USED[shape] if content.get(key)}
+    labels: Mapping[str, Any] = used.pop("labels", {})
+    lists: dict[str, Sequence[str]] = used
+    return Layout(
+        shape=shape,
+        labels={name: str(text) for name, text in labels.items()},
+        **{key: tuple(names) for key, names in lists.items()},
+    )

@@ -1,0 +1,244 @@
+"""What a document printed, beside what we measure: the `published` list of a matrix. Pure.
+
+    published:                        # a list, or the name of a file that holds it
+      - source: "DLPerf 945014ce, OneFlow/Megatron-LM/README.md"
+        hardware: 8x Tesla V100-SXM2-16GB a node
+        labels: {date: 20201208}      # texts that all its rows share, by a shape's own columns
+        baseline: {optimization: off} # the rows that the document's differences are against
+        rows:
+          - cell: {nodes: 1, optimization: on}   # the cells that it stands beside; every key counts
+            ours: false               # no cell of the matrix has these values, and none need have
+            labels: {test_num: test-10-2}
+            samples_per_s: 89         # figures by our columns' names, in their units
+            printed: {samples_per_s: {percent: -14.4}}   # a difference as the document printed it
+
+A row without `cell` stands by itself: a competitor that nobody here runs. A difference that the
+document printed is kept and shown; what its own figures give is computed beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.base.suggest import alike, nearest
+
+# Figures that a document may give, as the machine columns name them; `steps` are the iterations
+# that it says it trained.
+FIGURES = (
+    "samples_per_s",
+    "tokens_per_s",
+    "step_time_ms",
+    "model_tflop_per_s_per_device",
+    "memory_allocated_mib",
+    "memory_used_mib",
+    "utilisation_percent",
+    "final_loss",
+    "perplexity",
+    "steps",
+)
+_DOCUMENT_KEYS = ("source", "hardware", "labels", "baseline", "rows")
+_ROW_KEYS = ("cell", "ours", "labels", "printed", *FIGURES)
+_PARTS = ("difference", "percent")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A difference as the document printed it; None: that part it did not print."""
+
+    difference: float | None = None
+    percent: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a document's table. `is_baseline`: the document's differences are against it."""
+
+    source: str
+    hardware: str = ""
+    cell: Mapping[str, Any] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    printed: Mapping[str, Printed] = field(default_factory=dict)
+    baseline: Mapping[str, Any] | None = None
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether its own document compares with it."""
+        return bool(self.baseline) and all(
+            key in (self.cell or {}) and same((self.cell or {})[key], value)
+            for key, value in (self.baseline or {}).items()
+        )
+
+    def stands_beside(self, facts: Mapping[str, Any]) -> bool:
+        """Whether a cell with these facts (axes, parameters, sizes) is the one that it is about."""
+        return self.cell is not None and all(
+            key in facts and same(facts[key], value) for key, value in self.cell.items()
+        )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values of a key are the same, as a matrix writes them: 1 and 1.0, off and Off."""
+    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
+        return one is other or str(one).casefold() == str(other).casefold()
+    return one == other or alike(str(one), str(other))
+
+
+def base_of(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row that the document compares this one with: the same cell but for the baseline's keys.
+
+    None where there is not exactly one, or where it is the row itself.
+    """
+    if row.baseline is None or row.cell is None or row.is_baseline:
+        return None
+    wanted = {**row.cell, **row.baseline}
+    found = [
+        other
+        for other in rows
+        if other.is_baseline
+        and other.source == row.source
+        and other.cell is not None
+        and set(other.cell) == set(wanted)
+        and all(same(other.cell[key], value) for key, value in wanted.items())
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def rows(documents: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows of documents that `check` has let pass (or campaign.json has kept)."""
+    found = []
+    for document in documents:
+        shared = {key: _text(value) for key, value in (document.get("labels") or {}).items()}
+        for row in document["rows"]:
+            own = {key: _text(value) for key, value in (row.get("labels") or {}).items()}
+            found.append(
+                Row(
+                    source=document["source"],
+                    hardware=document.get("hardware") or "",
+                    cell=row.get("cell"),
+                    labels={**shared, **own},
+                    figures={name: float(row[name]) for name in FIGURES if name in row},
+                    printed={
+                        name: Printed(**parts) for name, parts in (row.get("printed") or {}).items()
+                    },
+                    baseline=document.get("baseline"),
+                )
+            )
+    return found
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check(
+    value: Any, where: str, cells: Sequence[Mapping[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """The documents as plain data. Raises UserError that names the row, the key and the cure.
+
+    `cells` are the facts of a matrix's cells, which each row with a `cell` must meet; None where
+    there is no matrix.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise UserError(f"{where}: published must be a list of documents, or name a file beside it")
+    return [
+        _document(document, f"{where}: published {number}", cells)
+        for number, document in enumerate(value, 1)
+    ]
+
+
+def _document(
+    document: Any, where: str, cells: Sequence[Mapping[str, Any]] | None
+) -> dict[str, Any]:
+    _keys(document, _DOCUMENT_KEYS, where)
+    source = document.get("source")
+    if not isinstance(source, str) or not source.strip():
+        raise UserError(f"{where} has no source; say which document printed the figures, and where")
+    hardware = document.get("hardware")
+    if hardware is not None and not isinstance(hardware, str):
+        raise UserError(f"{where}: hardware is {hardware!r}; write it as text")
+    rows = document.get("rows")
+    if not isinstance(rows, list) or not rows:
+        raise UserError(f"{where} has no rows; list them under `rows`, one a line with `- `")
+    _mapping(document.get("labels"), f"{where}: labels")
+    _mapping(document.get("baseline"), f"{where}: baseline")
+    for number, row in enumerate(rows, 1):
+        _row(row, f"{where}: row {number}", cells)
+    return dict(document)
+
+
+def _row(row: Any, where: str, cells: Sequence[Mapping[str, Any]] | None) -> None:
+    _keys(row, _ROW_KEYS, where)
+    _mapping(row.get("labels"), f"{where}: labels")
+    cell = row.get("cell")
+    _mapping(cell, f"{where}: cell")
+    if not isinstance(row.get("ours", True), bool):
+        raise UserError(f"{where}: ours is {row['ours']!r}; it must be true or false")
+    figures = [name for name in FIGURES if name in row]
+    if not figures:
+        raise UserError(f"{where} has no figure; give at least one of {', '.join(FIGURES)}")
+    for name in figures:
+        _number(row[name], f"{where}: {name}", positive=True)
+    printed = row.get("printed") or {}
+    _mapping(printed, f"{where}: printed")
+    for name, parts in printed.items():
+        if name not in figures:
+            raise UserError(f"{where}: printed: the row has no figure {name!r}")
+        _keys(parts, _PARTS, f"{where}: printed: {name}")
+        for part, number in parts.items():
+            _number(number, f"{where}: printed: {name}: {part}", positive=False)
+    if cell and cells is not None and row.get("ours", True):
+        _stands_beside_one(cell, where, cells)
+
+
+def _stands_beside_one(
+    cell: Mapping[str, Any], where: str, cells: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse a row that would silently stand nowhere."""
+    known = dict.fromkeys(key for facts in cells for key in facts)
+    for key, value in cell.items():
+        if key not in known:
+            raise UserError(f"{where}: cell: no cell has the key {key!r}{nearest(key, known)}")
+        there = [facts[key] for facts in cells if key in facts]
+        if not any(same(value, item) for item in there):
+            names = list(dict.fromkeys(map(str, there)))
+            raise UserError(
+                f"{where}: cell: no cell has {key}: {value}{nearest(str(value), names)}; values are"
+                f" {', '.join(names)} (`ours: false` for a row that no cell here stands for)"
+            )
+    if not any(all(k in facts and same(facts[k], v) for k, v in cell.items()) for facts in cells):
+        raise UserError(
+            f"{where}: cell: no cell has all of {', '.join(f'{k}: {v}' for k, v in cell.items())};"
+            " add the cell, or `ours: false` for a row that no cell here stands for"
+        )
+
+
+def _keys(value: Any, known: Sequence[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise UserError(f"{where} must be a mapping with keys of {', '.join(known)}")
+    for key in value:
+        if key not in known:
+            hint = nearest(str(key), known)
+            raise UserError(f"{where}: unknown key {key!r}{hint}; keys are {', '.join(known)}")
+
+
+def _mapping(value: Any, where: str) -> None:
+    if value is not None and not isinstance(value, dict):
+        raise UserError(f"{where} must be a mapping of keys to values")
+    for key, item in (value or {}).items():
+        if not isinstance(key, str):
+            raise UserError(f"{where}: the key {key!r} is not text; quote it")
+        if isinstance(item, dict | list) and not where.endswith("printed"):
+            raise UserError(f"{where}: {key} must be one value, not {type(item).__name__}")
+
+
+def _number(value: Any, where: str, *, positive: bool) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or (positive and value <= 0):
+        kind = "a number above zero" if positive else "a number"
+        raise UserError(f"{where} is {value!r}; it must be {kind} (leave out what is not printed)")

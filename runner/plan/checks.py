@@ -1,0 +1,104 @@
+"""Refuse a cell that cannot run, before anything is touched. Pure: a cell and a cluster in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from runner.base.errors import UserError
+from runner.plan.containers import check_image
+from runner.systems.common.registry import load_system
+from runner.systems.common.system import PARALLEL_SIZES
+from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
+
+
+def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:
+    """Check cells against the cluster. Raises UserError naming cell, key and cure."""
+    for cell in cells:
+        try:
+            check_cell(cell, cluster, warmup_iters)
+        except UserError as error:
+            raise UserError(f"cell {cell.name}: {error}") from None
+
+
+def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
+    """The checks that hold for every system, then the system's own."""
+    _check_machines(cell, cluster)
+    _check_sizes(cell)
+    _check_iterations(cell, warmup_iters)
+    check_image(cell, cluster)
+    load_system(cell.system).check(cell, cluster)
+
+
+def _check_machines(cell: Cell, cluster: Cluster) -> None:
+    devices = load_system(cell.system).devices
+    if cluster.device not in devices:
+        raise UserError(
+            f"{cell.system} trains on {' or '.join(devices)}, but cluster_device of the inventory"
+            f" {cluster.name} is {cluster.device}; name another system or inventory"
+        )
+    if cell.nodes > len(cluster.nodes):
+        raise UserError(
+            f"nodes is {cell.nodes}, but the inventory {cluster.name} has {len(cluster.nodes)};"
+            " lower it, or name a larger inventory with -i"
+        )
+    for node in cluster.nodes[: cell.nodes]:
+        if cell.devices_per_node > node.devices:
+            raise UserError(
+                f"devices_per_node is {cell.devices_per_node}, but {node.host} has {node.devices}"
+                " (cluster_devices_per_node in the inventory); lower it"
+            )
+        if cell.device_ids and max(cell.device_ids) >= node.devices:
+            raise UserError(
+                f"device_ids names {max(cell.device_ids)}, but {node.host} has devices 0 to"
+                f" {node.devices - 1}"
+            )
+
+
+def _check_sizes(cell: Cell) -> None:
+    """Parallel sizes divide the world size, the batch sizes and the heads."""
+    system = load_system(cell.system)
+    sizes = _parallel_sizes(cell)
+    tensor, pipeline = sizes["tensor_parallel"], sizes["pipeline_parallel"]
+    if cell.world_size % (tensor * pipeline):
+        raise UserError(
+            f"tensor_parallel {tensor} x pipeline_parallel {pipeline} does not divide the"
+            f" {cell.world_size} devices ({cell.nodes} x {cell.devices_per_node}); change one"
+        )
+    heads = system.model(cell.parameters).num_attention_heads
+    if heads % tensor:
+        raise UserError(
+            f"tensor_parallel {tensor} does not divide num_attention_heads {heads}; change one"
+        )
+    if system.global_batch == "given":
+        micro = int(cell.parameters["micro_batch_size"])
+        batch = int(cell.parameters["global_batch_size"])
+        data = sizes["data_parallel"]
+        if batch % (micro * data):
+            raise UserError(
+                f"micro_batch_size {micro} x data_parallel {data} does not divide"
+                f" global_batch_size {batch}; make it a multiple of {micro * data}"
+            )
+
+
+def _parallel_sizes(cell: Cell) -> Mapping[str, int]:
+    """What the system says of them. Raises UserError for one that leaves a size out."""
+    sizes = load_system(cell.system).parallel(cell)
+    if missing := [name for name in PARALLEL_SIZES if name not in sizes]:
+        raise UserError(
+            f"`parallel` of runner/systems/{cell.system}.py says no {', '.join(missing)}; it"
+            f" returns {', '.join(PARALLEL_SIZES)} (1 where the trainer splits nothing)"
+        )
+    return sizes
+
+
+def _check_iterations(cell: Cell, warmup_iters: int | None) -> None:
+    iterations = cell.parameters.get("train_iters")
+    interval = cell.parameters.get("log_interval") or 1
+    warmup_iters = warmup_iters or 0
+    if iterations is not None and iterations < warmup_iters + interval:
+        raise UserError(
+            f"train_iters {iterations} leaves nothing to measure after warmup_iters"
+            f" {warmup_iters} with log_interval {interval}; it must be at least"
+            f" {warmup_iters + interval}"
+        )

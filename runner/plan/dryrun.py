@@ -1,0 +1,80 @@
+"""A dry run for people: every cell's commands, so that they can be read, and pasted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runner.matrix.select import select
+from runner.plan import checks
+from runner.plan.make import campaign_name, make_run
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Matrix
+from runner.terms.cluster import Cluster
+
+
+def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every cell's plan, as data: what each node would run. Connects to nothing."""
+    cells = select(matrix, only)
+    checks.check_cells(cells, cluster, matrix.warmup_iters)
+    campaign = campaign_name(matrix, cluster)
+    plans = []
+    for cell in cells:
+        run = make_run(matrix, cell, cluster, campaign=campaign)
+        expected = load_system(cell.system).estimate(cell, cluster)
+        plans.append(
+            {
+                "cell": cell.name,
+                "id": cell.id,
+                "system": cell.system,
+                "nodes": [
+                    {
+                        "host": node.host,
+                        "node_rank": node.node_rank,
+                        "cwd": node.cwd,
+                        "env": dict(node.env),
+                        "argv": list(node.argv),
+                    }
+                    for node in run.nodes
+                ],
+                "files": {node.host: dict(node.files) for node in run.nodes if node.files},
+                "run_dir": run.nodes[0].dir,
+                "estimate": {
+                    "memory_mib": round(expected.memory_mib, 1),
+                    "time_s": round(expected.time_s, 1),
+                    "basis": expected.basis,
+                },
+            }
+        )
+    return plans
+
+
+STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's processes)"
+
+
+def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
+    """The plans as text: nothing was connected to."""
+    parts = []
+    for plan in plans:
+        expected = plan["estimate"]
+        lines = [
+            f"cell {plan['cell']}  ({plan['id']})",
+            f"  estimated memory a device {expected['memory_mib']:.0f} MiB, time"
+            f" {expected['time_s']:.0f} s ({expected['basis']})",
+        ]
+        limit = cluster.device_memory_mib
+        if limit and expected["memory_mib"] > limit:
+            lines.append(f"  warning: a device has {limit:.0f} MiB; this cell may not fit")
+        for node in plan["nodes"]:
+            env = " ".join(f"{name}={shlex.quote(text)}" for name, text in node["env"].items())
+            lines += [
+                f"  {node['host']}  node_rank {node['node_rank']}",
+                f"    cwd  {node['cwd']}",
+                f"    env  {env}",
+                f"    run  {shlex.join(node['argv']) or STARTED_ELSEWHERE}",
+            ]
+            for name, text in plan["files"].get(node["host"], {}).items():
+                lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)

@@ -1,0 +1,126 @@
+"""A cell on a cluster as what each node runs. Pure: the same input gives the same plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from runner.base.paths import BASE_PATH, dataset_home, system_home
+from runner.plan.containers import image_of, wrap
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell, Matrix
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext, NodeRun, Run
+
+# Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
+PORTS = range(20_000, 30_000)
+
+
+def make_run(
+    matrix: Matrix,
+    cell: Cell,
+    cluster: Cluster,
+    *,
+    campaign: str,
+    repeat: int = 1,
+    attempt: int = 1,
+    port_try: int = 0,
+    dataset_sizes: Mapping[str, int] | None = None,
+) -> Run:
+    """Plan one run. `dataset_sizes` (file name to bytes) is required of each node if known."""
+    run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
+    port = port_of(run_id, port_try)
+    master = cluster.nodes[0].address
+    system = load_system(cell.system)
+    image = image_of(cell.system, cell.pin)
+    nodes = []
+    for rank, node in enumerate(cluster.nodes[: cell.nodes]):
+        data = dataset_home(node.root, cell.dataset)
+        home = system_home(node.root, cell.system, cell.pin)
+        context = NodeContext(
+            node_rank=rank,
+            nnodes=cell.nodes,
+            nproc_per_node=cell.devices_per_node,
+            addresses=tuple(each.address for each in cluster.nodes[: cell.nodes]),
+            master_address=master,
+            master_port=port,
+            home=home,
+            dataset=data,
+            run_dir=node.root / "runs" / run_id,
+            device=cluster.device,
+            device_ids=cell.device_ids,
+            base_env=_base_env(home, cluster, image),
+            env={**cluster.env, **cell.env},
+            image=image,
+            containers=cluster.containers,
+            cann_home=cluster.cann_home,
+        )
+        command = system.command(cell, context)
+        env = _env(command, cell, cluster, context)
+        if image:
+            names = (*env, *cluster.secrets)
+            command = wrap(command, names, context, node.root)
+            env = {"PATH": BASE_PATH, **env}  # the engine's own
+        required = {str(data / name): size for name, size in (dataset_sizes or {}).items()}
+        nodes.append(
+            NodeRun(
+                host=node.host,
+                node_rank=rank,
+                argv=command.argv,
+                env=env,
+                cwd=command.cwd,
+                files=command.files,
+                requires={**command.requires, **required},
+                ports=((port,) if rank == 0 else ()) + command.ports,
+                device=cluster.device,
+                device_ids=cell.device_ids or tuple(range(cell.devices_per_node)),
+                runs=str(node.root / "runs"),
+                dir=str(context.run_dir),
+                serves=command.serves,
+                after=command.after,
+            )
+        )
+    return Run(
+        campaign=campaign,
+        cell=cell,
+        repeat=repeat,
+        attempt=attempt,
+        warmup_iters=matrix.warmup_iters,
+        time_limit_s=matrix.time_limit_s,
+        stall_limit_s=matrix.stall_limit_s,
+        lost_contact_s=cluster.lost_contact_s,
+        master_address=master,
+        master_port=port,
+        nodes=tuple(nodes),
+        secrets=cluster.secrets,
+    )
+
+
+def port_of(run_id: str, port_try: int = 0) -> int:
+    """A port of the run's own, the same on every node and in a dry run."""
+    digest = hashlib.sha256(f"{run_id}#{port_try}".encode()).digest()
+    return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
+
+
+def _base_env(home: PurePosixPath, cluster: Cluster, image: str) -> dict[str, str]:
+    """What every process of a run has, whatever its system. An image has a PATH of its own."""
+    env = {} if image else {"PATH": f"{home}/env/bin:{BASE_PATH}"}
+    env["PYTHONUNBUFFERED"] = "1"
+    env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
+    if cluster.device == "cuda":
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # device ids are nvidia-smi's
+    return env
+
+
+def _env(command: Command, cell: Cell, cluster: Cluster, context: NodeContext) -> dict[str, str]:
+    """The base, then the system's, the cluster's and the cell's variables: the last one wins."""
+    env = dict(context.base_env)
+    if cell.device_ids is not None and cluster.device == "cuda" and not command.picks_devices:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in cell.device_ids)
+    return {**env, **command.env, **context.env}
+
+
+def campaign_name(matrix: Matrix, cluster: Cluster) -> str:
+    """A campaign is one matrix on one inventory, so it is named after both."""
+    return f"{matrix.name}-{cluster.name}"

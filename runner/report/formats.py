@@ -1,0 +1,51 @@
+"""Write what was measured in the format that was asked for. Pure: records in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runner.base.errors import UserError
+from runner.matrix import published as documents
+from runner.matrix.layouts import Layout
+from runner.tables.build import rows
+from runner.tables.laid_out import laid_out
+from runner.tables.machine import to_csv, to_json
+from runner.tables.markdown import to_markdown
+from runner.tables.terminal import to_table
+from runner.terms.records import Record
+
+FORMATS = ("table", "markdown", "csv", "json", "html")
+
+
+def render(
+    records: Sequence[Record],
+    format: str = "table",
+    baseline: str | None = None,
+    *,
+    width: int = 120,
+    layout: Layout | None = None,
+    published: Sequence[documents.Row] = (),
+) -> str:
+    """The comparison table of `records` as text that ends in a newline.
+
+    `format` is one of FORMATS; `baseline` is AXIS=VALUE or None; `width` is the terminal's, for
+    "table" only; `layout` is a document's shape (a page has the flat table), `published` what
+    documents printed. Links to logs in "html" are `Record.log` as it stands: make it relative to
+    the place where the report is written. Raises UserError for an unknown format, axis or value.
+    """
+    if format not in FORMATS:
+        raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
+    table = rows(records, baseline, published)
+    if layout is not None and layout.shape != "flat" and format != "html":
+        return laid_out(table, published, layout, format, width)
+    if format == "html":
+        # matplotlib takes a second to import, and only the report needs it.
+        from runner.report.page import to_html
+
+        return to_html(table)
+    if format == "table":
+        return to_table(table, width)
+    if format == "json":
+        return to_json(table, published)
+    writers = {"markdown": to_markdown, "csv": to_csv}
+    return writers[format](table)

@@ -1,0 +1,1 @@
+"""What systems share: the interface, launchers, GPT models, pins. `registry` finds them."""

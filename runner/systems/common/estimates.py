@@ -1,0 +1,59 @@
+"""What a GPT cell is expected to need, before it runs. Estimates, good to a factor of two."""
+
+from __future__ import annotations
+
+from runner.terms.records import ModelShape
+
+# Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
+# npu: from 59.7 samples/s of GPT-2 345M on 8 NPUs (document 004, table 2).
+SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
+START_S = 15.0  # imports, rendezvous, first iteration
+
+
+def parameters(shape: ModelShape) -> int:
+    """Weights of a GPT with tied embeddings: Narayanan et al. 2021 (arXiv:2104.04473), eq. 2."""
+    layers, hidden = shape.num_layers, shape.hidden_size
+    inside = 12 * layers * hidden * hidden * (1 + 13 / (12 * hidden))
+    return int(inside + (shape.vocab_size + shape.seq_length) * hidden)
+
+
+def memory_mib(
+    shape: ModelShape,
+    *,
+    micro_batch_size: int,
+    zero_stage: int,
+    data_parallel: int,
+    half: bool,
+    activation_checkpointing: bool,
+    flash_attention: bool = True,
+) -> float:
+    """Memory of one device in MiB: weights, gradients, Adam and activations.
+
+    Model states as in ZeRO (arXiv:1910.02054, section 3): 2+2+12 bytes a weight in mixed
+    precision, 4+4+8 in single, divided by the stage. Activations as in Korthikanti et al. 2022
+    (arXiv:2205.05198), section 4: s*b*h*(34 + 5*a*s/h) bytes a layer in half precision, without
+    the attention term where attention is fused, and 2*s*b*h a layer when recomputed.
+    """
+    weights = parameters(shape)
+    bytes_weight, bytes_gradient, bytes_optimizer = (4, 4, 8)
+    share = max(data_parallel, 1)
+    states = weights * (
+        bytes_weight / (share if zero_stage >= 3 else 1)
+        + bytes_gradient / (share if zero_stage >= 2 else 1)
+        + bytes_optimizer / (share if zero_stage >= 1 else 1)
+    )
+    tokens = shape.seq_length * micro_batch_size
+    attention = 0 if flash_attention else 5 * shape.num_attention_heads * shape.seq_length
+    layer = tokens * (34 * shape.hidden_size + attention)
+    if activation_checkpointing:
+        activations = tokens * 2 * shape.hidden_size * shape.num_layers + layer
+    else:
+        activations = layer * shape.num_layers
+    logits = tokens * shape.vocab_size * 8  # logits and their gradient, in single precision
+    return (states + activations * (1 if half else 2) + logits) / 2**20
+
+
+def time_s(flops_per_iteration: float, train_iters: int, devices: int, device: str) -> float:
+    """Seconds of a run, from sustained rates that such devices reach."""
+    rate = SUSTAINED_TFLOPS[device] * 1e12 * devices
+    return START_S + train_iters * flops_per_iteration / rate

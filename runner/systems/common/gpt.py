@@ -1,0 +1,176 @@
+"""What the systems that pre-train a GPT share: sizes, options, paths on a node, estimates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from runner.base.errors import UserError
+from runner.systems.common import estimates
+from runner.systems.common.pins import pins
+from runner.systems.common.system import Estimate
+from runner.terms.cell import Parameter
+from runner.terms.records import ModelShape
+
+if TYPE_CHECKING:
+    from runner.terms.cell import Cell
+    from runner.terms.cluster import Cluster
+    from runner.terms.run import NodeContext
+
+GPT2_VOCAB_SIZE = 50257
+
+TENSOR_PARALLEL = Parameter(
+    "tensor_parallel", int, 1, "devices that each layer is split over", minimum=1
+)
+PIPELINE_PARALLEL = Parameter(
+    "pipeline_parallel", int, 1, "stages that the layers are split into", minimum=1
+)
+CHECKPOINT = Parameter(
+    "checkpoint",
+    str,
+    "off",
+    "off: nothing is saved; documented: as the document has it, into the run's folder",
+    choices=("off", "documented"),
+)
+
+
+def options(values: Mapping[str, Any], table: Iterable[tuple[str, str]]) -> list[str]:
+    """Command line options from (flag, parameter) pairs, in their order.
+
+    True gives the flag alone, False and None nothing. A text with spaces is several words.
+    """
+    argv: list[str] = []
+    for flag, name in table:
+        value = values[name]
+        if value is True:
+            argv.append(flag)
+        elif value is not None and value is not False:
+            argv += [flag, *str(value).split()]
+    return argv
+
+
+def parallel(cell: Cell) -> dict[str, int]:
+    """Tensor and pipeline sizes as given; the rest of the devices are data parallel."""
+    tensor = int(cell.parameters.get("tensor_parallel", 1))
+    pipeline = int(cell.parameters.get("pipeline_parallel", 1))
+    return {
+        "tensor_parallel": tensor,
+        "pipeline_parallel": pipeline,
+        "data_parallel": max(cell.world_size // (tensor * pipeline), 1),
+    }
+
+
+def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> ModelShape:
+    """The model's shape from the parameters that say it."""
+    return ModelShape(
+        num_layers=values["num_layers"],
+        hidden_size=values["hidden_size"],
+        num_attention_heads=values["num_attention_heads"],
+        seq_length=values["seq_length"],
+        vocab_size=vocab_size,
+    )
+
+
+def check_shape(model: ModelShape, *, pipeline: int, even: bool = True) -> None:
+    """Refuse a shape that no trainer takes; `even`: stages must have equally many layers."""
+    if model.hidden_size % model.num_attention_heads:
+        raise UserError(
+            f"num_attention_heads {model.num_attention_heads} does not divide hidden_size"
+            f" {model.hidden_size}; change one"
+        )
+    if model.num_layers < pipeline or (even and model.num_layers % pipeline):
+        raise UserError(
+            f"pipeline_parallel {pipeline} does not divide num_layers {model.num_layers}; change"
+            " one"
+        )
+
+
+def check_nodes(cell: Cell) -> None:
+    """Refuse tensor groups that begin in the middle of a node.
+
+    Each node's first process builds the node's index of the data, and only the first of a tensor
+    group reads it.
+    """
+    tensor, devices = parallel(cell)["tensor_parallel"], cell.devices_per_node
+    if cell.nodes > 1 and devices % tensor and tensor % devices:
+        raise UserError(
+            f"tensor_parallel {tensor} does not divide devices_per_node {devices}; change one"
+        )
+
+
+def cuda_home(system: str, pin: str) -> dict[str, str]:
+    """CUDA_HOME of a pin set: kernels are compiled at the first start.
+
+    A toolkit that lies elsewhere is named in `cluster_env`.
+    """
+    version = pins(system)[pin].get("cuda")
+    return {"CUDA_HOME": f"/usr/local/cuda-{version}"} if version else {}
+
+
+def python(node: NodeContext) -> str:
+    """The interpreter of the system's environment."""
+    return node.program("python3")
+
+
+def estimate(
+    cell: Cell,
+    cluster: Cluster,
+    *,
+    model: ModelShape | None = None,
+    zero_stage: int | None = None,
+    flash_attention: bool = False,
+) -> Estimate:
+    """Memory of one device and time of one run, from the shape and the parallel sizes.
+
+    What is not given is what the cell's own `num_layers` and such, `zero_stage` and `precision`
+    say; a system without `precision` trains in half.
+    """
+    from runner.figures.flops import flops_per_iteration
+
+    values = cell.parameters
+    model = shape(values) if model is None else model
+    sizes = parallel(cell)
+    stage = replace(model, num_layers=max(model.num_layers // sizes["pipeline_parallel"], 1))
+    memory = estimates.memory_mib(
+        stage,
+        micro_batch_size=values["micro_batch_size"],
+        zero_stage=values["zero_stage"] if zero_stage is None else zero_stage,
+        data_parallel=sizes["data_parallel"],
+        half=values.get("precision") != "fp32",
+        activation_checkpointing=bool(values.get("activation_checkpointing")),
+        flash_attention=flash_attention,
+    )
+    batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
+    flops = flops_per_iteration(model, batch)
+    time = estimates.time_s(flops, values["train_iters"], cell.world_size, cluster.device)
+    return Estimate(
+        # The embeddings and the output, which a tensor group does not split, are counted as split.
+        memory_mib=memory / sizes["tensor_parallel"],
+        time_s=time,
+        basis="shape, parallel sizes and typical rates",
+    )
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset's files on a node, as roles/dataset lays them out."""
+
+    prefix: str  # of .bin and .idx
+    vocab: str
+    merges: str
+
+    @property
+    def required(self) -> dict[str, int | None]:
+        """What a node must have before anything starts."""
+        names = (f"{self.prefix}.bin", f"{self.prefix}.idx", self.vocab, self.merges)
+        return dict.fromkeys(names)
+
+
+def data(cell: Cell, node: NodeContext) -> Data:
+    """The files of the cell's dataset."""
+    return Data(
+        prefix=f"{node.dataset}/{cell.dataset}_text_document",
+        vocab=f"{node.dataset}/vocab.json",
+        merges=f"{node.dataset}/merges.txt",
+    )

@@ -1,0 +1,144 @@
+"""The launchers' own options, one argv a node, and the files that they read. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from runner.base.errors import UserError
+from runner.terms.run import Command
+
+if TYPE_CHECKING:
+    from runner.terms.cell import Cell
+    from runner.terms.cluster import Cluster
+    from runner.terms.run import NodeContext
+
+LAUNCH, RUN, DEEPSPEED = "torch.distributed.launch", "torch.distributed.run", "deepspeed"
+INSIDE_QUOTES = r'[\\"$`]'  # what a shell gives a meaning to between double quotes
+PDSH = "/usr/bin/pdsh"
+HOSTFILE = "hostfile"
+
+
+def static_ranks(node: NodeContext) -> list[str]:
+    """What torch.distributed.launch, torch.distributed.run and oneflow's launcher all take."""
+    return [
+        *("--nproc_per_node", str(node.nproc_per_node)),
+        *("--nnodes", str(node.nnodes)),
+        *("--node_rank", str(node.node_rank)),
+        *("--master_addr", node.master_address),
+        *("--master_port", str(node.master_port)),
+    ]
+
+
+def torch(module: str, node: NodeContext, python: str) -> list[str]:
+    """`python3 -m torch.distributed.launch` or `.run`, up to the trainer's script.
+
+    `run` also writes each rank's output into the run's folder, and marks its lines `[default0]:`.
+    """
+    argv = [python, "-m", module, *static_ranks(node)]
+    if module == RUN:
+        argv += ["--max_restarts", "0", "--tee", "3", "--log_dir", f"{node.run_dir}/ranks"]
+    return argv
+
+
+def deepspeed(
+    node: NodeContext,
+    script: list[str],
+    env: Mapping[str, str],
+    files: Mapping[str, str],
+    requires: Mapping[str, int | None],
+    *,
+    quotes: bool,
+) -> Command:
+    """The deepspeed launcher on the first node, which starts every node's processes over ssh.
+
+    The others prepare the same files at the same place, and wait. It changes into the folder that
+    it was started in, on every node, and reads `.deepspeed_env` there; so that is the run's folder.
+    On one node there is no hostfile, and no ssh is needed. `quotes`: see `environment_file`.
+    """
+    program = node.program("deepspeed")
+    options = ["--master_port", str(node.master_port)]
+    written = dict(files)
+    needed: dict[str, int | None] = {**requires, program: None}
+    if node.nnodes > 1:
+        written[HOSTFILE] = hostfile(node)
+        variables = {**node.base_env, **env, **node.env}
+        written[".deepspeed_env"] = environment_file(variables, quotes=quotes)
+        needed[PDSH] = None
+        options += ["--hostfile", HOSTFILE, "--master_addr", node.master_address]
+    options += _devices(node)
+    return Command(
+        argv=(program, *options, *script) if node.node_rank == 0 else (),
+        env=env,
+        cwd=str(node.run_dir),
+        files=written,
+        requires=needed,
+        picks_devices=True,
+        ssh=node.nnodes > 1,
+    )
+
+
+def _devices(node: NodeContext) -> list[str]:
+    """Devices by number are included by name: --include and --num_gpus exclude each other."""
+    if node.device_ids is None:
+        return ["--num_nodes", str(node.nnodes), "--num_gpus", str(node.nproc_per_node)]
+    ids = ",".join(str(number) for number in node.device_ids)
+    hosts = node.addresses if node.nnodes > 1 else ("localhost",)
+    return ["--include", "@".join(f"{host}:{ids}" for host in hosts)]
+
+
+def hostfile(node: NodeContext) -> str:
+    """An address and its devices a line, in the order of ranks.
+
+    As many as the cell takes, or as reach its highest device.
+    """
+    slots = max(node.device_ids) + 1 if node.device_ids else node.nproc_per_node
+    return "".join(f"{address} slots={slots}\n" for address in node.addresses)
+
+
+def environment_file(env: Mapping[str, str], *, quotes: bool) -> str:
+    """`.deepspeed_env`: variables that the launcher sets on every node.
+
+    Of its own environment it passes on only names that begin with NCCL, PYTHON and a few more. It
+    writes `export NAME=value` into a remote shell; since 0.15.2, which `quotes` says, in double
+    quotes, within which some signs still mean something.
+    """
+    lines = [
+        f"{name}={re.sub(INSIDE_QUOTES, _escaped, value) if quotes else shlex.quote(value)}\n"
+        for name, value in env.items()
+    ]
+    return "".join(lines)
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    return f"\\{sign[0]}"
+
+
+def check_deepspeed(cell: Cell, cluster: Cluster, *, keeps_signs: bool) -> None:
+    """Refuse what the deepspeed launcher cannot do on several nodes.
+
+    `keeps_signs`: it splits a line of `.deepspeed_env` at its first `=` only (since 0.6).
+    """
+    if cell.nodes == 1:
+        return
+    nodes = cluster.nodes[: cell.nodes]
+    for node in nodes[1:]:
+        if node.root != nodes[0].root:
+            raise UserError(
+                f"cluster_root is {nodes[0].root} on {nodes[0].host} and {node.root} on"
+                f" {node.host}; the deepspeed launcher takes one for all, so make them the same"
+            )
+    if cluster.secrets:
+        raise UserError(
+            f"the deepspeed launcher writes {cluster.secrets[0]} into command lines, which everyone"
+            " on the nodes can read; take it out of cluster_env, or take launcher"
+            " torch.distributed.launch or torchrun"
+        )
+    for name, value in {**cluster.env, **cell.env}.items():
+        if "\n" in value or ("=" in value and not keeps_signs):
+            raise UserError(
+                f"the variable {name} holds a line break or `=`, which this deepspeed launcher"
+                " cannot pass to other nodes; change it, or take launcher torch.distributed.launch"
+            )

@@ -1,0 +1,73 @@
+"""What a system (a trainer that can be benchmarked) must say about itself.
+
+Each `runner/systems/<name>.py` defines one `SYSTEM`; its role `roles/<name>` puts it on the nodes.
+docs/adding-a-system.md walks through both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner.terms.records import Measurement, ModelShape
+
+if TYPE_CHECKING:
+    from runner.terms.cell import Cell
+    from runner.terms.cluster import Cluster
+    from runner.terms.run import NodeContext
+
+from runner.terms.cell import Parameter
+from runner.terms.run import Command
+
+# What `parallel` of a system returns; their product is the world size.
+PARALLEL_SIZES = ("data_parallel", "tensor_parallel", "pipeline_parallel")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a cell is expected to need: `memory_mib` of one device, `time_s` of one run."""
+
+    memory_mib: float
+    time_s: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class System:
+    """A trainer that can be benchmarked.
+
+    `global_batch` is "given" (a parameter) or "derived": micro_batch_size x data parallel x
+    gradient_accumulation. `resolve` fills in parameters that others decide, such as a named model's
+    sizes, before anything else sees them. `check` raises UserError for a cell that cannot run;
+    `command` gives what a node starts; `parse` reads the logs of all nodes (node rank to byte
+    blocks); `model` gives the shape for the FLOP formula; `estimate` what a cell needs; `parallel`
+    all of PARALLEL_SIZES.
+    """
+
+    name: str
+    summary: str
+    launcher: str
+    global_batch: str
+    pins: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    check: Callable[[Cell, Cluster], None]
+    command: Callable[[Cell, NodeContext], Command]
+    parse: Callable[[Mapping[int, Iterable[bytes]]], Measurement]
+    model: Callable[[Mapping[str, Any]], ModelShape]
+    estimate: Callable[[Cell, Cluster], Estimate]
+    parallel: Callable[[Cell], Mapping[str, int]]
+    devices: tuple[str, ...] = ("cpu", "cuda", "npu")  # what it can train on
+    resolve: Callable[[dict[str, Any]], dict[str, Any]] = lambda parameters: parameters
+
+    def batch_size(self, cell: Cell) -> int | None:
+        """Samples an iteration, all devices together; None where the system has no such number."""
+        if self.global_batch == "given":
+            return int(cell.parameters["global_batch_size"])
+        passes = int(cell.parameters.get("gradient_accumulation") or 1)
+        micro = cell.parameters.get("micro_batch_size")
+        return None if micro is None else micro * self.parallel(cell)["data_parallel"] * passes
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name, or None."""
+        return next((item for item in self.parameters if item.name == name), None)

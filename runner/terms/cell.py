@@ -1,0 +1,135 @@
+"""A matrix and its cells as data: what is to be compared, and how a key of a cell is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runner.base.errors import UserError
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the matrix, with every parameter resolved (defaults included)."""
+
+    name: str
+    system: str
+    pin: str
+    dataset: str
+    nodes: int
+    devices_per_node: int
+    device_ids: tuple[int, ...] | None
+    env: Mapping[str, str]
+    parameters: Mapping[str, Any]
+    axes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """Processes of the cell, one a device."""
+        return self.nodes * self.devices_per_node
+
+    @property
+    def id(self) -> str:
+        """Folder name: the readable name, made safe, and a hash of everything that runs."""
+        safe = re.sub(r"[^A-Za-z0-9._=,+-]+", "_", self.name)[:80]
+        return f"{safe}-{self.digest}"
+
+    @property
+    def digest(self) -> str:
+        """Eight hex digits over all resolved values; two cells that run the same share it."""
+        facts = [
+            self.system,
+            self.pin,
+            self.dataset,
+            self.nodes,
+            self.devices_per_node,
+            self.device_ids,
+            sorted(self.env.items()),
+            # A parameter that the system derives itself is left out, so that a new one, not set,
+            # changes no cell's identity.
+            sorted((key, value) for key, value in self.parameters.items() if value is not None),
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A campaign's cells and how each is run. `text` is the file as it was read.
+
+    `warmup_iters` None: found in each run's steps. `layout` is the file's `table`, `published` its
+    list of documents, both checked (runner/layouts.py, runner/published.py) and still plain
+    data, as campaign.json holds them.
+    """
+
+    name: str
+    cells: tuple[Cell, ...]
+    repeats: int = 1
+    warmup_iters: int | None = None
+    time_limit_s: float = 3600.0
+    stall_limit_s: float = 1800.0
+    baseline: str | None = None
+    text: str = ""
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    published: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One key that a matrix may set for a system.
+
+    `kind` is int, float, bool or str; `default` None means that the system derives it. `help`
+    says what it is, with its unit.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+
+    def read(self, value: Any, where: str) -> Any:
+        """The value, typed. Raises UserError naming the key, what is wrong and what it may be."""
+        key = f"{where}: {self.name}"
+        if value is None:
+            return self.default
+        if self.kind is not bool and isinstance(value, bool):
+            raise UserError(f"{key} is {str(value).lower()}; it must be {self.wanted()}")
+        if self.kind is float and isinstance(value, int | str):
+            try:
+                value = float(value)
+            except (ValueError, OverflowError):
+                raise UserError(f"{key} is {value!r}; it must be {self.wanted()}") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key} is {value}; it must be {self.wanted()}")
+        if not isinstance(value, self.kind):
+            raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
+        if self.choices and value not in self.choices:
+            raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
+        if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
+            raise UserError(f"{key} is {value}; it must be {self.wanted()}")
+        return value
+
+    def wanted(self) -> str:
+        """What the key may be, for people."""
+        if self.choices:
+            return "one of " + ", ".join(str(choice) for choice in self.choices)
+        name = {
+            int: "a whole number",
+            float: "a number",
+            bool: "true or false",
+            str: "text",
+            list: "a list",
+            dict: "a mapping",
+        }
+        if self.minimum is not None:
+            return f"{name[self.kind]} of at least {self.minimum:g}"
+        return name[self.kind]

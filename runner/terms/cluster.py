@@ -1,0 +1,88 @@
+"""A cluster as data: the machines of one inventory, and how they run containers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+import json
+from dataclasses import astuple, field
+from pathlib import Path
+
+from runner.base.paths import PROJECT
+
+ENGINES: Mapping[str, str] = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
+
+
+@dataclass(frozen=True)
+class Containers:
+    """How a cluster runs containers: the engine, the port of their sshd, further options."""
+
+    engine: str = "podman"
+    ssh_port: int = 2222
+    options: tuple[str, ...] = ()
+
+
+DEVICES = ("cpu", "cuda", "npu")
+CANN_HOME = "/usr/local/Ascend/ascend-toolkit"  # as roles/npu/defaults has it
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine: its inventory name, its address for rendezvous, its devices, its root."""
+
+    host: str
+    address: str
+    devices: int
+    root: PurePosixPath
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines of one inventory, in its order.
+
+    `secrets` are variables of cluster_env that are named like secrets: roles/launch reads their
+    values from the inventory, and the runner holds none.
+    """
+
+    name: str
+    path: Path
+    device: str
+    nodes: tuple[Node, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    device_memory_mib: float | None = None
+    lost_contact_s: float = 6.0
+    containers: Containers = field(default_factory=Containers)
+    secrets: tuple[str, ...] = ()
+    cann_home: str = CANN_HOME
+
+    @property
+    def label(self) -> str:
+        """The name; outside of this checkout's inventory/ with a mark of the folder.
+
+        `__verify_name` of roles/verify is the same; a test compares them.
+        """
+        path = self.path.resolve()
+        folder = path if path.is_dir() else path.parent
+        if folder.is_relative_to(PROJECT / "inventory"):
+            return self.name
+        return f"{self.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+
+    @property
+    def digest(self) -> str:
+        """What a campaign belongs to: changes with any address, device, root or plain variable."""
+        facts = [
+            self.device,
+            [(node.host, node.address, node.devices, str(node.root)) for node in self.nodes],
+            sorted(self.env.items()),
+            *([astuple(self.containers)] if self.containers != Containers() else []),
+            *([self.cann_home] if self.cann_home != CANN_HOME else []),
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
