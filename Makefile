@@ -107,7 +107,7 @@ cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
 docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, public addresses, tables
 	python tools/role-readme
 	python tools/public-addresses
-	python -m tests.unit.test_docs
+	python -m tests.test_docs
 
 .PHONY: overhead
 overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand (root)

@@ -31,8 +31,8 @@ from pathlib import Path
 from tabulate import tabulate
 
 from runner.terms.cell import Cell
-from tests.unit.builders import small_cluster, small_matrix
-from tests.unit.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
 
 PROJECT = Path(__file__).resolve().parents[1]
 REPEATS = 4

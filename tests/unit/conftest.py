@@ -1,25 +1,3 @@
-"""Fixtures of the unit tests."""
+"""Fixtures of the tests of what runs on nodes."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-from runner.commands.parse import parse
 from tests import torch_first  # noqa: F401 - before any test module brings Ansible
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Any:
-    def of(
-        lines: Sequence[str] | bytes, system: str | None = None, **options: Any
-    ) -> dict[str, Any]:
-        path = tmp_path / "log"
-        whole = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
-        path.write_bytes(whole)
-        return parse([path], system, **options)
-
-    return of

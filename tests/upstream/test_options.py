@@ -14,7 +14,7 @@ import pytest
 
 from runner.systems.common.pins import pins
 from runner.systems.megatron_lm import FOLDER
-from tests.unit.builders import small_cluster, small_run
+from tests.runner.builders import small_cluster, small_run
 from tests.upstream.mirrors import git, mirror, show
 
 # DeepSpeed adds these to a trainer's parser (deepspeed/__init__.py, add_config_arguments).

@@ -17,7 +17,7 @@ from runner.base.paths import PROJECT
 from runner.matrix.cells import load_matrix
 from runner.plan.make import make_run
 from runner.terms.run import NodeRun
-from tests.unit.builders import small_cluster, small_run
+from tests.runner.builders import small_cluster, small_run
 from tests.upstream.mirrors import show
 from tests.upstream.scripts import Started, differences, options, run
 

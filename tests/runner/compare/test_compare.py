@@ -1,0 +1,332 @@
+"""Two campaigns side by side: what is worse beyond noise, what is gone, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.__main__ import main
+from runner.base.errors import UserError
+from runner.compare.verdicts import QUANTITIES, VERDICTS, Cell, Side, compare, saved, thresholds
+from runner.compare.written import to_json, to_markdown, to_table
+from runner.terms.cell import Cell as MatrixCell
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
+
+LIMITS = thresholds([])
+HALT = {"cause": "exit", "host": "n2", "message": "n2: exit code 1"}
+
+
+def row(name: str = "a", rate: float | None = 100.0, **more: Any) -> dict[str, Any]:
+    """A cell as `collect --format json` has it: 100 samples/s, known to 1 %."""
+    found: dict[str, Any] = {
+        "cell": name,
+        "cell_id": name,
+        "status": "ok",
+        "numbers_from": "ok runs",
+        "samples_per_s": rate,
+        "memory_used_mib": 1000.0,
+        "final_loss": 5.0,
+        "steps_measured": 50,
+        "window_first_iteration": 1,
+        "window_last_iteration": 50,
+        "reason": None,
+    }
+    if rate is not None:
+        found |= {"samples_per_s_ci_low": rate * 0.99, "samples_per_s_ci_high": rate * 1.01}
+    return {**found, **more}
+
+
+FAILED: dict[str, Any] = {
+    "status": "failed",
+    "numbers_from": None,
+    "samples_per_s": None,
+    "reason": "why",
+}
+
+
+def one(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, *limits: str) -> Cell:
+    """The comparison of one cell, beside one that is the same."""
+    was, now = (
+        Side(name, [*([it] if it else []), row("z")], {}) for name, it in (("A", a), ("B", b))
+    )
+    found = compare(was, now, thresholds(limits))
+    return next(cell for cell in found.cells if cell.name != "z")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        (row(), row(rate=98.0), "same"),
+        (row(), row(rate=96.0), "slower"),
+        (row(), row(rate=104.0), "faster"),
+        (row(), row(rate=90.0, samples_per_s_ci_low=75.0, samples_per_s_ci_high=105.0), "unclear"),
+        (row(samples_per_s_ci_low=80.0), row(rate=92.0), "unclear"),
+        (row(), row(memory_used_mib=1020.0), "same"),
+        (row(), row(memory_used_mib=1050.0), "more_memory"),
+        (row(), row(memory_used_mib=900.0), "less_memory"),
+        (row(), row(rate=110.0, memory_used_mib=1050.0), "more_memory"),
+        (row(), row(rate=90.0, memory_used_mib=900.0), "slower"),
+        (row(), row(**FAILED), "broke"),
+        (row(**FAILED), row(), "recovered"),
+        (row(**FAILED), row(**FAILED), "not_ok"),
+        (row(**FAILED), row(**{**FAILED, "status": "did_not_run"}), "not_ok"),
+        (row(), row(**{**FAILED, "status": "pending"}), "broke"),
+        (row(), row(status="failed"), "broke"),  # one repeat failed, the others count
+        (row(status="failed"), row(**FAILED), "broke"),
+        (row(status="failed"), row(status="failed", rate=90.0), "slower"),
+        (row(), None, "vanished"),
+        (None, row(), "appeared"),
+        (None, row(**FAILED), "appeared"),
+    ],
+)
+def test_the_verdict_on_a_cell(a: Any, b: Any, verdict: str) -> None:
+    found = one(a, b)
+    assert found.verdict == verdict
+    assert found.regressed == (verdict in ("slower", "more_memory", "broke", "vanished"))
+
+
+def test_noise_is_that_of_both_sides_together() -> None:
+    found = one(row(), row(rate=95.0)).measures["samples_per_s"]
+    assert found.noise_percent == pytest.approx(2**0.5, rel=1e-6)
+    assert found.difference_percent == pytest.approx(-5.0)
+    assert found.verdict == "slower"
+
+
+@pytest.mark.parametrize(
+    ("spread", "verdict", "noise"),
+    [(20.0, "unclear", 14.14), (1.0, "slower", 0.71), (None, "slower", None)],
+)
+def test_without_an_interval_the_spread_says_how_noisy_a_side_is(
+    spread: float | None, verdict: str, noise: float | None
+) -> None:
+    less: dict[str, Any] = {"samples_per_s_ci_low": None, "samples_per_s_ci_high": None}
+    less |= {"samples_per_s_spread_percent": spread}
+    found = one(row(**less), row(rate=90.0, **less))
+    assert found.verdict == verdict
+    assert found.measures["samples_per_s"].noise_percent == pytest.approx(noise, abs=0.01)
+    assert any("noise" in note for note in found.notes) == (noise is None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict"),
+    [
+        ((), "slower"),
+        (("samples_per_s=5%",), "same"),
+        (("samples_per_s = 5",), "same"),
+        (("samples_per_s=5%,memory_used_mib=1%",), "more_memory"),
+        (("samples_per_s=5%", "memory_used_mib=1%"), "more_memory"),
+        (("samples_per_s=5%", "final_loss=0.5%"), "worse"),
+    ],
+)
+def test_a_threshold_of_ones_own(limits: tuple[str, ...], verdict: str) -> None:
+    assert (
+        one(row(), row(rate=96.0, memory_used_mib=1015.0, final_loss=5.1), *limits).verdict
+        == verdict
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("sample_per_s=3%", "did you mean 'samples_per_s'?"),
+        ("samples_per_s", "write it as samples_per_s=3%"),
+        ("samples_per_s=", "write it as"),
+        ("samples_per_s=fast", "write it as"),
+        ("samples_per_s=-1", "write it as"),
+        ("samples_per_s=nan", "write it as"),
+        ("", "there is no quantity ''"),
+    ],
+)
+def test_a_threshold_that_is_none_is_refused(said: str, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        thresholds([said])
+    assert words in str(refused.value)
+
+
+def test_what_a_reader_should_know_of_a_pair_is_noted() -> None:
+    other = row(final_loss=7.0, window_first_iteration=11, marks="drift", reason="r")
+    notes = "; ".join(one(row(), other).notes)
+    assert "final loss 5, then 7: do both train the same?" in notes
+    assert "measured over iterations 1-50, then 11-50" in notes
+    assert "the second is marked drift" in notes
+    assert one(row(), row(**FAILED)).notes == ("why",)
+
+
+def test_cells_are_paired_by_what_they_are_then_by_name() -> None:
+    was = [row("x", cell_id="x-1", parameters={"pin": "torch-2.11"}), row("y", cell_id="y-1")]
+    now = [row("y", cell_id="y-1"), row("x", cell_id="x-2", parameters={"pin": "torch-2.13"})]
+    found = compare(Side("A", was, {}), Side("B", now, {}), LIMITS)
+    assert [cell.verdict for cell in found.cells] == ["same", "same"]
+    assert found.notes == ["parameters differ, pin: torch-2.11, then torch-2.13 (1 cells)"]
+    twice = [row("x", cell_id="x-3"), row("x", cell_id="x-4"), row("y", cell_id="y-1")]
+    found = compare(Side("A", was, {}), Side("B", twice, {}), LIMITS)
+    assert [cell.verdict for cell in found.cells] == ["vanished", "appeared", "appeared", "same"]
+
+
+def test_what_ran_on_other_machines_is_said_first() -> None:
+    a = Side("A", [row()], {"campaign": "a", "node driver": "450", "torch": "2.11", "old": "1"})
+    b = Side("B", [row()], {"campaign": "b", "node driver": "535", "torch": "2.11"})
+    found = compare(a, b, LIMITS)
+    assert found.environment == [("node driver", "450", "535"), ("old", "1", "–")]
+    assert to_table(found, 100).splitlines()[:3] == [
+        "B against A",
+        "node driver: 450, then 535",
+        "old: 1, then –",
+    ]
+    silent = compare(a, Side("B", [row()]), LIMITS)
+    assert silent.notes == ["B does not say what it ran on, so that machines are not compared"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        ([], [], "no cell in common"),
+        ([row("a")], [row("b")], "no cell in common"),
+        ([row(**FAILED)], [row()], "no cell of A ended ok"),
+    ],
+)
+def test_nothing_to_compare_is_bad_input(a: list[Any], b: list[Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        compare(Side("A", a), Side("B", b), LIMITS)
+
+
+@pytest.mark.parametrize(
+    "document", [[], {}, {"rows": 3}, {"rows": [3]}, {"rows": [{"cell": "a"}]}]
+)
+def test_json_that_is_no_table_is_refused(document: Any) -> None:
+    with pytest.raises(UserError, match="x is no saved table"):
+        saved("x", document)
+
+
+def test_every_verdict_and_quantity_has_its_words() -> None:
+    cells = [row(word, cell_id=word) for word in VERDICTS]
+    found = compare(Side("A", cells, {}), Side("B", cells, {}), dict.fromkeys(QUANTITIES, 1.0))
+    document = json.loads(to_json(found))
+    assert set(document["cells"][0]) == {
+        *("name", "verdict", "status_a", "status_b", "steps_a", "steps_b", "measures", "notes"),
+        "regressed",
+    }
+    assert set(document["cells"][0]["measures"]["samples_per_s"]) == {
+        *("a", "b", "difference_percent", "noise_percent", "threshold_percent", "verdict"),
+    }
+
+
+def test_markdown_is_a_table_whatever_a_cell_is_called() -> None:
+    found = compare(Side("A", [row("a|b")], {}), Side("B", [row("a|b")], {}), LIMITS)
+    lines = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
+    assert r"a\|b" in lines[2]
+    assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1
+
+
+# --- whole commands -------------------------------------------------------------------------------
+
+MATRIX = small_matrix({"zero_stage": [0, 1]}, {"nodes": 2})
+Campaign = Callable[..., Path]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    def of(name: str, *, rate: float = 100.0, failing: bool = False, kernel: str = "6.1") -> Path:
+        def story(cell: MatrixCell, repeat: int) -> Story:
+            if failing and cell.parameters["zero_stage"]:
+                return Story({0: torch_gpt(3, of=50), 1: OUT_OF_MEMORY}, HALT)
+            return Story({0: torch_gpt(50, rate=rate)})
+
+        found = write(
+            tmp_path / name,
+            MATRIX,
+            small_cluster(),
+            story,
+            facts=lambda host: inspected(host, kernel=kernel),
+        )
+        return found.path
+
+    return of
+
+
+def test_the_exit_code_is_for_a_pipeline(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, slow, broken = campaign("a"), campaign("b", rate=90.0), campaign("c", failing=True)
+    assert main(["compare", str(a), str(a)]) == 0
+    assert "no regression: 2 same" in capsys.readouterr().out
+    assert main(["compare", str(a), str(slow)]) == 1
+    assert "2 regressions: 2 slower" in capsys.readouterr().out
+    assert main(["compare", str(a), str(slow), "--threshold", "samples_per_s=12%"]) == 0
+    assert main(["compare", str(slow), str(a)]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(a), str(broken), "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["regressions"], document["cells"][0]["verdict"]) == (1, "broke")
+    assert "memory ran out" in document["cells"][0]["notes"][0]
+
+
+def test_folders_archives_and_saved_tables_compare_alike(
+    campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = campaign("a"), campaign("b", rate=90.0, kernel="6.8")
+    archived, table = tmp_path / "a.tar.gz", tmp_path / "a.json"
+    assert main(["export", str(a), "-o", str(archived)]) == 0
+    assert main(["collect", "--campaign", str(a), "--format", "json", "--output", str(table)]) == 0
+    capsys.readouterr()
+    found = []
+    for one in (a, archived, table):
+        assert main(["compare", str(one), str(b), "--format", "json"]) == 1
+        document = json.loads(capsys.readouterr().out)
+        assert document.pop("a") == str(one)
+        found.append(document)
+    assert found[0] == found[1] == found[2]
+    assert {"key": "node kernel", "a": "6.1", "b": "6.8"} in found[0]["environment"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"text", "neither an archive of `export` nor a table"),
+        (b"{}", "is no saved table"),
+        (b"\x1f\x8bx", "is no export of a campaign"),
+        (None, "there is no file or folder"),
+    ],
+)
+def test_a_side_that_is_none_is_one_sentence_and_exit_code_2(
+    content: bytes | None,
+    words: str,
+    campaign: Campaign,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "side"
+    if content is not None:
+        path.write_bytes(content)
+    a = campaign("a")
+    for pair in ((path, a), (a, path)):
+        assert main(["compare", *map(str, pair)]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("error: ")
+        assert said.err.count("\n") == 1
+        assert words in said.err
+
+
+def test_a_narrow_comparison_has_a_row_a_quantity() -> None:
+    name = "devices_per_node=1,zero_stage=1"
+    was, now = (
+        Side(side, [row(name, rate), row("gone" if side == "A" else "new")], {})
+        for side, rate in (("A", 100.0), ("B", 90.0))
+    )
+    found = compare(was, now, thresholds(["final_loss=1%"]))
+    wide, narrow = to_table(found, 200), to_table(found, 64)
+    assert "samples/s was, is" in wide
+    lines = narrow.splitlines()
+    assert max(map(len, lines)) <= 64
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("SLOWER"))
+    assert "samples/s" in lines[first]
+    assert "-10.0%" in lines[first]
+    assert "quantity" in lines[2]
+    for words in ("gone", "new", "final loss", "1000, 1000"):
+        assert words in narrow

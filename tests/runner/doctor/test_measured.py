@@ -1,0 +1,286 @@
+"""The probe's figures judged: slow devices, nodes and pairs; noise; what gave no result."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+
+from roles.verify.files import probe
+from runner.doctor import measured, probing, table
+from runner.doctor.measured import MARK, Judgement, judge, lines
+from runner.folder.attempt import Attempt
+from tests.runner.builders import small_cluster
+
+Line = dict[str, Any]
+
+
+def around(value: float, noise: float = 0.005, seed: int = 0) -> list[float]:
+    """Eight samples."""
+    return [value * (1 + noise * random.Random(seed * 8 + n).uniform(-1, 1)) for n in range(8)]
+
+
+def devices(
+    values: dict[tuple[int, int], float], test: str = "matmul_bf16", **more: Any
+) -> list[Line]:
+    return [
+        {"test": test, "node": node, "local": local, "rank": 0, "try": 1}
+        | {"samples": around(value, more.get("noise", 0.005), seed)}
+        for seed, ((node, local), value) in enumerate(values.items())
+    ]
+
+
+def pairs(values: dict[tuple[int, int], float], number: int = 1, noise: float = 0.01) -> list[Line]:
+    return [
+        {"test": "all_reduce", "scope": "pair", "nodes": list(pair), "try": number}
+        | {"samples": around(value, noise, seed)}
+        for seed, (pair, value) in enumerate(values.items())
+    ]
+
+
+def judged(said: list[Line], nodes: int = 4, each: int = 8, **more: Any) -> Judgement:
+    hosts = [f"node{number}" for number in range(1, nodes + 1)]
+    settings: dict[str, Any] = {"device": "cuda", "devices_per_node": each, "checks": ["devices"]}
+    return judge(said, hosts, **{**settings, **more})
+
+
+def words(found: Judgement) -> list[str]:
+    return [one.words for one in found.slow]
+
+
+def healthy(nodes: int = 4, each: int = 8, spread: float = 0.02) -> dict[tuple[int, int], float]:
+    rng = random.Random(7)
+    places = itertools.product(range(nodes), range(each))
+    return {place: 780 * (1 - spread * rng.random()) for place in places}
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_devices_within_5_percent_are_alike() -> None:
+    assert words(judged(devices(healthy(spread=0.045)))) == []
+
+
+def test_a_device_10_percent_below_is_named() -> None:
+    values = healthy()
+    values[2, 3] *= 0.88
+    found = judged(devices(values))
+    assert len(found.slow) == 1
+    assert found.slow[0].nodes == ("node3",)
+    assert found.slow[0].words.startswith("node3 device 3: matrix product bf16 6")
+    assert "TFLOP/s, 1" in found.slow[0].words
+
+
+def test_a_node_is_named_instead_of_its_eight_devices() -> None:
+    values = {place: value * (0.8 if place[0] == 1 else 1) for place, value in healthy().items()}
+    found = judged(devices(values))
+    assert [one.nodes for one in found.slow] == [("node2",)]
+    assert "8 of its 8 devices" in found.slow[0].words
+
+
+def test_of_two_devices_the_slower_one_is_named() -> None:
+    found = judged(devices({(0, 0): 780, (0, 1): 600}), nodes=1, each=2)
+    assert [one.nodes for one in found.slow] == [("node1",)]
+    assert "device 1" in found.slow[0].words
+
+
+def test_noise_is_not_named() -> None:
+    values = {(node, 0): value for node, value in enumerate((1.0, 0.9, 0.72, 0.95))}
+    assert words(judged(devices(values, noise=0.4), device="cpu", each=1)) == []
+    quiet = judged(devices(values, noise=0.002), device="cpu", each=1)
+    assert [one.nodes for one in quiet.slow] == [("node3",)]
+
+
+def test_a_device_that_is_fast_at_the_second_try_is_not_slow() -> None:
+    values = healthy(1)
+    once = devices({**values, (0, 4): 500})
+    again = [{**line, "try": 2} for line in devices(values)]
+    assert words(judged(once + again, nodes=1)) == []
+    assert len(words(judged(once + [{**line, "try": 2} for line in once], nodes=1))) == 1
+
+
+# --- the network ----------------------------------------------------------------------------------
+
+
+def every_pair(nodes: int, value: float = 12.0) -> dict[tuple[int, int], float]:
+    return dict.fromkeys(itertools.combinations(range(nodes), 2), value)
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 5, 8])
+def test_a_slow_node_is_named_by_all_its_pairs(nodes: int) -> None:
+    values = {pair: 1.2 if 2 in pair else value for pair, value in every_pair(nodes).items()}
+    alone = {pair: value for pair, value in values.items() if pair in ((0, 2), (1, 2), (0, 1))}
+    said = pairs(values) + pairs(alone, 2)
+    found = judged(said, nodes=nodes, checks=["network"])
+    assert [one.nodes for one in found.slow] == [("node3",)]
+    assert f"90% below 12, {nodes - 1} of its {nodes - 1} pairs" in found.slow[0].words
+
+
+def test_one_slow_pair_is_named_with_both_nodes() -> None:
+    values = {**every_pair(5), (1, 3): 6.0}
+    said = pairs(values) + pairs({(1, 3): 6.1, (0, 1): 12.0}, 2)
+    found = judged(said, nodes=5, checks=["network"])
+    assert [one.nodes for one in found.slow] == [("node2", "node4")]
+    assert found.slow[0].words.startswith("node2 with node4: all-reduce of pairs of nodes ")
+    assert found.slow[0].words.endswith("50% below 12")
+
+
+def test_a_pair_that_is_slow_only_while_others_talk_is_a_note() -> None:
+    values = {**every_pair(4), (1, 3): 6.0}
+    said = pairs(values) + pairs({(1, 3): 12.1, (0, 1): 12.0}, 2)
+    found = judged(said, nodes=4, checks=["network"])
+    assert found.slow == ()
+    assert "node2 with node4" in found.notes[0]
+    assert "they share a switch or a link" in found.notes[0]
+
+
+def test_two_nodes_have_nothing_to_compare_their_pair_with() -> None:
+    said = [{"test": "all_reduce", "scope": "all", "nodes": [0, 1], "try": 1, "samples": [1.0]}]
+    found = judged(said, nodes=2, each=1, checks=["network"])
+    assert [row.test for row in found.rows] == ["all"]
+    assert found.slow == ()
+    assert "two nodes are one pair" in found.notes[0]
+
+
+# --- no result ------------------------------------------------------------------------------------
+
+
+def test_what_was_not_measured_has_a_reason_and_no_number() -> None:
+    found = judged(devices(healthy()), failed="node2: the launcher was ended by signal 9")
+    rows = {row.test: row for row in found.rows}
+    assert rows["matmul_bf16"].reason == ""
+    assert rows["memory"].reason == "node2: the launcher was ended by signal 9"
+    assert rows["memory"].reference is None
+    assert found.unanswered
+
+
+def shown(found: Judgement) -> str:
+    return table.plain(found.parts(80), 80)
+
+
+def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
+    why = "localhost: node_busy: campaign quickstart-local, cell a, runs there since 12:00; wait"
+    said = shown(judged([], nodes=1, failed=why))
+    assert " ".join(said.split()).count(why) == 1
+    assert f"no result: {why}" in " ".join(said.split())
+    assert "nothing could be measured with" in said
+    assert "slow" not in said
+    assert said.count("no result") == 1 + len(measured.DEVICE_TESTS)
+    some = " ".join(shown(judged(devices(healthy()), failed=why)).split())
+    assert f"no result of matrix product fp32, memory bandwidth: {why}" in some
+    assert "nothing slow in what was measured" in some
+
+
+def test_a_device_without_a_type_says_so() -> None:
+    error = {"test": "matmul_bf16", "node": 1, "rank": 8, "error": "bf16 is not supported\x1b[0m"}
+    found = judged([error])
+    row = next(row for row in found.rows if row.test == "matmul_bf16")
+    assert row.reason == "node2: bf16 is not supported"
+
+
+def test_lines_are_found_in_a_log_with_others_and_a_torn_end() -> None:
+    log = f'Warning\n{MARK}{{"step": "a"}}\nx {MARK}{{"step": "b"}}\n{MARK}{{"st'.encode()
+    assert lines(log) == [{"step": "a"}, {"step": "b"}]
+    assert measured.step(lines(log)) == "b"
+
+
+def test_the_answer_is_data_and_a_table() -> None:
+    found = judged(devices(healthy(1)), nodes=1, failed="it ended")
+    content = json.loads(json.dumps(found.as_json()))
+    assert [test["unit"] for test in content["tests"]] == ["TFLOP/s", "TFLOP/s", "GB/s"]
+    figure = content["tests"][1]["figures"][0]
+    assert (figure["nodes"], figure["device"], figure["slow"]) == (["node1"], 0, False)
+
+
+# --- the probe's own pure part --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", range(2, 18))
+def test_a_tournament_has_every_pair_once_and_nobody_twice_a_round(nodes: int) -> None:
+    found = probe.rounds(nodes)
+    assert len(found) == (nodes - 1 if nodes % 2 == 0 else nodes)
+    played = [pair for pairs in found for pair in pairs]
+    assert sorted(played) == list(itertools.combinations(range(nodes), 2))
+    for one in found:
+        members = [node for pair in one for node in pair]
+        assert len(members) == len(set(members))
+
+
+def test_bus_bandwidth_does_not_depend_on_how_many_take_part() -> None:
+    """A ring of n processes with links of B bytes/s needs 2 (n - 1) / n x size / B seconds."""
+    for n in (2, 8, 64):
+        taken = 2 * (n - 1) / n * 1e9 / 25e9
+        assert probe.bus_bandwidth(10**9, taken, n) == pytest.approx(25.0)
+
+
+def test_probe_and_runner_have_the_same_reference() -> None:
+    rng = random.Random(3)
+    for count in range(1, 40):
+        values = [rng.random() for _ in range(count)]
+        assert probe.reference(values) == measured.reference(values)
+
+
+def test_suspects_are_the_slowest_with_as_many_to_compare() -> None:
+    values = {"a": 10.0, "b": 9.9, "c": 5.0, "d": 6.0, "e": 10.1}
+    slow, rest = probe.suspects(values, 1)
+    assert (slow, len(rest)) == (["c"], 1)
+    assert rest[0] in "abe"
+    assert probe.suspects({"a": 1.0}, 3) == ([], [])
+    assert probe.suspects({"a": 1.0, "b": 0.98}, 3) == ([], [])
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def env(**torch: str | None) -> dict[str, Any]:
+    return {"systems": {name.replace("__", "/"): {"torch": one} for name, one in torch.items()}}
+
+
+def test_the_newest_torch_of_torch_gpt_that_all_nodes_have() -> None:
+    one = env(torch_gpt__a="2.9.1", torch_gpt__b="2.13.0+cpu", torch_gpt__c="2.14.0", libai__x=None)
+    two = env(torch_gpt__a="2.9.1", torch_gpt__b="2.13.0+cpu", apex__z="3.0")
+    assert probing.torch_of({"n1": one, "n2": two}) == ("torch_gpt/b", "")
+
+
+def test_no_torch_is_a_reason_that_names_the_node() -> None:
+    pin, reason = probing.torch_of({"n1": env(torch_gpt__a="2.9.1"), "n2": env(libai__x=None)})
+    assert pin == ""
+    assert "no environment of n2" in reason
+    other = probing.torch_of({"n1": env(torch_gpt__a="1"), "n2": env(torch_gpt__b="1")})
+    assert other[1].startswith("no system with torch is on every node")
+
+
+def test_every_node_starts_one_probe_with_the_clusters_variables() -> None:
+    cluster = small_cluster(3, devices=8, device="cuda", env={"NCCL_SOCKET_IFNAME": "=ib0"})
+    run = probing.plan(cluster, cluster.nodes, "torch_gpt/torch-2.13", ["network"], number=4)
+    assert run["run_id"] == "doctor-rack/4"
+    for rank, node in enumerate(run["nodes"]):
+        home = "/opt/tb/systems/torch_gpt/torch-2.13"
+        python, program, spec = node["argv"]
+        assert (python, program) == (f"{home}/env/bin/python3", f"{node['dir']}/probe.py")
+        assert node["env"]["NCCL_SOCKET_IFNAME"] == "=ib0"
+        told = json.loads(spec)
+        assert (told["node"], told["hosts"], told["processes"]) == (rank, ["n1", "n2", "n3"], 8)
+        assert (told["address"], told["device"]) == ("10.0.0.1", "cuda")
+        assert "def rounds" in node["files"]["probe.py"]
+    ports = [node["ports"] for node in run["nodes"]]
+    assert ports[0] == (json.loads(run["nodes"][0]["argv"][2])["port"],)
+    assert ports[1:] == [(), ()]
+    again = probing.plan(cluster, cluster.nodes, "torch_gpt/x", ["network"], number=4, port_try=1)
+    assert again["nodes"][0]["ports"] != ports[0]
+
+
+def test_the_probes_own_error_comes_before_the_launchs(tmp_path: Any) -> None:
+    attempt = Attempt(tmp_path, "doctor", 1, 1)
+    said = [{"error": "RuntimeError: torch 2.1+cpu sees 0 cuda devices", "node": 1}]
+    assert probing.failed(attempt, said, ["n1", "n2"], "") == (
+        "n2: RuntimeError: torch 2.1+cpu sees 0 cuda devices"
+    )
+    assert probing.failed(attempt, [], ["n1"], "it was killed") == "it was killed"
+    (tmp_path / "halt").write_text(
+        json.dumps({"host": "n1", "cause": "node_busy", "message": "n1: another run holds it"})
+    )
+    assert probing.failed(attempt, [], ["n1"], "") == "n1: another run holds it"

@@ -1,0 +1,106 @@
+"""Device peaks by the names that nvidia-smi prints, and MFU by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.figures.devices import DEVICES, arithmetic, find, peak
+from runner.tables.build import rows
+from runner.tables.machine import machine_value
+from runner.terms.records import ModelShape
+from tests.runner.tables.test_tables import cell
+
+NAMES = {
+    "Tesla V100-SXM2-16GB": ("V100 SXM2", 125),
+    "Tesla V100-SXM2-32GB": ("V100 SXM2", 125),
+    "Tesla V100-PCIE-32GB": ("V100 PCIe", 112),
+    "Tesla V100S-PCIE-32GB": ("V100S PCIe", 130),
+    "Tesla T4": ("T4", 65),
+    "A100-SXM4-40GB": ("A100", 312),
+    "NVIDIA A100-SXM4-80GB": ("A100", 312),
+    "NVIDIA A100 80GB PCIe": ("A100", 312),
+    "A100-PCIE-40GB": ("A100", 312),
+    "NVIDIA A800-SXM4-80GB": ("A100", 312),
+    "NVIDIA H100 80GB HBM3": ("H100 SXM", 989.5),
+    "NVIDIA H800": (None, None),
+    "NVIDIA H100 PCIe": ("H100 PCIe", 756.5),
+    "NVIDIA H100 NVL": ("H100 NVL", 835.5),
+    "NVIDIA H200": ("H200 SXM", 989.5),
+    "NVIDIA H200 NVL": ("H200 NVL", 835.5),
+    "NVIDIA B200": ("B200", 2250),
+    "NVIDIA L4": ("L4", 121),
+    "NVIDIA L40S": ("L40S", 362),
+    "NVIDIA L40": (None, None),
+    "NVIDIA GeForce RTX 4090": ("RTX 4090", 165.2),
+    "NVIDIA GeForce RTX 4090 Laptop GPU": (None, None),
+    "910A": ("Ascend 910A", 256),
+    "910B2C": (None, None),
+    "NVIDIA A100-SXM4-40GB MIG 1g.5gb": (None, None),
+    "": (None, None),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_devices_by_the_name_their_tool_prints(name: str) -> None:
+    expected, rate = NAMES[name]
+    found = find(name)
+    assert (found.name if found else None) == expected
+    assert peak(name, "fp16")[0] == rate
+
+
+def test_a_name_is_one_device_only_and_each_has_its_source() -> None:
+    assert len({device.pattern for device in DEVICES}) == len(DEVICES)
+    for device in DEVICES:
+        assert device.source
+        assert max(device.peak.values()) == device.peak["fp16"]
+
+
+def test_what_cannot_be_told_has_no_peak_and_a_reason() -> None:
+    assert "no data sheet's peak is known for the device 'Foo 9'" in peak("Foo 9", "bf16")[1]
+    assert "V100 SXM2 has no bf16" in peak("Tesla V100-SXM2-16GB", "bf16")[1]
+    assert "does not say in which precision" in peak("NVIDIA H200", None)[1]
+    assert peak("Tesla V100-SXM2-16GB", "tf32")[0] == 15.7
+
+
+@pytest.mark.parametrize(
+    ("system", "parameters", "expected"),
+    [
+        ("torch_gpt", {"precision": "bf16"}, "bf16"),
+        ("torch_gpt", {"precision": "fp32"}, "tf32"),
+        ("libai", {"precision": "fp32"}, "fp32"),
+        ("megatron_lm", {"fp16": True}, "fp16"),
+        ("megatron_lm", {"fp16": False, "bf16": True}, "bf16"),
+        ("megatron_lm", {"use_fp16": False}, "fp32"),
+        ("megatron_lm", {}, None),
+    ],
+)
+def test_arithmetic_is_what_the_cell_says(
+    system: str, parameters: dict[str, Any], expected: str | None
+) -> None:
+    assert arithmetic(system, parameters) == expected
+
+
+def test_mfu_and_hfu_of_a_published_run() -> None:
+    # Korthikanti et al. 2022, arXiv:2205.05198, table 5: 530B on 280 A100, 37.83 s: MFU 56.0 %.
+    run = replace(
+        cell("530B", 280 / 37.83),
+        nodes=35,
+        model=ModelShape(105, 20480, 128, 2048, 51200),
+        device="NVIDIA A100-SXM4-80GB",
+        parameters={"precision": "fp16"},
+        activation_checkpointing=True,
+    )
+    (row,) = rows([run])
+    assert machine_value(row, "mfu_percent") == pytest.approx(56.0, abs=0.1)
+    assert machine_value(row, "hfu_percent") == pytest.approx(56.0 * 4 / 3, abs=0.5)
+    assert machine_value(row, "tokens_per_s_per_device") == pytest.approx(2048 / 37.83)
+    assert "A100 fp16" in machine_value(row, "peak_source")
+
+
+def test_no_device_no_mfu_with_the_reason() -> None:
+    (row,) = rows([replace(cell("a", 10.0), device="Foo")])
+    assert machine_value(row, "mfu_percent") is None
+    assert "'Foo'" in row.missing["mfu_percent"]

@@ -1,0 +1,377 @@
+"""A campaign's folder: who may go on, what is whole, what is newest."""
+
+import errno
+import json
+import os
+import signal
+import stat
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.base.errors import UserError
+from runner.base.exclusive import create_once
+from runner.folder import lock
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign, campaigns, find_campaign
+from runner.folder.checkup import checkup_of
+from runner.folder.stored import read_json, write_json
+from runner.terms.cell import Matrix
+from runner.terms.cluster import Cluster
+from tests.runner.builders import small_cluster, small_matrix
+
+MATRIX = small_matrix({"zero_stage": [0, 1]}, repeats=2)
+CLUSTER = small_cluster()
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return Campaign(tmp_path / "runs" / "m-rack")
+
+
+@pytest.fixture
+def begun(campaign: Campaign) -> Campaign:
+    """A campaign with one attempt, so that it has something to lose."""
+    with campaign.locked():
+        campaign.open(MATRIX, CLUSTER)
+        campaign.new_attempt(MATRIX.cells[0].id, 1)
+    return campaign
+
+
+# --- whole files ----------------------------------------------------------------------------------
+
+
+def test_json_is_written_whole_with_its_schema_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "outcome.json"
+    write_json(path, {"a": "é"})
+    assert json.loads(path.read_text()) == {"schema": 1, "a": "é"}
+    assert os.listdir(path.parent) == ["outcome.json"]
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_writer_that_dies_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "outcome.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"a": 2, "bad": object()})
+    assert read_json(path) == {"schema": 1, "a": 1}
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_json(path, {"text": "0" * 200_000})
+    over = threading.Event()
+    seen = []
+
+    def read() -> None:
+        while not over.is_set():
+            seen.append(read_json(path))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(20):
+        write_json(path, {"text": str(number) * 200_000})
+    over.set()
+    reader.join()
+    assert seen
+    assert None not in seen
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\udcff"])
+def test_what_is_no_whole_object_reads_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert read_json(tmp_path / "x.json") is None
+    assert read_json(tmp_path / "none.json") is None
+
+
+# --- a campaign is one matrix on one inventory ----------------------------------------------------
+
+
+def test_a_new_campaign_records_what_it_was_asked(begun: Campaign) -> None:
+    was = begun.settings
+    assert was is not None
+    assert (was["inventory"], was["repeats"], was["matrix"]) == ("rack", 2, MATRIX.text)
+    assert [cell["name"] for cell in was["cells"]] == ["zero_stage=0", "zero_stage=1"]
+    assert stat.S_IMODE(begun.path.stat().st_mode) == 0o700
+
+
+def test_the_same_again_goes_on_and_leaves_the_record_alone(begun: Campaign) -> None:
+    before = (begun.path / "campaign.json").read_bytes()
+    begun.open(MATRIX, CLUSTER)
+    begun.open(replace(MATRIX, time_limit_s=5.0, text="# a comment"), CLUSTER)
+    assert (begun.path / "campaign.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        (replace(MATRIX, repeats=3), "repeats was 2"),
+        (replace(MATRIX, warmup_iters=3), "warmup_iters was None"),
+        (replace(MATRIX, baseline="zero_stage=0"), "baseline was None"),
+        (small_matrix({"zero_stage": [0]}, repeats=2), "1 cells gone, such as zero_stage=1"),
+        (small_matrix({"zero_stage": [0, 1, 2]}, repeats=2), "1 cells new, such as zero_stage=2"),
+        (
+            small_matrix({"zero_stage": [0, 1]}, {"seed": 2}, repeats=2),
+            "2 cells gone, such as zero_stage=0; 2 cells new",
+        ),
+    ],
+)
+def test_another_matrix_is_refused_with_what_differs(
+    begun: Campaign, matrix: Matrix, words: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        begun.open(matrix, CLUSTER)
+    said = str(caught.value)
+    assert "the matrix differs from the one that campaign m-rack began with" in said
+    assert words in said
+    assert "another `name:`" in said
+
+
+@pytest.mark.parametrize("cluster", [small_cluster(3), small_cluster(env={"A": "1"})])
+def test_another_inventory_is_refused(begun: Campaign, cluster: Cluster) -> None:
+    with pytest.raises(UserError, match="the inventory rack differs from the one"):
+        begun.open(MATRIX, cluster)
+
+
+def test_a_campaign_in_which_nothing_ran_may_still_change(campaign: Campaign) -> None:
+    campaign.open(MATRIX, CLUSTER)
+    campaign.open(replace(MATRIX, repeats=5), small_cluster(3))
+    assert (campaign.settings or {})["repeats"] == 5
+
+
+def test_pins_and_datasets_are_fixed_by_the_first_run(begun: Campaign) -> None:
+    begun.fix_environment({"dataset default": {"x.bin": "1"}})
+    begun.fix_environment({"dataset default": {"x.bin": "1"}, "system torch_gpt/a": "2"})
+    assert (begun.settings or {})["environment"] == {
+        "dataset default": {"x.bin": "1"},
+        "system torch_gpt/a": "2",
+    }
+    with pytest.raises(UserError, match="dataset default on the nodes is not what campaign"):
+        begun.fix_environment({"dataset default": {"x.bin": "other"}})
+
+
+# --- locks and attempts ---------------------------------------------------------------------------
+
+
+def test_a_second_bench_is_refused_until_the_first_is_over(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "LOCK_PATIENCE_S", 0.05)
+    with (
+        campaign.locked(),
+        pytest.raises(UserError, match="another bench runs campaign m-rack"),
+        Campaign(campaign.path).locked(),
+    ):
+        pass
+    with Campaign(campaign.path).locked():
+        pass
+
+
+def test_each_holder_leaves_a_word_of_its_own_in_the_lock(campaign: Campaign) -> None:
+    """A launch plugin tells by it whether the lock is still its bench's."""
+    words = []
+    for _ in range(2):
+        with campaign.locked():
+            assert campaign.is_locked()
+            words.append(campaign.holder)
+            assert campaign.lock.read_text() == campaign.holder
+    assert not campaign.is_locked()
+    assert len(words[0]) >= 32
+    assert words[0] != words[1]
+
+
+def test_a_lock_held_for_an_instant_is_waited_for(campaign: Campaign) -> None:
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with campaign.locked():
+            held.set()
+            release.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    threading.Timer(0.2, release.set).start()
+    with Campaign(campaign.path).locked():
+        pass
+    holder.join()
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with (
+        pytest.raises(UserError, match=r"cannot be made: .*; name another with --runs"),
+        Campaign(tmp_path / "runs" / "m").locked(),
+    ):
+        pass
+
+
+def test_attempts_count_up_and_sort_as_numbers(begun: Campaign) -> None:
+    cell = MATRIX.cells[0].id
+    made = [begun.new_attempt(cell, 1) for _ in range(10)]
+    assert [attempt.number for attempt in made] == list(range(2, 12))
+    assert [attempt.number for attempt in begun.attempts(cell, 1)] == list(range(1, 12))
+    assert begun.attempts(cell, 2) == []
+    assert stat.S_IMODE(made[0].path.stat().st_mode) == 0o700
+
+
+def attempt_of(path: Path, hosts: list[str]) -> Attempt:
+    nodes: list[dict[str, Any]] = [
+        {"host": host, "node_rank": rank} for rank, host in enumerate(hosts)
+    ]
+    write_json(path / "run.json", {"nodes": nodes})
+    return Attempt(path, "cell", 1, 1)
+
+
+def test_an_attempt_knows_its_nodes_logs_and_ends(tmp_path: Path) -> None:
+    attempt = attempt_of(tmp_path, ["a", "b"])
+    write_json(attempt.node(1, "b") / "done.json", {"rc": 0})
+    assert attempt.logs() == {
+        0: tmp_path / "nodes" / "0000-a" / "launcher.log",
+        1: tmp_path / "nodes" / "0001-b" / "launcher.log",
+    }
+    assert attempt.done() == {"b": {"schema": 1, "rc": 0}}
+    assert (attempt.outcome, attempt.halt) == (None, None)
+
+
+def test_the_first_cause_to_halt_stays(tmp_path: Path) -> None:
+    attempt = attempt_of(tmp_path, ["a"])
+    attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
+    attempt.ask_to_halt("other", "later")
+    halt = attempt.halt
+    assert halt is not None
+    assert (halt["cause"], halt["message"]) == ("interrupted", "stopped by Ctrl-C")
+    assert not list(tmp_path.glob("*halt?*"))
+
+
+def test_many_may_ask_to_halt_at_once_and_one_of_them_is_heard(tmp_path: Path) -> None:
+    """A second signal within the handler of the first, and a timer's thread beside both."""
+    for number in range(50):
+        attempt = attempt_of(tmp_path / str(number), ["a"])
+
+        def ask(*_: Any, attempt: Attempt = attempt) -> None:
+            attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
+
+        def send() -> None:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(1e-4)
+
+        before = signal.signal(signal.SIGUSR1, ask)
+        try:
+            threads = [threading.Thread(target=target) for target in (send, ask)]
+            for thread in threads:
+                thread.start()
+            ask()
+            for thread in threads:
+                thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert attempt.halt is not None
+        assert {path.name for path in attempt.path.iterdir()} == {"run.json", "halt"}
+
+
+def test_a_halt_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
+    Attempt(tmp_path / "none", "cell", 1, 1).ask_to_halt("interrupted", "stopped by Ctrl-C")
+
+
+def test_without_hard_links_the_first_to_come_is_the_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """os.link stands in for that of FAT."""
+
+    def no_links(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert create_once(tmp_path / "halt", "first")
+    assert not create_once(tmp_path / "halt", "second")
+    assert (tmp_path / "halt").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["halt"]
+
+
+def test_half_a_file_is_not_left_to_keep_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(OSError, match="No space left"):
+        create_once(tmp_path / "halt", "first")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- which campaign -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """Campaigns a, b and c; b was run last, though c was made last."""
+    for number, name in enumerate("abc"):
+        found = Campaign(tmp_path / f"campaign-{name}")
+        with found.locked():
+            write_json(found.path / "campaign.json", {})
+        found.new_attempt("cell-00000000", 1)
+        os.utime(found.lock, (number, number))
+    os.utime(tmp_path / "campaign-b" / "lock", (50, 50))
+    (tmp_path / ".ansible").mkdir()
+    (tmp_path / "no-campaign").mkdir()
+    write_json(tmp_path / "never-begun" / "campaign.json", {})
+    return tmp_path
+
+
+def test_the_campaign_run_last_is_the_newest(three: Path) -> None:
+    assert [found.name for found in campaigns(three)] == [
+        "campaign-b",
+        "campaign-c",
+        "campaign-a",
+    ]
+    assert find_campaign(three, None).name == "campaign-b"
+    assert find_campaign(three, "campaign-a").name == "campaign-a"
+
+
+def test_opening_a_campaign_makes_it_the_newest(three: Path) -> None:
+    with Campaign(three / "campaign-a").locked():
+        pass
+    assert find_campaign(three, None).name == "campaign-a"
+
+
+def test_a_wrong_name_is_answered_with_the_nearest(three: Path) -> None:
+    with pytest.raises(UserError, match=r"no campaign 'campain-c' .*did you mean 'campaign-c'"):
+        find_campaign(three, "campain-c")
+
+
+def test_no_campaign_at_all_says_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no campaigns under .* bench --matrix"):
+        find_campaign(tmp_path / "none", None)
+
+
+def test_env_json_of_the_nodes_is_read_where_verify_left_one(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path / "c")
+    campaign.inspected.mkdir(parents=True)
+    for host, files in (("n1", {"env": {"schema": 1}}), ("n2", {"env": None}), ("n3", {})):
+        (campaign.inspected / f"{host}.json").write_text(json.dumps({"files": files}))
+    assert campaign.envs() == {"n1": {"schema": 1}}
+
+
+def test_a_checkup_forgets_and_numbers_its_probes(tmp_path: Path) -> None:
+    found = checkup_of(tmp_path, "rack")
+    assert (found.asked, found.node("n1")) == (None, {})
+    write_json(found.path / "asked.json", {"nodes": {}})
+    write_json(found.path / "env" / "n1.json", {"env": {}})
+    assert found.node("n1")["env"] == {}
+    found.forget()
+    assert (found.asked, found.node("n1")) == (None, {})
+    assert [found.new_probe().path.name for _ in range(2)] == ["probe1", "probe2"]
+    with (
+        found.locked(),
+        pytest.raises(UserError, match="another doctor asks the nodes of rack"),
+        found.locked(),
+    ):
+        pass

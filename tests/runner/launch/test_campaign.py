@@ -1,0 +1,329 @@
+"""The campaign loop: what is launched, what is kept, and what the command's exit code says.
+
+`play` and `inspect`, the two calls that go out to nodes, are replaced by fakes: the first writes
+into the run's folder what the launch plugin would have written there. Everything else is real.
+Whole launches are proved in tests/golden and tests/on_nodes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign, find_campaign
+from runner.launch import run as launch_run
+from runner.launch.campaign import Tally, bench
+from runner.launch.run import PORT_TRIES
+from runner.launch.ssh import inspection
+from runner.launch.ssh.play import Played
+from runner.launch.view import View
+from runner.load.records import records_of
+from runner.matrix.select import select
+from runner.terms.cell import Matrix
+from tests.runner.builders import small_cluster, small_matrix
+
+Ending = dict[str, Any]
+OK: Ending = {"steps": 50}
+FAILED: Ending = {"steps": 3, "halt": {"cause": "exit", "message": "n1: exit code 1"}}
+SILENT: Ending = {"steps": 0, "halt": {"cause": "exit", "message": "n1: exit code 1"}}
+LOST: Ending = {"steps": 3, "halt": {"cause": "node_lost", "message": "n1: out of contact"}}
+PORT: Ending = {"steps": 0, "halt": {"cause": "port_in_use", "message": "n1: port in use"}}
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n'
+MATRIX = small_matrix({"zero_stage": [0, 1]})
+
+
+class Nodes:
+    """Stands in for the nodes: each play ends as the next of `endings` says, ok without one."""
+
+    def __init__(self) -> None:
+        self.endings: list[Ending] = []
+        self.plays: list[dict[str, Any]] = []
+        self.inspections = 0
+        self.before_play: Callable[[], None] = lambda: None
+
+    def play(
+        self, playbook: str, inventory: Path, *, hosts: Sequence[str], variables: Any, **_: Any
+    ) -> Played:
+        folder = Path(variables["launch_run_dir"])
+        run = json.loads((folder / "run.json").read_text())
+        assert os.access(folder / "launch.sh", os.X_OK)
+        assert Path(variables["launch_lock"]).read_text() == variables["launch_holder"] != ""
+        self.before_play()
+        ending = self.endings.pop(0) if self.endings else OK
+        for node in run["nodes"]:
+            home = folder / "nodes" / f"{node['node_rank']:04d}-{node['host']}"
+            home.mkdir(parents=True)
+            done = {"ended_by": "exit", "rc": 0}
+            (home / "done.json").write_text(json.dumps(done))
+            lines = [
+                f"torch_gpt step={n}/50 samples_per_s=10.0 step_time_ms=100.0 loss=5.0"
+                " memory_allocated_mib=- memory_used_mib=1.0\n"
+                for n in range(1, ending["steps"] + 1)
+            ]
+            error = "ValueError: the trainer said why\n" if "halt" in ending else ""
+            text = "".join(lines) if node["node_rank"] == 0 else ""
+            said = ending.get("said", {}).get(node["host"], error)
+            (home / "launcher.log").write_text(text + said)
+        if "halt" in ending and not (folder / "halt").exists():
+            (folder / "halt").write_text(json.dumps({"host": "n1", **ending["halt"]}))
+        self.plays.append({**run, "playbook": playbook, "hosts": list(hosts)})
+        return Played("successful", 0, "")
+
+    def inspect(self, *_: Any) -> dict[str, dict[str, int]]:
+        self.inspections += 1
+        return {"default": {"default_text_document.bin": 7}}
+
+    @property
+    def attempts(self) -> list[str]:
+        """What was launched: the end of each run's id."""
+        return [
+            f"{play['cell']['name']} r{play['repeat']}a{play['attempt']}" for play in self.plays
+        ]
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    found = Nodes()
+    monkeypatch.setattr(launch_run, "play", found.play)
+    monkeypatch.setattr(inspection, "inspect", found.inspect)
+    return found
+
+
+@pytest.fixture
+def run(nodes: Nodes, tmp_path: Path) -> Callable[..., Tally]:
+    def go(matrix: Matrix = MATRIX, **more: Any) -> Tally:
+        view = View(Console(file=io.StringIO()))
+        return bench(matrix, small_cluster(), tmp_path, view=view, **more)
+
+    return go
+
+
+Run = Callable[..., Tally]
+
+
+def outcomes(tmp_path: Path) -> dict[str, str]:
+    """Run folder to status."""
+    campaign = tmp_path / "m-rack"
+    return {
+        f"{path.parts[-4].rsplit('-', 1)[0]} {path.parts[-3]} {path.parts[-2]}": json.loads(
+            path.read_text()
+        )["status"]
+        for path in sorted(campaign.glob("*/repeat*/attempt*/outcome.json"))
+    }
+
+
+# --- which cells ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        ([], ["zero_stage=0", "zero_stage=1"]),
+        (["zero_stage=1"], ["zero_stage=1"]),
+        (["*=0", "*=1"], ["zero_stage=0", "zero_stage=1"]),
+        (["zero_stage=0-*"], ["zero_stage=0"]),
+        (["zero_stage=[1-3]"], ["zero_stage=1"]),
+    ],
+)
+def test_globs_choose_cells_by_name_or_folder(only: list[str], names: list[str]) -> None:
+    assert [cell.name for cell in select(MATRIX, only)] == names
+
+
+def test_a_glob_without_a_match_shows_how_cells_are_named() -> None:
+    with pytest.raises(UserError, match=r"--only x y matches no cell; .* zero_stage=0, zero_stage"):
+        select(MATRIX, ["x", "y"])
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+def test_every_repeat_of_every_cell_is_launched_once(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    tally = run(small_matrix({"zero_stage": [0, 1]}, {"nodes": 2}, repeats=2))
+    assert nodes.attempts == [
+        "zero_stage=0 r1a1",
+        "zero_stage=0 r2a1",
+        "zero_stage=1 r1a1",
+        "zero_stage=1 r2a1",
+    ]
+    assert (tally.ok, tally.failed, tally.kept, tally.exit_code) == (4, 0, 0, 0)
+    assert set(outcomes(tmp_path).values()) == {"ok"}
+    assert nodes.plays[0]["hosts"] == ["n1", "n2"]
+    assert (
+        nodes.plays[0]["nodes"][1]["requires"]["/opt/tb/datasets/default/default_text_document.bin"]
+        == 7
+    )
+
+
+def test_a_failing_cell_does_not_stop_the_next(run: Run, nodes: Nodes, tmp_path: Path) -> None:
+    nodes.endings = [FAILED, OK]
+    tally = run()
+    assert (tally.ok, tally.failed, tally.exit_code) == (1, 1, 1)
+    assert outcomes(tmp_path) == {
+        "zero_stage=0 repeat1 attempt1": "failed",
+        "zero_stage=1 repeat1 attempt1": "ok",
+    }
+
+
+def test_the_record_of_a_failure_has_the_logs_own_words(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    nodes.endings = [SILENT]
+    run()
+    record = records_of(find_campaign(tmp_path, None), tmp_path)[0]
+    assert (record.status, record.measurement.intervals) == ("did_not_run", ())
+    assert record.reason == "n1: exit code 1: ValueError: the trainer said why"
+
+
+OOM = TRACEBACK + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB\n"
+GONE = TRACEBACK + "torch.distributed.DistBackendError: NCCL error: ncclRemoteError\n"
+
+
+def test_the_first_cause_is_that_of_the_node_that_failed_first_by_all_nodes_logs(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    """n1's launcher ended first, but only because n2 ran out of memory."""
+    nodes.endings = [{**FAILED, "said": {"n1": GONE, "n2": OOM}}]
+    run(small_matrix(defaults={"nodes": 2}))
+    attempt = next((tmp_path / "m-rack").glob("*/repeat1/attempt1"))
+    said = json.loads((attempt / "outcome.json").read_text())
+    sentence = (
+        "memory ran out: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB"
+        " (nodes/0001-n2/launcher.log:3)"
+    )
+    assert said["reason"] == f"n1: exit code 1: {sentence}"
+    assert (said["ending"], said["diagnosis"]) == ("n1: exit code 1", "out_of_memory")
+    assert said["evidence"] == {"log": "nodes/0001-n2/launcher.log", "line": 3}
+    record = records_of(find_campaign(tmp_path, None), tmp_path)[0]
+    assert record.reason == said["reason"]
+    assert record.diagnosis == "out_of_memory"
+    assert record.log.endswith("nodes/0001-n2/launcher.log")
+
+
+def test_collect_reads_the_cause_anew_and_leaves_the_outcome_as_it_was(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    """What was recorded by a version that knew less of logs."""
+    nodes.endings = [{**SILENT, "said": {"n1": OOM}}]
+    run(small_matrix())
+    path = next((tmp_path / "m-rack").glob("*/repeat1/attempt1/outcome.json"))
+    said = json.loads(path.read_text())
+    older = {"reason": "n1: exit code 1: no idea", "diagnosis": None, "rules": "older"}
+    path.write_text(json.dumps({**said, **older}))
+    before = path.read_bytes()
+    record = records_of(find_campaign(tmp_path, None), tmp_path)[0]
+    assert record.reason == said["reason"]
+    assert path.read_bytes() == before
+    path.write_text(json.dumps({"status": "failed", "cause": "exit", "reason": "as it was"}))
+    assert records_of(find_campaign(tmp_path, None), tmp_path)[0].reason == "as it was"
+
+
+def test_finished_cells_are_kept_without_asking_the_nodes(run: Run, nodes: Nodes) -> None:
+    run()
+    tally = run()
+    assert len(nodes.plays) == 2
+    assert nodes.inspections == 1
+    assert (tally.ok, tally.kept, tally.exit_code) == (2, 2, 0)
+
+
+def test_a_kept_failure_still_counts_in_the_exit_code(run: Run, nodes: Nodes) -> None:
+    nodes.endings = [FAILED, OK]
+    run()
+    tally = run()
+    assert len(nodes.plays) == 2
+    assert (tally.ok, tally.failed, tally.kept, tally.exit_code) == (1, 1, 2, 1)
+
+
+def test_what_a_machine_or_a_person_ended_is_run_again_by_itself(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    nodes.endings = [LOST, OK, OK]
+    assert run().exit_code == 1
+    assert run().exit_code == 0
+    assert nodes.attempts == ["zero_stage=0 r1a1", "zero_stage=1 r1a1", "zero_stage=0 r1a2"]
+    assert [record.attempt for record in records_of(Campaign(tmp_path / "m-rack"), tmp_path)] == [
+        2,
+        1,
+    ]
+
+
+def test_a_run_without_an_outcome_is_run_again(run: Run, nodes: Nodes, tmp_path: Path) -> None:
+    run()
+    next((tmp_path / "m-rack").glob("zero_stage=1*/*/*/outcome.json")).unlink()
+    run()
+    assert nodes.attempts[2:] == ["zero_stage=1 r1a2"]
+
+
+def test_again_runs_finished_cells_once_more(run: Run, nodes: Nodes) -> None:
+    run()
+    tally = run(again=True, only=["zero_stage=1"])
+    assert nodes.attempts[2:] == ["zero_stage=1 r1a2"]
+    assert (tally.ok, tally.kept) == (1, 0)
+
+
+def test_only_launches_the_chosen_and_leaves_the_others_for_later(run: Run, nodes: Nodes) -> None:
+    assert run(only=["zero_stage=1"]).ok == 1
+    assert run().kept == 1
+    assert nodes.attempts == ["zero_stage=1 r1a1", "zero_stage=0 r1a1"]
+
+
+def test_a_port_in_use_is_tried_again_with_another(run: Run, nodes: Nodes, tmp_path: Path) -> None:
+    nodes.endings = [PORT, PORT, OK]
+    tally = run(small_matrix())
+    assert nodes.attempts == ["torch_gpt r1a1", "torch_gpt r1a2", "torch_gpt r1a3"]
+    assert len({play["master_port"] for play in nodes.plays}) == 3
+    assert (tally.ok, tally.failed) == (1, 0)
+
+
+def test_ports_that_are_all_in_use_end_the_cell(run: Run, nodes: Nodes) -> None:
+    nodes.endings = [PORT] * 5
+    assert run(small_matrix()).failed == 1
+    assert len(nodes.plays) == PORT_TRIES
+
+
+def test_ctrl_c_ends_the_run_keeps_all_and_goes_on_later(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    nodes.before_play = lambda: os.kill(os.getpid(), signal.SIGINT)
+    nodes.endings = [{"steps": 3}]
+    tally = run()
+    assert (tally.interrupted, tally.exit_code, len(nodes.plays)) == (True, 130, 1)
+    assert outcomes(tmp_path) == {"zero_stage=0 repeat1 attempt1": "interrupted"}
+    assert signal.getsignal(signal.SIGINT) is before
+    nodes.before_play = lambda: None
+    assert run().exit_code == 0
+    assert nodes.attempts[1:] == ["zero_stage=0 r1a2", "zero_stage=1 r1a1"]
+
+
+def test_a_bad_cell_launches_nothing_and_makes_no_folder(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"cell zero_stage=0: nodes is 9"):
+        run(small_matrix({"zero_stage": [0]}, {"nodes": 9}))
+    assert nodes.plays == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("tally", "code"),
+    [
+        (Tally(ok=2, failed=0, kept=0, interrupted=False), 0),
+        (Tally(ok=2, failed=0, kept=2, interrupted=False), 0),
+        (Tally(ok=2, failed=1, kept=0, interrupted=False), 1),
+        (Tally(ok=0, failed=0, kept=0, interrupted=False), 1),
+        (Tally(ok=2, failed=1, kept=0, interrupted=True), 130),
+    ],
+)
+def test_the_exit_code_of_a_tally(tally: Tally, code: int) -> None:
+    assert tally.exit_code == code

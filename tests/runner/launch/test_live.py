@@ -1,0 +1,145 @@
+"""What is shown of a run that goes on: the newest step, memory, time left; terminal and plain."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.launch import status, view
+from runner.launch.live import left_s, memory, now_of
+from runner.launch.view import View, lasting, live
+from tests.on_nodes.campaign import wait
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.campaigns import Story, sampled, torch_gpt, write
+
+STAMPS = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
+
+
+@pytest.mark.parametrize(
+    ("times", "waiting", "now_left", "elapsed", "left"),
+    [
+        ([10.0, 20.0, 90.0], 3, 5.0, 7.0, 65.0),
+        ([10.0, 20.0, 90.0], 3, None, 7.0, 73.0),
+        ([10.0], 2, None, 30.0, 20.0),  # it lasts longer than usual
+        ([], 2, 5.0, 15.0, 45.0),
+        ([], 2, None, 15.0, None),
+        ([], 0, 5.0, 15.0, 5.0),
+    ],
+)
+def test_the_time_to_a_campaigns_end(
+    times: list[float], waiting: int, now_left: float | None, elapsed: float, left: float | None
+) -> None:
+    assert left_s(times, waiting, now_left, elapsed) == left
+
+
+def test_memory_is_the_fullest_devices_at_the_newest_samples(tmp_path: Path) -> None:
+    """The header stands at the beginning only; what is read is that and the end."""
+    path = tmp_path / "samples.csv"
+    assert memory(path, None) is None
+    header = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"
+    rows = [
+        f"2026/11/21 10:{n // 60:02d}:{n % 60:02d}.000, {d}, 9 %, {900 - n // 10 + 100 * d} MiB\n"
+        for n in range(3000)
+        for d in range(2)
+    ]
+    path.write_text(header + "".join(rows) + "2026/11/21 11:00")
+    assert path.stat().st_size > 100_000
+    assert (memory(path, None), memory(path, [0])) == (701.0, 601.0)
+    path.write_text(STAMPS + "1790000000.000, 7 %, 12000 MiB, 64000 MiB\n")
+    assert memory(path, None) is None  # a node's own memory is not the run's
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Callable[..., tuple[Campaign, Attempt]]:
+    """A campaign of four cells: one is over after 40 s, one runs, two wait."""
+
+    def make(samples: Mapping[int, str] | None = None) -> tuple[Campaign, Attempt]:
+        matrix = small_matrix({"seed": [1, 2, 3, 4]}, {"train_iters": 60, "nodes": 2})
+        logs = {0: torch_gpt(30, of=60, rate=160.0, noise=lambda _: 0.0)}
+        ends = iter([Story(logs, wall_s=40.0), Story(logs, samples=samples or {})])
+        campaign = write(tmp_path, matrix, small_cluster(), lambda cell, repeat: next(ends, None))
+        attempt = campaign.attempts(matrix.cells[1].id, 1)[-1]
+        (attempt.path / "outcome.json").unlink()
+        return campaign, attempt
+
+    return make
+
+
+def test_a_run_that_goes_on(running: Callable[..., tuple[Campaign, Attempt]]) -> None:
+    _, attempt = running()
+    now = now_of("torch_gpt", attempt, 60)
+    assert now.step is not None
+    assert now.step.iteration == 30
+    assert now.memory_mib == 1000.0  # what the log says of its processes
+    assert now.left_s == pytest.approx(3.0)
+    assert view.progress(now, 60, 14.0) == (
+        "iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, 14 s, about 3 s left"
+    )
+    (attempt.path / "nodes" / "0000-n1" / "launcher.log").write_text("")
+    assert view.progress(now_of("torch_gpt", attempt, 60), 60, 2.0) == "starting, 2 s"
+
+
+def test_samples_of_devices_win_over_what_the_log_says(
+    running: Callable[..., tuple[Campaign, Attempt]],
+) -> None:
+    _, attempt = running({0: sampled(90), 1: sampled(90).replace("21000", "23000")})
+    assert now_of("torch_gpt", attempt, 60).memory_mib == 23000.0
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_view_tells_step_memory_and_the_time_left(
+    running: Callable[..., tuple[Campaign, Attempt]],
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+) -> None:
+    """In a terminal one line that is written over, elsewhere a line from time to time."""
+    monkeypatch.setattr(view, "PLAIN_S" if not terminal else "LIVE_S", 0.01)
+    campaign, attempt = running()
+    cells = small_matrix({"seed": [1, 2, 3, 4]}, {"train_iters": 60, "nodes": 2}).cells
+    out = io.StringIO()
+    shown = View(Console(file=out, force_terminal=terminal, width=200))
+    shown.begin(campaign, 4, {(cells[0].id, 1): "ok"})
+    for _ in range(2):  # a second attempt is no further repeat
+        with shown.running(cells[1], 1, attempt):
+            wait(lambda: "left" in out.getvalue(), 10, "a line")
+    text = out.getvalue()
+    assert "[2/4] seed=2: iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, " in text
+    assert "about 3 s left, campaign about 83 s left" in text  # 2 of 40 s, and 3 s
+    assert "[3/4]" not in text
+
+
+def test_status_from_another_terminal_tells_the_same(
+    running: Callable[..., tuple[Campaign, Attempt]],
+) -> None:
+    campaign, _ = running()
+    with campaign.locked():
+        found = status.look(campaign)
+    assert found.left_s == pytest.approx(83.0)
+    assert found.running is not None
+    assert "1000 MiB" in found.running.words
+    assert "campaign: about 83 s left" in found.words()
+    assert status.look(campaign).left_s is None  # nobody runs it
+
+
+def test_a_campaign_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    monkeypatch.setattr(sys, "stderr", os.fdopen(write, "w"))
+    shown = View()
+    for _ in range(2):
+        shown.console.print("one more line")
+    with live(shown.console, lambda _: "and one in a thread"):
+        pass
+    assert sys.stderr.name == os.devnull
+
+
+def test_long_times_are_told_in_minutes() -> None:
+    assert (lasting(119.0), lasting(120.0)) == ("about 119 s left", "about 2 min left")

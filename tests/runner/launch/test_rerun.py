@@ -1,0 +1,190 @@
+"""One recorded run once more: what is the same, where it lies, and when it is refused.
+
+The nodes are those of tests/runner/launch/test_campaign.py; tests/golden reruns through the whole command.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runner.__main__ import main
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
+from runner.launch import rerun
+from runner.launch import run as launch_run
+from runner.launch.campaign import Tally, bench
+from runner.launch.ssh import inspection
+from runner.launch.view import View
+from runner.load.records import records_of
+from runner.terms.cluster import Cluster
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.launch.test_campaign import FAILED, LOST, Nodes
+
+CLUSTER = replace(small_cluster(), env={"NCCL_DEBUG": "INFO"})
+MATRIX = small_matrix({"zero_stage": [0, 1]}, {"nodes": 2, "env": {"NOTE": "it's $HOME"}})
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    found = Nodes()
+    monkeypatch.setattr(launch_run, "play", found.play)
+    monkeypatch.setattr(inspection, "inspect", found.inspect)
+    return found
+
+
+def view() -> View:
+    return View(Console(file=io.StringIO()))
+
+
+@pytest.fixture
+def first(nodes: Nodes, tmp_path: Path) -> Path:
+    """A run of a campaign that is over."""
+    bench(MATRIX, CLUSTER, tmp_path, view=view())
+    Campaign(tmp_path / "m-rack").fix_environment({"system torch_gpt/torch-2.13": {"commit": "c0"}})
+    return next((tmp_path / "m-rack").glob("zero_stage=1*/repeat1/attempt1"))
+
+
+def again(path: Path, cluster: Cluster = CLUSTER) -> tuple[Path, Tally]:
+    attempt, _, tally = rerun.rerun(rerun.recorded(path), cluster, view=view())
+    return attempt.path, tally
+
+
+def said(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((path / "run.json").read_text())
+    return content
+
+
+def test_the_same_runs_in_a_folder_of_its_own(first: Path, nodes: Nodes) -> None:
+    path, tally = again(first)
+    assert path.parts[-4:] == ("rerun-m-rack", first.parts[-3], "repeat1", "attempt1")
+    assert tally.exit_code == 0
+    was, now = said(first), said(path)
+    assert now.pop("rerun_of") == was["run_id"]
+    for node in was["nodes"]:
+        assert node["dir"] == f"/opt/tb/runs/{was['run_id']}"
+        node["dir"] = f"/opt/tb/runs/{now['run_id']}"
+    for key in ("campaign", "run_id"):
+        assert was.pop(key) != now.pop(key)
+    assert was == now
+    assert nodes.plays[-1]["hosts"] == ["n1", "n2"]
+    assert "rerun-m-rack" in (path / "launch.sh").read_text()
+
+
+def test_what_was_recorded_runs_whatever_this_version_would_plan(first: Path, nodes: Nodes) -> None:
+    content = said(first)
+    content["nodes"][0]["argv"].append(f"--of-an-older-version={content['nodes'][0]['dir']}/x")
+    (first / "run.json").write_text(json.dumps(content))
+    now = said(again(first)[0])
+    assert now["nodes"][0]["argv"][-1] == f"--of-an-older-version={now['nodes'][0]['dir']}/x"
+
+
+def test_the_old_campaign_stays_as_it_was(first: Path, nodes: Nodes, tmp_path: Path) -> None:
+    def state() -> dict[str, bytes]:
+        files = (tmp_path / "m-rack").rglob("*")
+        return {str(path): path.read_bytes() for path in files if path.is_file()}
+
+    before = state()
+    nodes.endings = [FAILED]
+    assert again(first)[1].exit_code == 1
+    assert state() == before
+
+
+def test_each_rerun_is_one_more_repeat_of_its_own_cell(
+    first: Path, nodes: Nodes, tmp_path: Path
+) -> None:
+    other = next((tmp_path / "m-rack").glob("zero_stage=0*/repeat1/attempt1"))
+    for path in (first, first, other):
+        again(path)
+    records = records_of(Campaign(tmp_path / "rerun-m-rack"), tmp_path)
+    assert [(r.axes["zero_stage"], r.repeat, r.status) for r in records] == [
+        (1, 1, "ok"),
+        (1, 2, "ok"),
+        (0, 1, "ok"),
+    ]
+
+
+def test_a_rerun_that_something_outside_ended_is_made_again(first: Path, nodes: Nodes) -> None:
+    nodes.endings = [LOST]
+    again(first)
+    assert again(first)[0].parts[-2:] == ("repeat1", "attempt2")
+
+
+def test_a_rerun_can_be_rerun(first: Path, nodes: Nodes) -> None:
+    path, _ = again(again(first)[0])
+    assert path.parts[-4:-1] == ("rerun-m-rack", first.parts[-3], "repeat2")
+    assert said(path)["rerun_of"] == said(first)["run_id"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        (small_cluster(nodes=1), "its nodes were n1, n2, are n1"),
+        (
+            replace(CLUSTER, nodes=(CLUSTER.nodes[1], CLUSTER.nodes[0])),
+            "its nodes were n1, n2, are n2, n1",
+        ),
+        (
+            replace(CLUSTER, nodes=tuple(replace(n, address="10.9.9.9") for n in CLUSTER.nodes)),
+            "the address of n1 was 10.0.0.1, is 10.9.9.9",
+        ),
+        (replace(small_cluster(root="/data"), env=CLUSTER.env), "root of n1 was /opt/tb, is /data"),
+        (replace(CLUSTER, env={"NCCL_DEBUG": "WARN"}), "NCCL_DEBUG on n1 was INFO, is WARN"),
+        (replace(CLUSTER, env={"NEW": "1"}), "NEW on n2 was None, is 1"),
+        (
+            replace(CLUSTER, nodes=tuple(replace(n, devices=0) for n in CLUSTER.nodes)),
+            "n1 has 0 devices, not 1",
+        ),
+    ],
+)
+def test_another_inventory_is_refused_with_what_differs(
+    cluster: Cluster, words: str, first: Path, nodes: Nodes, tmp_path: Path
+) -> None:
+    launched = len(nodes.plays)
+    with pytest.raises(UserError) as refused:
+        again(first, cluster)
+    assert words in str(refused.value)
+    assert len(nodes.plays) == launched
+    assert not (tmp_path / "rerun-m-rack").exists()
+
+
+def test_more_nodes_than_the_run_needs_do_not_matter(first: Path, nodes: Nodes) -> None:
+    assert again(first, replace(small_cluster(nodes=4), env=CLUSTER.env))[1].exit_code == 0
+
+
+def test_other_pins_are_refused_with_what_differs(
+    first: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `inspect` does with what it found on the nodes."""
+
+    def other(campaign: Campaign, *_: Any) -> dict[str, dict[str, int]]:
+        campaign.fix_environment({"system torch_gpt/torch-2.13": {"commit": "c1"}})
+        return {}
+
+    monkeypatch.setattr(inspection, "inspect", other)
+    launched = len(nodes.plays)
+    with pytest.raises(UserError, match=r"torch-2\.13 on the nodes is not .* \(commit was c0, is"):
+        again(first)
+    assert len(nodes.plays) == launched
+
+
+def test_a_folder_without_a_run_is_one_sentence(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = tmp_path / "m-rack"
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "run.json").write_text('{"cell": {}}')
+    for path, words in (
+        (campaign, "name a run's folder, such as "),
+        (tmp_path / "none", "there is no run.json in"),
+        (tmp_path / "old", "not one that this version can read"),
+        (first, "the run was made on the inventory rack; name it with -i"),
+    ):
+        assert main(["rerun", str(path)]) == 2
+        assert words in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""A campaign's folder as records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
+from runner.folder.stored import write_json
+from runner.load.records import RUNNING, layout_of, records_of
+from runner.matrix.layouts import Layout
+from runner.tables.environment import environment_section
+from runner.terms.records import Record
+from tests.runner.builders import small_cluster, small_matrix, small_run
+from tests.runner.campaigns import Story, inspected, torch_gpt, write
+
+
+def pending(tmp_path: Path) -> tuple[Campaign, list[Record]]:
+    matrix = small_matrix(
+        {"zero_stage": [0, 1], "nodes": [1, 2]},
+        {"model": "gpt2-small", "micro_batch_size": 2, "global_batch_size": 8},
+        repeats=2,
+        warmup_iters=3,
+    )
+    campaign = Campaign(tmp_path / "m-rack")
+    campaign.open(matrix, small_cluster())
+    return campaign, records_of(campaign, tmp_path)
+
+
+def test_a_cell_that_has_not_run_says_all_that_was_asked(tmp_path: Path) -> None:
+    _, records = pending(tmp_path)
+    assert [record.repeat for record in records] == [1, 2] * 4
+    last = records[-1]
+    assert (last.status, last.axes) == ("pending", {"zero_stage": 1, "nodes": 2})
+    assert (last.nodes, last.data_parallel, last.tensor_parallel) == (2, 2, 1)
+    assert (last.micro_batch_size, last.global_batch_size, last.warmup_iters) == (2, 8, 3)
+    assert last.parameters["model"] == "gpt2-small"
+    assert last.model is not None
+    assert last.model.hidden_size == 768
+
+
+def test_a_run_is_read_with_the_defaults_of_parameters_younger_than_it(tmp_path: Path) -> None:
+    campaign, before = pending(tmp_path)
+    attempt = campaign.new_attempt(before[0].cell_id, 1)
+    run = small_run({"zero_stage": 0}, small_cluster()).to_json()
+    run["cell"] = {**run["cell"], "id": before[0].cell_id}
+    del run["cell"]["parameters"]["vocab_size"]
+    write_json(attempt.path / "run.json", run)
+    found = records_of(campaign, tmp_path)[0]
+    assert (found.status, found.cell_id) == ("did_not_run", before[0].cell_id)
+    assert found.parameters["vocab_size"] is None
+    assert found.log == "/".join(
+        (*attempt.path.relative_to(tmp_path).parts, "nodes/0000-n1/launcher.log")
+    )
+
+
+def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
+    campaign, before = pending(tmp_path)
+    attempt = campaign.new_attempt(before[0].cell_id, 1)
+    run = small_run({"zero_stage": 0}, small_cluster()).to_json()
+    write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": before[0].cell_id}})
+    with campaign.locked():
+        found = records_of(campaign, tmp_path)[0]
+    assert (found.status, found.reason) == ("pending", RUNNING)
+    found = records_of(campaign, tmp_path)[0]
+    assert (found.status, found.reason) == ("did_not_run", "bench ended before the run did")
+
+
+def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no campaign"):
+        records_of(Campaign(tmp_path), tmp_path)
+
+
+def test_campaign_json_holds_each_cell_whole(tmp_path: Path) -> None:
+    campaign, _ = pending(tmp_path)
+    cells = json.loads((campaign.path / "campaign.json").read_text())["cells"]
+    assert {"id", "name", "pin", "dataset", "env", "device_ids", "parameters"} <= set(cells[0])
+
+
+def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path: Path) -> None:
+    campaign, records = pending(tmp_path)
+    assert layout_of(campaign) == (Layout(), [])
+    campaign.new_attempt(records[0].cell_id, 1)
+    again = small_matrix(
+        {"zero_stage": [0, 1], "nodes": [1, 2]},
+        {"model": "gpt2-small", "micro_batch_size": 2, "global_batch_size": 8},
+        repeats=2,
+        warmup_iters=3,
+        table={"shape": "osdi"},
+        published=[{"source": "paper", "rows": [{"samples_per_s": 3}]}],
+    )
+    campaign.open(again, small_cluster())
+    layout, documents = layout_of(campaign)
+    assert (layout.shape, documents[0].source) == ("osdi", "paper")
+    assert layout_of(campaign, "flat")[0].shape == "flat"
+    with pytest.raises(UserError, match="--shape is 'osdy'"):
+        layout_of(campaign, "osdy")
+    assert records_of(campaign, tmp_path)[0].status == "pending"
+
+
+def test_device_and_day_of_a_run(tmp_path: Path) -> None:
+    campaign, before = pending(tmp_path)
+    for host, name in (("n1", "NVIDIA H200"), ("n2", "NVIDIA H200")):
+        devices = [{"name": name, "memory_mib": 1, "driver": "1"}]
+        facts = dict.fromkeys(("hostname", "system", "kernel", "cpu", "cpu_count", "memory_mib"))
+        write_json(campaign.inspected / f"{host}.json", {**facts, "devices": devices})
+    attempt = campaign.new_attempt(before[0].cell_id, 1)
+    run = small_run({"zero_stage": 0}, small_cluster()).to_json()
+    write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": attempt.cell_id}})
+    ended = {"status": "did_not_run", "reason": "x", "cause": "exit", "started_at": 1.7e9}
+    write_json(attempt.path / "outcome.json", ended)
+    found = records_of(campaign, tmp_path)[0]
+    assert found.device == "NVIDIA H200"
+    assert found.date.startswith("2023-11-1")
+
+
+def test_the_environment_has_what_env_json_knows_of_a_node(tmp_path: Path) -> None:
+    """env.json as playbooks/verify.yml writes it, brought into the campaign by the inspection."""
+    gpu = {"driver": "450.80", "devices": [{"power.limit": w} for w in ("300", "300")]}
+    env = {
+        "gpu": gpu,
+        "cuda_toolkits": {"/usr/local/cuda-11.3": "11.3.1", "/usr/local/cuda-10.2": "10.2.89"},
+        "libraries": {"libnccl.so.2": "libnccl.so.2.7.3"},
+        "systems": {"torch_gpt/torch-2.13": {"torch": "2.13.0", "lock_sha256": "0" * 64}},
+        "network": {"interfaces": {"ib0": {"mtu": 2044, "speed_mbit_s": 100_000}}},
+    }
+    odd = {**env, "gpu": {"devices": [{"power.limit": "300"}, {"power.limit": "250"}]}}
+
+    def facts(host: str) -> dict[str, Any]:
+        return inspected(host, files={"env": odd if host == "n2" else env})
+
+    campaign = write(
+        tmp_path, small_matrix(), small_cluster(), lambda *_: Story({0: torch_gpt(50)}), facts=facts
+    )
+    section = environment_section(records_of(campaign, tmp_path))
+    same = dict(section["node_same"])
+    assert same["CUDA toolkits"] == "10.2.89, 11.3.1"
+    assert same["libraries / libnccl.so.2"] == "libnccl.so.2.7.3"
+    assert same["systems / torch_gpt/torch-2.13 / torch"] == "2.13.0"
+    assert same["network / ib0"] == "MTU 2044, 100000 Mbit/s"
+    assert section["node_differs"] == [
+        ("power limit, W", [("300", "n1"), ("300, 250", "n2")]),
+    ]

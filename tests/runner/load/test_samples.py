@@ -1,0 +1,148 @@
+"""Samples laid over steps, and what else a run's folder holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.judge import judge
+from runner.load.samples import read_samples, with_fetched
+from runner.load.utilisation import steady_window, times_of_steps
+from runner.terms.records import Interval, Measurement, Record, Utilisation
+from tests.runner.load.test_tensorboard import VERSION, event
+from tests.runner.tables.test_tables import cell
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+LINE = (
+    "torch_gpt step={n}/20 samples_per_s=10.0 step_time_ms=100.0 loss=5.0 grad_norm=1.0 lr=1e-3"
+    " skipped=0 nan=0 memory_allocated_mib=- memory_used_mib=300.0\n"
+)
+GPU_HEADER = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+
+
+def gpu_row(second: int, index: int, busy: str, used: int) -> str:
+    return f"1970/01/01 00:16:{second:02}.000, {index}, {busy}, {used} MiB, 16384 MiB\n"
+
+
+def run_folder(node: Path, samples: str) -> Path:
+    """A node whose 20 steps came one a second from 970 s on, polled each second."""
+    node.mkdir(parents=True)
+    log, polls = b"", []
+    for step in range(1, 21):
+        log += LINE.format(n=step).encode()
+        polls.append({"node": 970.0 + step, "log_bytes": len(log) - 20 * (step % 3 == 0)})
+    polls.append({"node": 991.0, "log_bytes": len(log)})
+    (node / "launcher.log").write_bytes(log)
+    (node / "timeline.jsonl").write_text("".join(json.dumps(poll) + "\n" for poll in polls))
+    (node / "samples.csv").write_text(samples)
+    return node / "launcher.log"
+
+
+def a_run() -> Record:
+    steps = tuple(Interval(n, 1, 100.0, 10.0, loss=5.0) for n in range(1, 21))
+    return replace(
+        cell("a", 10.0),
+        system="torch_gpt",
+        warmup_iters=5,
+        measurement=Measurement(steps, memory_used_mib=300.0),
+    )
+
+
+def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_path: Path) -> None:
+    samples = GPU_HEADER
+    for second in range(10, 59):
+        steady = 16 <= second <= 31  # step 5's line was there at 975 s: 16 min 15 s
+        samples += gpu_row(second, 0, "90 %" if steady else "10 %", 5000 + second)
+        samples += gpu_row(second, 1, "80 %" if steady else "0 %", 4000)
+        samples += gpu_row(second, 7, "100 %", 16000)  # somebody else's
+    path = run_folder(tmp_path / "n1", samples)
+    found = with_fetched(a_run(), {0: path}, [0, 1]).measurement
+    assert found.utilisation is not None
+    assert found.utilisation.source == "samples"
+    assert found.utilisation.percent == pytest.approx(85, abs=5)
+    assert found.memory_used_mib == 5058
+
+
+def test_a_recorded_run_of_four_gpus() -> None:
+    """98 to 100 % while it trains, by nvidia-smi; the start-up's idle seconds are not counted."""
+    log = DATA / "torch_gpt" / "h200_4_devices" / "launcher.log"
+    measured = judge.measure("torch_gpt", {0: log})
+    assert len(measured.intervals) == 60
+    asked = replace(cell("a", 10.0), system="torch_gpt", warmup_iters=10, measurement=measured)
+    found = with_fetched(asked, {0: log}, [0, 1, 2, 3]).measurement
+    assert found.utilisation is not None
+    assert found.utilisation.percent == pytest.approx(99, abs=1)
+    assert found.memory_used_mib == 15857
+
+
+def test_a_node_that_logs_no_step_is_laid_over_the_one_that_does(tmp_path: Path) -> None:
+    both = [
+        GPU_HEADER + "".join(gpu_row(s, 0, f"{busy} %", 1000) for s in range(10, 59))
+        for busy in (90, 50)
+    ]
+    one, other = (run_folder(tmp_path / f"n{n}", text) for n, text in enumerate(both))
+    other.write_bytes(b"nothing here\n")
+    found = with_fetched(a_run(), {0: one, 1: other}, [0]).measurement
+    assert found.utilisation == Utilisation(70.0, "samples")
+
+
+def test_processors_give_utilisation_but_no_memory(tmp_path: Path) -> None:
+    samples = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
+    samples += "".join(f"{s}.500, 60 %, 9000 MiB, 16000 MiB\n" for s in range(960, 1000))
+    found = with_fetched(a_run(), {0: run_folder(tmp_path / "n", samples)}, [0]).measurement
+    assert found.utilisation == Utilisation(60.0, "samples")
+    assert found.memory_used_mib == 300.0
+
+
+def test_npu_smis_tables_are_samples_by_chip() -> None:
+    table = """\
+timestamp, 971.5
+| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
+| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |
+| 0     910B2C              | OK            | 86.8        35                0    / 0             |
+| 0                         | 0000:66:00.0  | 40          0    / 0          59356/ 65536         |
+| 1     910B2C              | OK            | 103.1       37                0    / 0             |
+| 0                         | 0000:19:00.0  | 60          0    / 0          59351/ 65536         |
+"""
+    found = read_samples(table.encode())
+    assert [(s.time, s.device, s.utilisation_percent, s.memory_used_mib) for s in found] == [
+        (971.5, "0", 40.0, 59356.0),
+        (971.5, "1", 60.0, 59351.0),
+    ]
+
+
+def test_without_samples_a_record_is_left_as_it_is(tmp_path: Path) -> None:
+    run = a_run()
+    assert with_fetched(run, {0: tmp_path / "launcher.log"}, None) is run
+
+
+def test_fetched_tensorboard_files_give_the_losses_that_the_log_lacks(tmp_path: Path) -> None:
+    folder = tmp_path / "tensorboard" / "run"
+    folder.mkdir(parents=True)
+    name = "events.out.tfevents.1.host"
+    (folder / name).write_bytes(VERSION + event(1, "lm loss", 9.0) + event(2, "lm loss", 8.0))
+    silent = replace(a_run(), measurement=Measurement((Interval(1, 1, 9.0),)))
+    found = with_fetched(silent, {0: tmp_path / "launcher.log"}, None)
+    assert found.measurement.curve == ((1, 9.0), (2, 8.0))
+    assert with_fetched(a_run(), {0: tmp_path / "launcher.log"}, None).measurement.curve == ()
+
+
+def test_steps_are_timed_by_the_poll_that_brought_their_whole_line() -> None:
+    log = LINE.format(n=1).encode() + LINE.format(n=2).encode()
+    first = log.index(b"\n") + 1
+    polls = [(1.0, first - 1), (2.0, first + 5), (3.0, len(log)), (4.0, len(log))]
+    assert times_of_steps("torch_gpt", log, polls) == [(1, 2.0), (2, 3.0)]
+    assert steady_window([(1, 2.0), (2, 3.0), (3, 5.0)], (2, 3)) == (2.0, 5.0)
+    assert steady_window([(1, 2.0)], (2, 3)) is None
+
+
+@given(st.binary(max_size=300))
+def test_any_samples_are_read_without_an_error(data: bytes) -> None:
+    read_samples(data)
+    read_samples(GPU_HEADER.encode() + data)
+    read_samples(b"timestamp, 1.0\n" + data)

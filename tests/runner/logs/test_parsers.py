@@ -1,0 +1,307 @@
+"""Megatron's and DeepSpeed's lines: each trap of real logs is a test of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.commands.parse import parse
+from runner.logs.measure import measure
+from tests.runner.logs.trainer_lines import (
+    PREFIXES,
+    megatron,
+    overflow,
+    pipe,
+    v115,
+)
+
+
+def test_elapsed_time_in_seconds_and_in_milliseconds(read: Any) -> None:
+    assert read([megatron(1, ms=1500.0)])["step_time_ms"] == 1500
+    assert read([megatron(1, seconds=1.5)])["step_time_ms"] == 1500
+
+
+@pytest.mark.parametrize("label", ["lm loss", "lm-loss"])
+def test_both_spellings_of_the_loss(read: Any, label: str) -> None:
+    assert read([megatron(1, label=label, loss=7.75)])["last_loss"] == 7.75
+
+
+def test_a_nan_loss_drops_its_field(read: Any) -> None:
+    result = read([megatron(1), megatron(2, loss=None), megatron(3, loss=None)])
+    assert (result["nan"], result["skipped"]) == (2, 0)
+    assert result["last_loss"] == pytest.approx(12.64968)
+
+
+def test_a_window_of_skipped_steps_only_is_no_nan(read: Any) -> None:
+    result = read([megatron(10, loss=None, skipped=10), megatron(20, skipped=9), megatron(30)])
+    assert (result["nan"], result["skipped"]) == (0, 19)
+
+
+def test_the_sum_of_no_losses_is_no_loss(read: Any) -> None:
+    result = read([megatron(1, loss=9.0), megatron(2, loss=0.0, skipped=1)])
+    assert (result["last_loss"], result["nan"], result["skipped"]) == (9.0, 0, 1)
+
+
+def test_a_time_that_rounds_to_nothing_comes_from_the_rate(read: Any) -> None:
+    result = read([megatron(1, seconds=0.0, batch=16, rate=3265.306)])
+    assert result["step_time_ms"] == pytest.approx(4.9)
+    assert read([megatron(1, seconds=0.25, batch=16, rate=63.9)])["step_time_ms"] == 250
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_megatron_cores_first_iteration_is_on_the_second_line_again(
+    apart: bool, tmp_path: Path
+) -> None:
+    """core_v0.18.2 megatron/training/training.py:2387: the first line begins no new window."""
+    stamp = " [2026-07-16 12:00:0{}.123456]"
+    lines = [
+        stamp.format(1) + megatron(1, ms=20000, skipped=1, loss=None),
+        stamp.format(2) + megatron(10, ms=2450, skipped=3),
+        stamp.format(3) + megatron(20, ms=500),
+    ]
+    blocks = [(line + "\n").encode() for line in lines]
+    read = measure("megatron_core", {0: blocks if apart else [b"".join(blocks)]})
+    found = [(step.iteration, step.iterations, step.skipped) for step in read.intervals]
+    assert found == [(1, 1, 1), (10, 10, 2), (20, 10, 0)]
+
+
+def test_a_nan_among_skipped_steps_is_one(read: Any) -> None:
+    lines = [megatron(10), megatron(20, loss=None, skipped=3)]
+    assert read(lines)["nan"] == 1
+
+
+def test_a_loss_printed_as_nan_is_counted(read: Any) -> None:
+    result = read([megatron(1), megatron(2, loss=float("nan")), megatron(3, loss=float("inf"))])
+    assert (result["nan"], result["last_loss"]) == (2, pytest.approx(12.64968))
+
+
+def test_half_a_line_is_a_step_without_its_missing_values_and_no_nan(read: Any) -> None:
+    half = megatron(2).split(" lm loss")[0]
+    result = read([megatron(1), half, "[INFO] another writer", megatron(3)])
+    assert (result["steps"], result["nan"]) == (3, 0)
+
+
+def test_overflow_lines_are_skipped_steps_where_the_counter_stays_0(read: Any) -> None:
+    lines = [megatron(1, scale=65536), overflow(), megatron(2), overflow(package="deepscale")]
+    assert read(lines)["skipped"] == 2
+
+
+def test_deepspeeds_own_counter_of_skips_counts_too(read: Any) -> None:
+    step = "[INFO] [logging.py:68:log_dist] [Rank 0] step={}, skipped={}, lr=[0.0001], mom=[(0.9, 0.999)]"
+    lines = [step.format(2, 1), megatron(2), step.format(4, 3), megatron(4)]
+    assert read(lines)["skipped"] == 3
+    # A run that goes on from a checkpoint begins again, here with 2 of its own.
+    assert read([*lines, step.format(2, 2), megatron(2)])["skipped"] == 5
+
+
+def test_overflow_lines_of_every_rank_are_one_step(read: Any) -> None:
+    lines = [megatron(1), *(overflow(rank) for rank in range(8)), megatron(2)]
+    assert read(lines)["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 8.0, reducing to 4.0",
+        "[2023-01-01 10:00:00,000] [INFO] [fused_optimizer.py:383:step] [Rank 0] Overflow detected."
+        " Skipping step. Attempted loss scale: 8.0, reducing to 4.0",
+    ],
+)
+def test_other_spellings_of_overflow(read: Any, words: str) -> None:
+    assert read([megatron(1), words, megatron(2)])["skipped"] == 1
+
+
+def test_overflow_is_not_counted_twice_beside_a_counter_that_works(read: Any) -> None:
+    assert read([megatron(1), overflow(), megatron(2, skipped=1)])["skipped"] == 1
+
+
+def test_a_rate_that_the_line_itself_contradicts_is_told_as_printed(read: Any) -> None:
+    """bigscience's tr8b chronicles print samples per second a thousand times too small."""
+    result = read([megatron(1, ms=423042.3, batch=2048, rate=0.005)])
+    assert result["samples_per_s"] == 0.005
+    assert "0.005, is not batch size / time of the line, 4.84" in result["reason"]
+
+
+def test_a_missing_figure_has_its_reason(read: Any) -> None:
+    assert "no step is left after --warmup-iters 9" in read([megatron(5)], warmup_iters=9)["reason"]
+    assert "the lines show no time" in read([" iteration        5/      50 | lm"])["reason"]
+
+
+def test_v115_has_no_batch_size_so_samples_per_s_needs_one(read: Any) -> None:
+    result = read([v115(1), v115(2), v115(3)])
+    assert (result["system"], result["samples_per_s"]) == ("megatron_lm", None)
+    assert "--global-batch-size" in result["reason"]
+    result = read([v115(1), v115(2, ms=2000.0), v115(3)], global_batch_size=9)
+    assert result["samples_per_s"] == pytest.approx(9 * 1000 / 123907.8, abs=1e-6)
+
+
+def test_v115_counts_no_skipped_step_itself(read: Any) -> None:
+    assert read([v115(1), overflow(), overflow(), v115(2)])["skipped"] == 2
+
+
+def test_samples_per_s_of_ds_config_gives_way_to_the_named_batch_size(read: Any) -> None:
+    # ds_config says 2048, 9 are trained (document 002).
+    lines = [pipe(1, seconds=2.0, rate=1024.0), pipe(2, seconds=2.0, rate=1024.0)]
+    result = read(lines)
+    assert result["samples_per_s"] == 1024
+    assert "ds_config" in result["reason"]
+    assert read(lines, global_batch_size=9)["samples_per_s"] == 4.5
+
+
+def test_deepspeeds_rate_does_not_stand_in_for_a_megatron_line_without_one(read: Any) -> None:
+    timer = "[2021-01-01 10:00:00,000] [INFO] [timer.py:163:stop] 0/10, SamplesPerSec=2048.5, MemAllocated=1.6GB, MaxMemAllocated=5.5GB"
+    assert read([v115(10), timer, v115(20)])["samples_per_s"] is None
+
+
+def test_steps_lines_with_more_losses_in_the_middle(read: Any) -> None:
+    result = read([pipe(7, more="lm loss: 12.6 aux loss: 0.01 ")])
+    assert (result["steps"], result["samples_per_s"]) == (1, 95.775)
+    assert result["step_time_ms"] == 2673
+
+
+@pytest.mark.parametrize(
+    ("form", "iteration", "rate"),
+    [
+        ("0/10, SamplesPerSec=357.3, ", 10, 357.3),
+        ("0/10, RunningAvgSamplesPerSec=300.5, CurrSamplesPerSec=358.4, ", 10, 358.4),
+        (
+            "epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, ",
+            10,
+            2.5,
+        ),
+    ],
+)
+def test_forms_of_the_throughput_timer(read: Any, form: str, iteration: int, rate: float) -> None:
+    line = f"[2022-10-29 00:42:31,004] [INFO] [timer.py:198:stop] {form}MemAllocated=1.64GB, MaxMemAllocated=5.5GB"
+    result = read([line])
+    assert (result["steps"], result["last_iteration"]) == (1, iteration)
+    assert result["samples_per_s"] == rate
+    assert result["memory_mib"] == 5.5 * 1024
+
+
+def test_optimizer_lines_alone_count_steps_and_skips_but_no_time(read: Any) -> None:
+    line = "[2022-10-29 00:42:31,004] [INFO] [logging.py:68:log_dist] [Rank 0] step={}, skipped={}, lr=[1e-07], mom=[(0.9, 0.95)]"
+    result = read([line.format(step, skips) for step, skips in ((10, 2), (20, 3))])
+    assert (result["steps"], result["skipped"], result["step_time_ms"]) == (2, 3, None)
+
+
+def test_several_runs_in_one_file(read: Any) -> None:
+    lines = [*(megatron(step, ms=100.0) for step in (1, 2, 3)), *(megatron(1, ms=300.0),) * 1]
+    result = read([*lines, megatron(2, ms=300.0)])
+    assert (result["runs"], result["steps"]) == (2, 5)
+    assert (result["first_iteration"], result["last_iteration"]) == (1, 2)
+    assert result["step_time_ms"] == 100
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_goes_back(read: Any) -> None:
+    assert read([megatron(step) for step in (10, 20, 30, 20, 30, 40)])["runs"] == 2
+
+
+def test_warmup_leaves_out_lines_that_cover_it(read: Any) -> None:
+    lines = [megatron(step, ms=1000.0 if step <= 10 else 100.0) for step in (5, 10, 15, 20, 25)]
+    assert read(lines)["step_time_ms"] == 100
+    assert read(lines[:3], warmup_iters=10)["step_time_ms"] == 100
+    assert read(lines[:3], warmup_iters=11)["step_time_ms"] is None
+    assert read(lines[:3], warmup_iters=11)["steps"] == 3
+
+
+def test_batch_size_on_the_line_gives_samples_per_s(read: Any) -> None:
+    assert read([megatron(1, ms=500.0, batch=256)])["samples_per_s"] == 512
+
+
+def test_the_lines_own_samples_per_s_wins(read: Any) -> None:
+    assert read([megatron(1, rate=1.132)], global_batch_size=99)["samples_per_s"] == 1.132
+
+
+def test_onesflows_patched_field_tpt(read: Any) -> None:
+    line = megatron(200).replace(" loss scale", " tpt: 123.4 samples/s | loss scale")
+    assert read([line])["samples_per_s"] == 123.4
+
+
+@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
+def test_prefixes_change_nothing(read: Any, prefix: str) -> None:
+    lines = [megatron(step, rate=1.1) for step in (1, 2, 3)]
+    bare, prefixed = read(lines), read([prefix + line for line in lines])
+    assert {**prefixed, "reason": ""} == {**bare, "reason": ""}
+
+
+def test_carriage_returns_crlf_and_invalid_utf8(read: Any) -> None:
+    lines = [megatron(step).encode() for step in (1, 2)]
+    for text in (
+        b"\r\n".join(lines) + b"\r\n",
+        b"\r".join(lines) + b"\r",
+        b"\xff\xfe" + lines[0] + b"\xc3\n" + lines[1] + b"\n",
+        lines[0] + lines[1] + b"\n",
+    ):
+        result = read(text)
+        assert (result["steps"], result["last_loss"]) == (2, 12.64968)
+
+
+def test_a_log_split_over_nodes(tmp_path: Path) -> None:
+    """DeepSpeed prints on rank 0, Megatron on the last rank, on the other node."""
+    first, last = tmp_path / "node0", tmp_path / "node1"
+    first.write_text("".join(f"{pipe(step, rate=99.0)}\n{overflow()}\n" for step in (1, 2, 3)))
+    last.write_text("".join(megatron(step, rate=1.5) + "\n" for step in (1, 2, 3)))
+    for logs in ([first, last], [last, first]):
+        result = parse(logs, None)
+        assert (result["steps"], result["runs"], result["samples_per_s"]) == (3, 1, 1.5)
+        assert (result["system"], result["skipped"]) == ("megatron_deepspeed", 3)
+    assert parse([first], None)["samples_per_s"] == 99.0
+
+
+def test_the_last_rank_may_move_to_another_node(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("".join(megatron(step) + "\n" for step in (3, 4)))
+    two.write_text("".join(megatron(step) + "\n" for step in (1, 2)))
+    result = parse([one, two], None)
+    assert (result["first_iteration"], result["last_iteration"], result["runs"]) == (1, 4, 1)
+
+
+def test_evaluation_lines_are_no_steps(read: Any) -> None:
+    lines = [
+        " validation loss at iteration 1000 | lm loss value: 7.174200E+00 | lm loss PPL: 1.305315E+03 | ",
+        "valid loss at iteration 1000 | lm loss value: 7.1E+00 |",
+        "saving checkpoint at iteration      20 to ckpts/20/",
+        "exiting program at iteration 100 | 10:00",
+    ]
+    assert read(lines)["steps"] == 0
+    assert read([megatron(1), *lines])["steps"] == 1
+
+
+def test_overflows_reach_the_intervals_of_a_campaign() -> None:
+    text = "\n".join([megatron(1), overflow(), megatron(2), megatron(3), ""]).encode()
+    steps = measure("megatron_deepspeed", {0: [text]}).intervals
+    assert [step.skipped for step in steps] == [0, 1, 0]
+    assert [step.iterations for step in steps] == [1, 1, 1]
+    assert steps[0].samples_per_s == pytest.approx(16 * 1000 / 14131.6)
+
+
+def test_megatron_lines_in_the_middle_of_a_long_log_are_not_overlooked(read: Any) -> None:
+    step = "[t] [INFO] [logging.py:68:log_dist] [Rank 0] step=10, skipped=0, lr=[1e-07], mom=[(0.9, 0.95)]"
+    noise = ["building the model"] * 20_000
+    result = read([step, *noise, megatron(10, rate=1.5), *noise, step])
+    assert (result["steps"], result["samples_per_s"]) == (1, 1.5)
+
+
+def steps(*iterations: int) -> list[bytes]:
+    return [("".join(megatron(n) + "\n" for n in iterations)).encode()]
+
+
+@pytest.mark.parametrize(
+    ("logs", "counted", "apart"),
+    [
+        ({0: (1, 2, 3)}, [1, 2, 3], []),
+        ({0: (), 1: (1, 2, 3)}, [1, 2, 3], []),
+        ({0: (3, 4), 1: (1, 2)}, [1, 2, 3, 4], []),
+        ({0: (1, 2), 1: (1, 2, 3)}, [1, 2, 3], [0, 1]),
+        ({0: (1, 2), 1: (1, 2)}, [1, 2], [0, 1]),
+    ],
+)
+def test_steps_that_several_nodes_log_count_once(
+    logs: dict[int, tuple[int, ...]], counted: list[int], apart: list[int]
+) -> None:
+    found = measure("megatron_lm", {rank: steps(*said) for rank, said in logs.items()})
+    assert [interval.iteration for interval in found.intervals] == counted
+    assert sorted(found.by_node) == apart

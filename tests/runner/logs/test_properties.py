@@ -1,0 +1,184 @@
+"""Whatever happens to a log, no parser raises, and none invents a step."""
+
+# a log's line is as long as it is
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.judge.diagnosis.verdict import diagnose
+from runner.logs.families import KINDS
+from runner.logs.megatron import Megatron
+from runner.logs.recognise import words
+from runner.logs.summary import Summary
+from runner.logs.text import clean, whole_lines
+from tests.runner.logs import trainer_lines as lines
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+TABLE = [
+    "| step     | micro_batches   | samples         | throughput | latency    | loss       |",
+    "| 10       | 320             | 5120            | 35.88042   | 14.26962   | 11.23708   |",
+    "step=20,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,",
+]
+MIXED = [
+    " log_interval .................................... 10",
+    *(lines.megatron(step, rate=1.5, scale=65536) for step in (10, 20, 30)),
+    lines.overflow(),
+    lines.megatron(40, loss=None, skipped=2),
+    lines.megatron(50, loss=None),
+    lines.megatron(60, loss=float("nan")),
+    *(lines.v115(step) for step in (1, 2)),
+    *(lines.megatron(step, seconds=1.25) for step in (3, 4)),
+    *(lines.libai(step, time=1.0, rate=4.0) for step in (99, 199)),
+    *(lines.pipe(step) for step in (1, 2)),
+    "[t] [INFO] [timer.py:198:stop] 0/10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, MemAllocated=1GB",
+    "[t] [INFO] [logging.py:68:log_dist] [Rank 0] step=10, skipped=1, lr=[1e-07], mom=[(0.9, 0.95)]",
+    "step: 19, loss: 9.912, throughput: 142.735 1607418413.2",
+    '{"iteration": 19, "time": 0.5, "total_loss": 9.0}',
+    *TABLE,
+    lines.SMI_HEADER,
+    lines.smi(1234),
+    "Traceback (most recent call last):",
+    "ValueError: error",
+]
+LOG = ("\n".join(MIXED) + "\n").encode() + (DATA / "torch_gpt/cpu_2_processes.log").read_bytes()
+ROWS = LOG.splitlines(keepends=True)
+Steps = dict[str, set[int]]
+
+
+def steps(blocks: Iterable[bytes]) -> Steps:
+    """The iterations that each kind of parser finds."""
+    parsers = {name: kind.make() for name, kind in KINDS.items()}
+    found: Steps = {name: set() for name in KINDS}
+    for text in whole_lines(blocks):
+        for name, parser in parsers.items():
+            batch = parser.feed(text)
+            if batch is not None:
+                found[name] |= set(batch.iteration.tolist())
+                assert len(list(batch.intervals())) == len(batch)
+    return found
+
+
+REAL = steps([LOG])
+
+
+def within(found: Steps) -> bool:
+    return all(found[name] <= REAL[name] for name in KINDS)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+def test_the_sample_has_steps_of_every_kind() -> None:
+    assert all(REAL.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, len(LOG)), max_size=30))
+def test_blocks_may_be_split_anywhere(places: list[int]) -> None:
+    assert steps(cut(LOG, places)) == REAL
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(LOG)), st.integers(0, len(LOG)))
+def test_a_piece_of_a_log_invents_no_step(begin: int, length: int) -> None:
+    found = steps([LOG[: begin + length]])
+    assert within(found)
+    # From the middle of a line on, a number may have lost its first digits: begin at a line.
+    start = LOG.rfind(b"\n", 0, begin) + 1
+    assert within(steps([LOG[start : begin + length]]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(list(lines.PREFIXES.values())), min_size=len(ROWS), max_size=len(ROWS))
+)
+def test_any_prefix_changes_no_step(prefixes: list[str]) -> None:
+    rows = [prefix.encode() + row for prefix, row in zip(prefixes, ROWS, strict=True)]
+    found = steps([b"".join(rows)])
+    for name in KINDS:
+        if name != "libai_metrics":  # metrics.json is a file of its own: no launcher writes to it
+            assert found[name] == REAL[name], name
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.permutations(range(len(ROWS))))
+def test_any_order_of_lines_has_the_same_steps(order: list[int]) -> None:
+    found = steps([b"".join(ROWS[place] for place in order)])
+    for name in set(KINDS) - {
+        "oneflow_steps"
+    }:  # whether it counts from 0 shows at a run's first line
+        assert found[name] == REAL[name], name
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(LOG)), st.sampled_from(ROWS)), min_size=1, max_size=8))
+def test_lines_of_another_writer_in_the_middle_invent_no_step(
+    torn: list[tuple[int, bytes]],
+) -> None:
+    text = LOG
+    for place, row in torn:
+        text = text[:place] + row + text[place:]
+    assert within(steps([text]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, len(LOG)))
+def test_any_bytes_do_no_harm(noise: bytes, place: int) -> None:
+    for text in (noise, LOG[:place] + noise + LOG[place:]):
+        steps([text])
+        words(text)
+        clean(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(LOG)), st.sampled_from(ROWS)), max_size=6))
+def test_arrays_read_what_the_slow_reader_reads(torn: list[tuple[int, bytes]]) -> None:
+    text = LOG * 2
+    for place, row in torn:
+        text = text[:place] + row + text[place:]
+    results = []
+    for fast in (True, False):
+        summary, parser = Summary(), Megatron(fast)
+        columns = []
+        for block in whole_lines([text[: len(text) // 2], text[len(text) // 2 :]]):
+            batch = parser.feed(block)
+            if batch is not None:
+                summary.add(batch)
+                columns += list(batch.intervals())
+        results.append((summary, columns))
+    assert results[0] == results[1]
+
+
+@settings(max_examples=30, deadline=None)
+@given(noise=st.binary(max_size=400), place=st.integers(0, len(LOG)), counted=st.integers(0, 1))
+def test_a_diagnosis_of_anything_does_not_raise(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int, counted: int
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_bytes(LOG[:place] + noise + LOG[place:])
+    diagnose([path], steps=counted)
+
+
+def test_medians_are_exact_and_bounded() -> None:
+    from runner.logs import summary
+
+    values = summary.Values()
+    rng = np.random.default_rng(1)
+    data = rng.uniform(100, 900, 250_001)
+    for part in np.array_split(data, 50):
+        values.add(part)
+    assert len(values.seen) <= summary.MOST_VALUES
+    assert values.median() == pytest.approx(float(np.median(data)), rel=1e-4)
+    few = summary.Values()
+    few.add(np.array([3.0, np.nan, 1.0, 2.0, 4.0]))
+    assert few.median() == 2.5

@@ -1,0 +1,168 @@
+"""Every real log of the shared folder, with the counts and medians of its INDEX.tsv.
+
+The folder is not part of the project: TRAINBENCH_SHARED names it, else these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.commands.parse import parse
+from tests.runner.logs.test_properties import Steps, steps
+
+SHARED = os.environ.get("TRAINBENCH_SHARED")
+LOGS = Path(SHARED or "/nonexistent") / "logs"
+WHY = "TRAINBENCH_SHARED names no folder: the shared real logs are not checked"
+pytestmark = pytest.mark.skipif(not (LOGS / "INDEX.tsv").is_file(), reason=WHY)
+
+
+def index() -> list[dict[str, str]]:
+    if not (LOGS / "INDEX.tsv").is_file():
+        return [{"file": "none"}]
+    with (LOGS / "INDEX.tsv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+# Where INDEX.tsv, made by plain regular expressions, says less than the log does.
+# An iteration line whose `[default7]:` has a space before it.
+UNCOUNTED = {"bigscience-chronicles/train__tr11-176B-ml__chronicles_L45.txt": 1}
+# A NaN loss drops its field while the counter of NaN iterations stays 0 (bigscience issue 396).
+NAN = {
+    "issue-excerpts/bs_megds_issue396_nan_loss_field_missing.txt": 3,
+    "bigscience-chronicles/train__tr8-104B-wide__chronicles_L940.txt": 1,
+}
+# DeepSpeed's OVERFLOW lines beside a counter of skipped iterations that stays 0.
+OVERFLOW = {"bigscience-chronicles/train__tr8b-104B__chronicles_L446.txt": 6}
+STATUS = {
+    "failures/assertion_28_not_divisible_by_8.log": "assertion",
+    "failures/cuda_oom_after_5_iterations_single_node.log": "out_of_memory",
+    "failures/disk_full_on_checkpoint_after_20_iterations.log": "disk_full",
+    "failures/importerror_apex_undefined_symbol_childfailed.log": "missing_module",
+    "failures/index_cache_missing_on_node2_then_nccl_watchdog_10min.log": "missing_dataset_index",
+    "failures/launcher_Killed_after_1_iteration.log": "killed",
+    "failures/nccl_error_unhandled_cuda_error_distbackend.log": "collective_error",
+    "failures/peer_closed_nccl_socket_no_steps_no_traceback.log": "connection_lost",
+    "issue-excerpts/ascend_hccl_EI0002.txt": "collective_timeout",
+    "issue-excerpts/libai_issue340_no_ib_device.txt": "network_device",
+    "issue-excerpts/nvidia_megatron_issue1140_nccl_timeout.txt": "collective_timeout",
+    "issue-excerpts/pytorch_issue107021_c10d_rendezvous.txt": "rendezvous",
+    "bigscience-chronicles/jz__slurm__README_L815.txt": "connection_lost",
+    "bigscience-chronicles/train__tr1-13B-base__chronicles_L232.txt": "device_error",
+    "bigscience-chronicles/train__tr1-13B-base__chronicles_L64.txt": "out_of_memory",
+    "bigscience-chronicles/train__tr11-176B-ml__chronicles_L82.txt": "device_error",
+    "ms-meg-ds/rltd_gpt3-0.125B-baseline-2f2b49f.log": "interrupted",
+    "nvidia-megatron/meg_gpt2_base_n16_dp1_tp4_pp16-1809577.out": "cancelled",
+    "nvidia-megatron/meg_gpt2_base_n4_dp1_tp4_pp4-1809579.out": "cancelled",
+}
+SYSTEM = {
+    "bigscience-meg-ds": "megatron_deepspeed",
+    "ms-meg-ds": "megatron_deepspeed",
+    "ms-meg-ds-stark": "megatron_deepspeed",
+    "dsexamples-v115": "megatron_lm",
+    "nvidia-megatron": "megatron_lm",
+    "libai": "libai",
+    "oneflow-gpt2": "oneflow_gpt",
+}
+
+
+def expected(row: dict[str, str]) -> tuple[int, str, str]:
+    """Steps, median step time and median samples/s: of the best kind of lines in the log."""
+    if int(row["n_iter_lines"]):
+        return int(row["n_iter_lines"]), row["median_ms"], row["median_samples_per_s"]
+    if int(row["n_steps_lines"]):
+        return int(row["n_steps_lines"]), "", row["median_steps_samples_s"]
+    if int(row["n_libai_lines"]):
+        return int(row["n_libai_lines"]), "", ""
+    return int(row["n_SamplesPerSec"]), "", ""
+
+
+@pytest.mark.parametrize("row", index(), ids=lambda row: row["file"])
+def test_a_log_reads_as_its_index_says(row: dict[str, str]) -> None:
+    name = row["file"]
+    result = parse([LOGS / name], None)
+    steps, time_ms, rate = expected(row)
+    steps = UNCOUNTED.get(name, steps)
+    if name.startswith("oneflow-gpt2") or name.endswith(".json"):
+        steps = result["steps"]  # the index does not count these lines
+    assert result["steps"] == steps
+    check_numbers(result, name, row, time_ms, rate)
+    assert result["status"] == STATUS.get(name, "ok" if steps else "no_step")
+    assert result["system"] == SYSTEM.get(name.split("/")[0], result["system"])
+
+
+def check_numbers(
+    result: dict[str, Any], name: str, row: dict[str, str], time_ms: str, rate: str
+) -> None:
+    if time_ms:
+        assert result["step_time_ms"] == pytest.approx(float(time_ms), abs=0.0501)
+    if rate:
+        assert result["samples_per_s"] == pytest.approx(float(rate), abs=0.000501)
+    if int(row["n_iter_lines"]):
+        assert result["runs"] == int(row["n_runs"])
+        assert result["first_iteration"] == int(row["first_iter"])
+        assert result["last_iteration"] == int(row["last_iter"])
+        assert result["skipped"] == OVERFLOW.get(name, int(row["sum_skipped"]))
+        assert result["nan"] == NAN.get(name, int(row["sum_nan"]))
+    if int(row["n_libai_lines"]):
+        assert result["last_iteration"] == int(row["libai_last_iter"]) + 1  # it counts from 0
+        assert result["samples_per_s"] == pytest.approx(
+            float(row["libai_last_throughput"]), rel=0.03
+        )
+    if not result["steps"]:
+        numbers = ("first_iteration", "last_iteration", "step_time_ms", "samples_per_s")
+        assert all(result[key] is None for key in (*numbers, "last_loss", "memory_mib"))
+
+
+def test_a_failure_is_named_from_both_nodes() -> None:
+    """The node that logged steps knows nothing; the other one has the cause."""
+    torchrun = "torchrun_2node_NODE0_ONLY_no_iteration_lines_tp1pp4dp4.log"
+    first = LOGS / "ms-meg-ds-stark" / torchrun
+    second = LOGS / "failures" / "index_cache_missing_on_node2_then_nccl_watchdog_10min.log"
+    for order in ([first, second], [second, first]):
+        result = parse(order, None)
+        assert result["status"] == "missing_dataset_index"
+        assert "_doc_idx.npy" in result["reason"]
+        assert second.name in result["reason"]
+
+
+def test_log_and_metrics_of_one_libai_run_are_counted_once() -> None:
+    log, metrics = LOGS / "libai/rwkv_log.txt-75c9489.log", LOGS / "libai/rwkv_metrics-75c9489.json"
+    assert parse([log, metrics], None)["steps"] == parse([log], None)["steps"] == 1339
+
+
+REAL = (
+    "failures/cuda_oom_after_5_iterations_single_node.log",
+    "ms-meg-ds/MoE_gpt3-0.125B-tokendropping-2f2b49f.log",
+    "nvidia-megatron/meg_gpt2_perf_n16.out",
+    "libai/magicprompt_log.txt-010b465.log",
+    "deepspeed-other/rltd_gpt_check_base-84f10a8.log",
+    "oneflow-gpt2/oneflow_gpt_table_4n8g_2x4x4_from_dlperf_readme.log",
+)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_cuts_prefixes_and_other_writers_invent_no_step_in_real_logs(name: str) -> None:
+    text = (LOGS / name).read_bytes()[-200_000:]
+    other = (LOGS / REAL[0]).read_bytes()[-60_000:].splitlines(keepends=True)
+    whole, chance = steps([text]), random.Random(name)
+    for _ in range(8):
+        cuts = sorted(chance.randrange(len(text)) for _ in range(6))
+        edges = [0, *cuts, len(text)]
+        pieces = [text[begin:end] for begin, end in pairwise(edges)]
+        assert steps(pieces) == whole
+        assert within(steps([text[: cuts[0]]]), whole)
+        assert within(steps([text.replace(b"\n", b"\n[default7]:")]), whole)
+        mixed = [part for piece in pieces for part in (piece, chance.choice(other))]
+        both = {kind: whole[kind] | found for kind, found in steps([b"".join(other)]).items()}
+        assert within(steps([b"".join(mixed)]), both)
+
+
+def within(found: Steps, whole: Steps) -> bool:
+    return all(found[kind] <= whole[kind] for kind in found)

@@ -1,0 +1,146 @@
+"""Documents agree with the code. `python -m tests.test_docs` writes the generated parts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runner.base.paths import DEFAULT_INVENTORY
+from runner.doctor.items import RULES
+from runner.inventory import KEYS, load_inventory
+from runner.judge.diagnosis.causes import STATUSES as CAUSES
+from runner.launch.ssh.inspection import DATASET_KEYS
+from runner.matrix.cells import CELL_KEYS, NUMBERS, TOP_KEYS, parse_matrix
+from runner.plan.checks import check_cells
+from runner.terms.records import STATUSES
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def keys() -> str:
+    return "".join(f"| `{name}` | {text} |\n" for name, text in KEYS.items())
+
+
+def statuses(listed: Mapping[str, str] = STATUSES) -> str:
+    rows = "".join(f"| `{name}` | {text} |\n" for name, text in listed.items())
+    return f"\n| status | meaning |\n| --- | --- |\n{rows}\n"
+
+
+def items() -> str:
+    return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in RULES.values())
+
+
+def top_keys() -> str:
+    defaults = {item.name: item.default for item in NUMBERS}
+    defaults["name"] = "the file's name"
+    return "".join(
+        f"| `{name}` | {text} | {_default(defaults.get(name))} |\n"
+        for name, text in TOP_KEYS.items()
+    )
+
+
+def cell_keys() -> str:
+    return "".join(
+        f"| `{item.name}` | {item.wanted()} | {_default(item.default)} | {item.help} |\n"
+        for item in CELL_KEYS.values()
+    )
+
+
+def _default(value: object) -> str:
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def rooms() -> str:
+    """The packages of runner/, from the command line down, with what their __init__ says."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    rows = ""
+    for layer in contracts["contracts"][0]["layers"]:
+        path = ROOT / "runner" / layer / "__init__.py"
+        path = path if path.exists() else path.parent.with_suffix(".py")
+        words = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        rows += f"| `{layer}` | {' '.join(words.partition(chr(10) * 2)[0].split())} |\n"
+    return f"\n| package | what it does |\n| --- | --- |\n{rows}\n"
+
+
+PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "docs/architecture.md": {"rooms": rooms},
+    "docs/doctor.md": {"items": items},
+    "docs/inventory.md": {"keys": keys},
+    "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
+    "docs/parsers.md": {"causes": lambda: statuses(CAUSES)},
+    "docs/runs.md": {"statuses": statuses},
+}
+
+
+def generated(path: str) -> str:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    for name, make in PARTS[path].items():
+        pattern = rf"(<!-- {name}:begin [^\n]*\n)(.*?)(<!-- {name}:end -->)"
+        made = make().replace("\\", r"\\")
+        text = re.sub(pattern, rf"\1{made}\3", text, flags=re.DOTALL)
+    return text
+
+
+@pytest.mark.parametrize("path", PARTS)
+def test_generated_parts_are_up_to_date(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == generated(path), (
+        "run: python -m tests.test_docs"
+    )
+
+
+def test_every_variable_of_the_documents_runs_is_explained() -> None:
+    general = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    general = general.partition("## Variables\n")[2].partition("\n## ")[0]
+    for golden in (ROOT / "tests" / "golden" / "documented").glob("*.txt"):
+        for cell in golden.read_text(encoding="utf-8").split("=== ")[1:]:
+            page = ROOT / "docs" / "systems" / f"{cell.partition(':')[0]}.md"
+            told = set(re.findall(r"\w+", general + page.read_text(encoding="utf-8")))
+            assert set(re.findall(r"^env (\w+)=", cell, flags=re.MULTILINE)) <= told, golden.name
+
+
+def test_what_bench_reads_of_a_dataset_is_documented() -> None:
+    text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+    section = text.partition("## A dataset of your own\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(DATASET_KEYS)
+
+
+def test_every_tag_of_setup_is_documented_with_its_playbook() -> None:
+    text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+    section = text.partition("## Parts of setup\n")[2].partition("\n## ")[0]
+    plays = yaml.safe_load((ROOT / "playbooks" / "setup.yml").read_text(encoding="utf-8"))
+    parts = [(play["tags"][0], play["ansible.builtin.import_playbook"]) for play in plays]
+    assert re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", section, flags=re.MULTILINE) == parts
+    others = {path.name for path in (ROOT / "playbooks").glob("*.yml")} - {
+        name for _, name in parts
+    }
+    assert all(f"`{name}`" in section for name in others - {"setup.yml"})
+
+
+def test_the_example_of_a_matrix_works_and_every_key_is_explained() -> None:
+    text = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    found = parse_matrix(example, "docs/matrix.md", "matrix")
+    assert len(found.cells) == 6
+    assert found.cells[0].name == "devices_per_node=1,zero_stage=0"
+    assert found.cells[-1].name == "devices_per_node=2,zero_stage=0,precision=bf16"
+    check_cells(found.cells, load_inventory(DEFAULT_INVENTORY), found.warmup_iters)
+    explained = text.partition("## Keys of the file")[2].partition("## Keys of a cell")[0]
+    bold = " ".join(re.findall(r"^- \*\*(.*?)\*\*", explained, flags=re.MULTILINE))
+    assert {f"`{key}`" for key in TOP_KEYS} - {"`name`"} <= set(bold.replace(",", "").split())
+
+
+def test_relative_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+if __name__ == "__main__":
+    for document in PARTS:
+        (ROOT / document).write_text(generated(document), encoding="utf-8")
