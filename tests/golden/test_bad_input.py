@@ -259,7 +259,7 @@ def test_nodes_that_are_not_set_up_are_answered_with_the_setup_command(
     assert main(arguments(bad, tmp_path)) == 2
     said = after_the_first_line(capsys.readouterr().err)
     setup = f"ansible-playbook playbooks/setup.yml -i {tmp_path / 'place'}"
-    # the dataset comes first by name; the system's words: tests/runner/test_documented_inventories.py
+    # the dataset comes first by name; the system's words: test_documented_inventories.py
     listed = "list default in dataset_names in the inventory, and run"
     assert_one_sentence(said, "dataset default is not on localhost", listed, setup)
     assert launched(tmp_path) == []

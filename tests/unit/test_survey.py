@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from roles.verify.action_plugins.survey import message
-from runner.paths import PROJECT
+from runner.base.paths import PROJECT
 
 
 @pytest.mark.parametrize(

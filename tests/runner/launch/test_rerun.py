@@ -1,6 +1,6 @@
 """One recorded run once more: what is the same, where it lies, and when it is refused.
 
-The nodes are those of tests/runner/launch/test_campaign.py; tests/golden reruns through the whole command.
+The nodes are those of test_campaign.py; tests/golden reruns through the whole command.
 """
 
 from __future__ import annotations
