@@ -8,19 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
 
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.judge.decide import Outcome
 from runner.launch.live import Now, left_s, now_of
+from runner.terms.cell import Cell
 from runner.terms.records import Measurement
-
-if TYPE_CHECKING:
-    from runner.folder.attempt import Attempt
-    from runner.folder.campaign import Campaign
-    from runner.judge.decide import Outcome
-    from runner.terms.cell import Cell
 
 LIVE_S = 0.5  # between two looks at the log, in a terminal
 PLAIN_S = 10.0  # between two plain lines elsewhere

@@ -10,18 +10,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.systems.common.pins import pins
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
-
-from runner.terms.cluster import ENGINES
+from runner.terms.cell import Cell
+from runner.terms.cluster import ENGINES, Cluster
+from runner.terms.run import Command, NodeContext
 
 GPUS: Mapping[str, str] = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 REMOVE: Mapping[str, tuple[str, ...]] = {

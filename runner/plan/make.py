@@ -31,56 +31,6 @@ def make_run(
     """Plan one run. `dataset_sizes` (file name to bytes) is required of each node if known."""
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
     port = port_of(run_id, port_try)
-    master = cluster.nodes[0].address
-    system = load_system(cell.system)
-    image = image_of(cell.system, cell.pin)
-    nodes = []
-    for rank, node in enumerate(cluster.nodes[: cell.nodes]):
-        data = dataset_home(node.root, cell.dataset)
-        home = system_home(node.root, cell.system, cell.pin)
-        context = NodeContext(
-            node_rank=rank,
-            nnodes=cell.nodes,
-            nproc_per_node=cell.devices_per_node,
-            addresses=tuple(each.address for each in cluster.nodes[: cell.nodes]),
-            master_address=master,
-            master_port=port,
-            home=home,
-            dataset=data,
-            run_dir=node.root / "runs" / run_id,
-            device=cluster.device,
-            device_ids=cell.device_ids,
-            base_env=_base_env(home, cluster, image),
-            env={**cluster.env, **cell.env},
-            image=image,
-            containers=cluster.containers,
-            cann_home=cluster.cann_home,
-        )
-        command = system.command(cell, context)
-        env = _env(command, cell, cluster, context)
-        if image:
-            names = (*env, *cluster.secrets)
-            command = wrap(command, names, context, node.root)
-            env = {"PATH": BASE_PATH, **env}  # the engine's own
-        required = {str(data / name): size for name, size in (dataset_sizes or {}).items()}
-        nodes.append(
-            NodeRun(
-                host=node.host,
-                node_rank=rank,
-                argv=command.argv,
-                env=env,
-                cwd=command.cwd,
-                files=command.files,
-                requires={**command.requires, **required},
-                ports=((port,) if rank == 0 else ()) + command.ports,
-                device=cluster.device,
-                device_ids=cell.device_ids or tuple(range(cell.devices_per_node)),
-                runs=str(node.root / "runs"),
-                dir=str(context.run_dir),
-                serves=command.serves,
-                after=command.after,
-            )
-        )
     return Run(
         campaign=campaign,
         cell=cell,
@@ -90,10 +40,75 @@ def make_run(
         time_limit_s=matrix.time_limit_s,
         stall_limit_s=matrix.stall_limit_s,
         lost_contact_s=cluster.lost_contact_s,
-        master_address=master,
+        master_address=cluster.nodes[0].address,
         master_port=port,
-        nodes=tuple(nodes),
+        nodes=tuple(
+            _node_run(cell, cluster, rank, run_id, port, dataset_sizes or {})
+            for rank in range(len(cluster.nodes[: cell.nodes]))
+        ),
         secrets=cluster.secrets,
+    )
+
+
+def _node_run(
+    cell: Cell,
+    cluster: Cluster,
+    rank: int,
+    run_id: str,
+    port: int,
+    dataset_sizes: Mapping[str, int],
+) -> NodeRun:
+    """Plan one node's part: the system's command, in its image if the pin set is one."""
+    node = cluster.nodes[rank]
+    context = _context(cell, cluster, rank, node.root / "runs" / run_id, port)
+    command = load_system(cell.system).command(cell, context)
+    env = _env(command, cell, cluster, context)
+    if context.image:
+        command = wrap(command, (*env, *cluster.secrets), context, node.root)
+        env = {"PATH": BASE_PATH, **env}  # the engine's own
+    required = {str(context.dataset / name): size for name, size in dataset_sizes.items()}
+    return NodeRun(
+        host=node.host,
+        node_rank=rank,
+        argv=command.argv,
+        env=env,
+        cwd=command.cwd,
+        files=command.files,
+        requires={**command.requires, **required},
+        ports=((port,) if rank == 0 else ()) + command.ports,
+        device=cluster.device,
+        device_ids=cell.device_ids or tuple(range(cell.devices_per_node)),
+        runs=str(node.root / "runs"),
+        dir=str(context.run_dir),
+        serves=command.serves,
+        after=command.after,
+    )
+
+
+def _context(
+    cell: Cell, cluster: Cluster, rank: int, run_dir: PurePosixPath, port: int
+) -> NodeContext:
+    """Gather what a system needs to know of a node to write its command."""
+    root = cluster.nodes[rank].root
+    home = system_home(root, cell.system, cell.pin)
+    image = image_of(cell.system, cell.pin)
+    return NodeContext(
+        node_rank=rank,
+        nnodes=cell.nodes,
+        nproc_per_node=cell.devices_per_node,
+        addresses=tuple(each.address for each in cluster.nodes[: cell.nodes]),
+        master_address=cluster.nodes[0].address,
+        master_port=port,
+        home=home,
+        dataset=dataset_home(root, cell.dataset),
+        run_dir=run_dir,
+        device=cluster.device,
+        device_ids=cell.device_ids,
+        base_env=_base_env(home, cluster, image),
+        env={**cluster.env, **cell.env},
+        image=image,
+        containers=cluster.containers,
+        cann_home=cluster.cann_home,
     )
 
 

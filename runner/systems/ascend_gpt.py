@@ -9,20 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
 from runner.systems.common.pins import pins
 from runner.systems.common.system import System
-from runner.terms.cell import Parameter
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext
 
 # train_full_8p.sh and train_performance_8p.sh at 2e49c279, one row a case.
 _COLUMNS = (

@@ -6,20 +6,15 @@ docs/systems/libai.md has each difference from upstream's script and configurati
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
 from runner.systems.common.pins import pins
 from runner.systems.common.system import System
-from runner.terms.cell import Parameter
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext
 
 CONFIG = "libai_config.py"
 # Pin sets whose commit is older than 33adb976 (2022-07-19), which added the setting.

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
-from runner.terms.cell import Parameter
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext
 
 PARAMETERS = (
     gpt.TENSOR_PARALLEL,

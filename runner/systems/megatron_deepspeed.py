@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
@@ -19,13 +19,9 @@ from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import LAUNCH, RUN
 from runner.systems.common.pins import pins
 from runner.systems.common.system import System
-from runner.terms.cell import Parameter
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext
 
 # The launcher that each pin set's document uses.
 LAUNCHERS = {"oneflow2022": LAUNCH, "e52bdabb": RUN}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
@@ -16,13 +16,9 @@ from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED, LAUNCH
 from runner.systems.common.pins import pins
 from runner.systems.common.system import System
-from runner.terms.cell import Parameter
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext
 
 OLD = "a79272cc"
 FOLDERS = {OLD: "Megatron-LM"}

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
 from runner.systems.common import gpt
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
-from runner.terms.cell import Parameter
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
 from runner.terms.records import ModelShape
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.run import Command, NodeContext
 
 # name: n_head, n_embd, n_layer, as train_gpt2.sh has them
 MODELS: Mapping[str, tuple[int, int, int]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.logs.measure import measure
@@ -16,14 +16,10 @@ from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
-from runner.terms.cell import Parameter
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
 from runner.terms.records import ModelShape
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.run import Command, NodeContext
 
 # name: layers, hidden, heads, sequence length. 345M to 3.7B as document 004 has them
 # (ModelZoo-PyTorch 2e49c279, test/train_full_8p.sh); small is GPT-2's 124M.

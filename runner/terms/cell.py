@@ -8,12 +8,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Matrix:
     """A campaign's cells and how each is run. `text` is the file as it was read.
 
     `warmup_iters` None: found in each run's steps. `layout` is the file's `table`, `published` its
-    list of documents, both checked (runner/layouts.py, runner/published.py) and still plain
+    list of documents, both checked (layouts.py, published.py of runner/matrix) and still plain
     data, as campaign.json holds them.
     """
 

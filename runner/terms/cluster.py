@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
-
 import json
-from dataclasses import astuple, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from pathlib import Path, PurePosixPath
 
 from runner.base.paths import PROJECT
 

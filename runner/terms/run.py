@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-
-    pass
-
-
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from runner import __version__
 from runner.terms.cell import Cell
@@ -34,7 +26,7 @@ class Command:
     of other nodes are started over ssh.
 
     `serves`: this process lets another node's launcher in, and ends when that has ended. `after`
-    runs once all processes have ended, however they did (runner/containers.py sets both).
+    runs once all processes have ended, however they did (runner/plan/containers.py sets both).
     """
 
     argv: tuple[str, ...]

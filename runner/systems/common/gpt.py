@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.systems.common import estimates
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate
-from runner.terms.cell import Parameter
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
 from runner.terms.records import ModelShape
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.run import NodeContext
 
 GPT2_VOCAB_SIZE = 50257
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
-from runner.terms.run import Command
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
+from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
+from runner.terms.run import Command, NodeContext
 
 LAUNCH, RUN, DEEPSPEED = "torch.distributed.launch", "torch.distributed.run", "deepspeed"
 INSIDE_QUOTES = r'[\\"$`]'  # what a shell gives a meaning to between double quotes

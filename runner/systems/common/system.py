@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
 from runner.terms.records import Measurement, ModelShape
-
-if TYPE_CHECKING:
-    from runner.terms.cell import Cell
-    from runner.terms.cluster import Cluster
-    from runner.terms.run import NodeContext
-
-from runner.terms.cell import Parameter
-from runner.terms.run import Command
+from runner.terms.run import Command, NodeContext
 
 # What `parallel` of a system returns; their product is the world size.
 PARALLEL_SIZES = ("data_parallel", "tensor_parallel", "pipeline_parallel")
