@@ -16,7 +16,8 @@ from runner.doctor.items import RULES
 from runner.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as CAUSES
 from runner.launch.ssh.inspection import DATASET_KEYS
-from runner.matrix.cells import CELL_KEYS, NUMBERS, TOP_KEYS, parse_matrix
+from runner.matrix.file import parse_matrix
+from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
 from runner.terms.records import STATUSES
 

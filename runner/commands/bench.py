@@ -100,7 +100,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.inventory import load_inventory
     from runner.launch.campaign import bench
     from runner.launch.view import View
-    from runner.matrix.cells import load_matrix
+    from runner.matrix.file import load_matrix
     from runner.plan.dryrun import describe, dry_run
     from runner.plan.make import campaign_name
 

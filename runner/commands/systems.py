@@ -49,7 +49,7 @@ def _all(width: int) -> str:
 
 def _one(name: str, width: int) -> str:
     from runner.base.grid import filled, grid
-    from runner.matrix.cells import CELL_KEYS
+    from runner.matrix.keys import CELL_KEYS
     from runner.systems.common.registry import load_system
 
     system = load_system(name)

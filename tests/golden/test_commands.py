@@ -194,7 +194,7 @@ def test_the_quickstart_and_every_matrix_of_the_project_can_be_read(
 ) -> None:
     assert main(["bench", "--matrix", str(PROJECT / "matrix.yaml"), "--dry-run"]) == 0
     assert capsys.readouterr().out.count("cell ") == 4
-    from runner.matrix.cells import load_matrix
+    from runner.matrix.file import load_matrix
 
     for path in (PROJECT / "matrices").glob("*.yaml"):
         assert load_matrix(path).cells

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from runner.matrix.cells import parse_matrix
+from runner.matrix.file import parse_matrix
 from runner.plan.make import make_run
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster, Node

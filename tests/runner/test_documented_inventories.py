@@ -13,7 +13,7 @@ import yaml
 from runner.base.paths import PROJECT
 from runner.inventory import ansible_inventory, parse_inventory
 from runner.launch.ssh.inspection import _listed
-from runner.matrix.cells import load_matrix
+from runner.matrix.file import load_matrix
 from runner.plan import checks
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import system_names

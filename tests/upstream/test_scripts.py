@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from runner.base.paths import PROJECT
-from runner.matrix.cells import load_matrix
+from runner.matrix.file import load_matrix
 from runner.plan.make import make_run
 from runner.terms.run import NodeRun
 from tests.runner.builders import small_cluster, small_run
@@ -249,7 +249,7 @@ def test_start_fast(tmp_path: Path) -> None:
     (place / "script.sh").write_text(script)
     theirs = run(place / "script.sh", [], place)[-1]
     from runner.base.paths import PROJECT
-    from runner.matrix.cells import load_matrix
+    from runner.matrix.file import load_matrix
     from runner.plan.make import make_run
 
     found = load_matrix(PROJECT / "matrices" / "start-fast.yaml")

@@ -8,7 +8,7 @@ import pytest
 
 from runner.base.errors import UserError
 from runner.launch.ssh import inspection
-from runner.matrix.cells import parse_matrix
+from runner.matrix.file import parse_matrix
 
 MANIFEST: dict[str, Any] = {"documents": 744, "tokens": 3_556_629, "vocab_size": 4096}
 

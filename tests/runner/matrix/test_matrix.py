@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import UserError
-from runner.matrix.cells import CELL_KEYS, TOP_KEYS, label, load_matrix, parse_matrix
+from runner.matrix.cells import label
+from runner.matrix.file import load_matrix, parse_matrix
+from runner.matrix.keys import CELL_KEYS, TOP_KEYS
 from runner.terms.cell import Matrix
 
 SYSTEM = "defaults: {system: torch_gpt}\n"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from runner.base.errors import UserError
 from runner.matrix import layouts, published
-from runner.matrix.cells import load_matrix
 from runner.matrix.dialect import read_yaml
+from runner.matrix.file import load_matrix
 from runner.report.formats import render
 from runner.tables.build import rows
 from runner.tables.entries import entries

@@ -1,0 +1,152 @@
+"""A matrix file: its keys checked, its axes multiplied. Pure, but for `load_matrix`.
+
+    name: quickstart                  # of the campaign; default: the file's name
+    defaults: {system: torch_gpt, model: gpt2-tiny, global_batch_size: 16}
+    axes:                             # every combination is one cell
+      zero_stage: [0, 1]
+      devices_per_node: [1, 2]
+    exclude:                          # drop the cells that match all keys of an entry
+      - {zero_stage: 1, devices_per_node: 1}
+    include:                          # add whole cells, on top of the defaults
+      - {zero_stage: 3, devices_per_node: 2}
+    repeats: 3                        # runs of each cell (default 1)
+    warmup_iters: 5                   # first iterations left out of every figure (default: found
+                                      # in the step times, see docs/measures.md)
+    time_limit_s: 600                 # a run that lasts longer is ended (default 3600)
+    stall_limit_s: 300                # one that prints nothing for so long, too (default 1800)
+    baseline: zero_stage=0            # what `collect` compares with, unless told otherwise
+    table: {shape: osdi}              # how `collect` lays the table out (docs/measures.md)
+    published: published/osdi.yaml    # what a document printed, shown beside ours: file or list
+
+docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `include` is a cell key
+(keys.py) or a parameter of the system (`python -m runner systems` lists them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+from runner.matrix import layouts, published
+from runner.matrix.cells import cells_of
+from runner.matrix.dialect import read_yaml
+from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
+from runner.systems.common.registry import load_system, system_names
+from runner.terms.cell import Cell, Matrix
+
+
+def load_matrix(path: Path) -> Matrix:
+    """Read a matrix file. Raises UserError that names the key and the cure."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a matrix file, such as matrix.yaml")
+    if not path.is_file():
+        raise UserError(f"there is no matrix file {path}; matrix.yaml is the quickstart's")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not text in UTF-8, so it cannot be a matrix") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    return parse_matrix(text, str(path), path.stem, path.parent)
+
+
+def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -> Matrix:
+    """A matrix from a file's text; `where` names it in messages, `stem` is its default name.
+
+    `folder` is where files that it names lie; without it, it can name none.
+    """
+    content = read_yaml(text, where)
+    if not isinstance(content, dict) or not content:
+        raise UserError(f"{where} holds no matrix; it needs at least `defaults: {{system: ...}}`")
+    for key in content:
+        if key not in TOP_KEYS:
+            hint = _place_of(str(key)) or nearest(str(key), TOP_KEYS)
+            raise UserError(f"{where}: unknown key {key!r}{hint}; keys are {', '.join(TOP_KEYS)}")
+    name = content.get("name", stem)
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise UserError(
+            f"{where}: name is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
+        )
+    numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
+    cells = tuple(cells_of(content, where))
+    if not cells:
+        raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.digest in seen:
+            raise UserError(
+                f"{where}: {cell.name!r} and {seen[cell.digest].name!r} are the same cell; drop one"
+            )
+        seen[cell.digest] = cell
+    baseline = content.get("baseline")
+    if baseline is not None and (not isinstance(baseline, str) or "=" not in baseline):
+        raise UserError(f"{where}: baseline is {baseline!r}; write it as AXIS=VALUE")
+    if baseline is not None:
+        _check_baseline(baseline, cells, where)
+    return Matrix(
+        name=name,
+        cells=cells,
+        baseline=baseline,
+        text=text,
+        layout=layouts.check(content.get("table"), where),
+        published=_published(content.get("published"), cells, where, folder),
+        **numbers,
+    )
+
+
+def _published(
+    value: Any, cells: Sequence[Cell], where: str, folder: Path | None
+) -> Sequence[Mapping[str, Any]]:
+    """The documents under `published`, from the file itself or the one it names."""
+    if isinstance(value, str) and folder is not None:
+        path = folder / value
+        where = f"{where}: published: {path}"
+        try:
+            value = read_yaml(path.read_text(encoding="utf-8"), where)
+        except (OSError, UnicodeDecodeError):
+            raise UserError(f"{where} cannot be read; it names a file beside the matrix") from None
+    return published.check(value, where, [_facts(cell) for cell in cells])
+
+
+def _facts(cell: Cell) -> dict[str, Any]:
+    """What a published row may name of a cell."""
+    named = {key: getattr(cell, key) for key in CELL_KEYS}
+    return {**cell.parameters, **named, **cell.axes}
+
+
+def _place_of(key: str) -> str:
+    """Where a cell key belongs that someone wrote at the top."""
+    if key in CELL_KEYS or any(load_system(name).parameter(key) for name in system_names()):
+        return " (a value of the cells: put it under `defaults` or `axes`)"
+    return ""
+
+
+def _check_baseline(baseline: str, cells: Sequence[Cell], where: str) -> None:
+    """Refuse now what `collect` would refuse after hours of training."""
+    axis, _, value = (word.strip() for word in baseline.partition("="))
+    axes = list(dict.fromkeys(["system", *(key for cell in cells for key in cell.axes)]))
+    if axis not in axes:
+        raise UserError(
+            f"{where}: baseline {baseline!r}: {axis!r} is not an axis{nearest(axis, axes)}; axes"
+            f" are {', '.join(axes)}"
+        )
+    values = [{"system": cell.system, **cell.axes}.get(axis) for cell in cells]
+    plain = [str(item).lower() for item in values if isinstance(item, str | int | float)]
+    if len(plain) == len(values) and not any(_alike(value, item) for item in plain):
+        there = list(dict.fromkeys(plain))
+        raise UserError(
+            f"{where}: baseline {baseline!r}: no cell has it{nearest(value, there)}; values are"
+            f" {', '.join(there)}"
+        )
+
+
+def _alike(word: str, value: str) -> bool:
+    """Whether they are the same word or the same number, as `collect` compares them."""
+    try:
+        return word.casefold() == value.casefold() or float(word) == float(value)
+    except ValueError:
+        return False

@@ -1,0 +1,51 @@
+"""The keys of a matrix file and of its cells, each with what it is and may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runner.terms.cell import Parameter
+
+# Keys that every system's cells have.
+CELL_KEYS: Mapping[str, Parameter] = {
+    item.name: item
+    for item in (
+        Parameter("system", str, None, "which trainer runs (see `python -m runner systems`)"),
+        Parameter("pin", str, None, "which pin set of the system; default: its first"),
+        Parameter("dataset", str, "default", "name of a dataset that setup staged on the nodes"),
+        Parameter("nodes", int, 1, "nodes of the cell: the inventory's first ones", minimum=1),
+        Parameter(
+            "devices_per_node",
+            int,
+            None,
+            "processes a node, one a device; default: 1, or as device_ids",
+            minimum=1,
+        ),
+        Parameter("device_ids", list, None, "which devices of each node, such as [4, 5]"),
+        Parameter("env", dict, None, "variables for every process"),
+    )
+}
+TOP_KEYS: Mapping[str, str] = {
+    "name": "name of the campaign",
+    "defaults": "values that hold for every cell",
+    "axes": "key to list of values; every combination is one cell",
+    "exclude": "list of mappings; a cell that matches all keys of one is dropped",
+    "include": "list of mappings; each adds a cell on top of the defaults",
+    "repeats": "runs of each cell",
+    "warmup_iters": "first iterations that no figure counts",
+    "time_limit_s": "seconds after which a run is ended",
+    "stall_limit_s": "seconds without a word from any node after which a run is ended",
+    "baseline": "AXIS=VALUE that collect compares with",
+    "table": "how collect lays the table out: shape, split, rows, columns, values, labels",
+    "published": "figures that a document printed: a list, or the file that has it",
+}
+# Those of them that are numbers, with defaults and limits.
+NUMBERS = tuple(
+    Parameter(name, kind, default, TOP_KEYS[name], minimum=minimum)
+    for name, kind, default, minimum in (
+        ("repeats", int, 1, 1),
+        ("warmup_iters", int, None, 0),
+        ("time_limit_s", float, 3600.0, 1),
+        ("stall_limit_s", float, 1800.0, 1),
+    )
+)
