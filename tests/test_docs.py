@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from runner.base.paths import DEFAULT_INVENTORY
-from runner.doctor.items import RULES
+from runner.doctor.items import ITEM_RULES
 from runner.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as CAUSES
 from runner.launch.ssh.inspection import DATASET_KEYS
@@ -34,7 +34,7 @@ def statuses(listed: Mapping[str, str] = STATUSES) -> str:
 
 
 def items() -> str:
-    return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in RULES.values())
+    return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in ITEM_RULES.values())
 
 
 def top_keys() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.paths import DEFAULT_RUNS
-from runner.matrix.layouts import SHAPES
+from runner.matrix.table_shape import SHAPES
 
 DESCRIPTION = """\
 Turn the logs of a campaign into one table. Reads only; it can be repeated for ever.
@@ -69,18 +69,19 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _print_published(chosen: argparse.Namespace) -> None:
-    from runner.matrix import layouts, published
     from runner.matrix.dialect import read_yaml
+    from runner.matrix.published import check_published, published_rows
+    from runner.matrix.table_shape import shape_of
     from runner.report.formats import render
 
     if chosen.shape in (None, "flat") or chosen.format == "html":
         raise UserError("--published needs --shape osdi or ascend, and no --format html")
-    layout, where = layouts.of({}, chosen.shape), str(chosen.published)
+    layout, where = shape_of({}, chosen.shape), str(chosen.published)
     try:
         text = chosen.published.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{where} cannot be read; see matrices/published/") from None
-    documents = published.rows(published.check(read_yaml(text, where), where))
+    documents = published_rows(check_published(read_yaml(text, where), where))
     _write(render([], chosen.format, layout=layout, published=documents), chosen.output)
 
 

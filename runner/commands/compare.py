@@ -57,18 +57,18 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the comparison; exit code 1 where something is worse."""
-    from runner.compare import written
-    from runner.compare.verdicts import compare, thresholds
+    from runner.compare import rendering
+    from runner.compare.verdicts import compare_campaigns, thresholds
 
     limits = thresholds(chosen.threshold)
     a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
-    found = compare(a, b, limits)
+    found = compare_campaigns(a, b, limits)
     if chosen.format == "json":
-        text = written.to_json(found)
+        text = rendering.to_json(found)
     elif chosen.format == "markdown":
-        text = written.to_markdown(found)
+        text = rendering.to_markdown(found)
     else:
-        text = written.to_table(found, shutil.get_terminal_size((200, 24)).columns)
+        text = rendering.to_table(found, shutil.get_terminal_size((200, 24)).columns)
     print(text, end="")
     return 1 if found.regressions else 0
 

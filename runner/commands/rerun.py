@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Run it; print how it compares with what was recorded."""
     from runner.base.errors import UserError
-    from runner.compare import written
-    from runner.compare.verdicts import compare, side, thresholds
+    from runner.compare import rendering
+    from runner.compare.verdicts import compare_campaigns, side, thresholds
     from runner.inventory import load_inventory
     from runner.launch import rerun
     from runner.launch.view import View
@@ -55,9 +55,9 @@ def run(chosen: argparse.Namespace) -> int:
     was = side("recorded", [record_of(found.attempt, found.campaign)])
     now = side("rerun", [record_of(attempt, campaign)])
     try:
-        compared = compare(was, now, thresholds([]))
+        compared = compare_campaigns(was, now, thresholds([]))
     except UserError:  # neither has a number: how the new one ended was said
         return tally.exit_code
     width = shutil.get_terminal_size((200, 24)).columns
-    print(written.to_table(compared, width), end="")
+    print(rendering.to_table(compared, width), end="")
     return tally.exit_code

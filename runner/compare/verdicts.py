@@ -2,10 +2,10 @@
 
 The rule, in full. A cell's quantity is worse when it differs by more than its threshold *and* by
 more than the noise of the two. Noise is sqrt(a^2 + b^2), a and b half the width of the 95 %
-confidence interval of each side's median in percent of it (statistics.py); where a side has none,
-half of its spread; where it has no spread either, the threshold alone decides, and the note says
-so. A difference beyond the threshold but within noise is `unclear`. Only runs that ended ok are
-compared. A cell that was ok and is not, or is gone, is a regression, too: a benchmark that
+confidence interval of each side's median in percent of it (figures/spread.py); where a side has
+none, half of its spread; where it has no spread either, the threshold alone decides, and the note
+says so. A difference beyond the threshold but within noise is `unclear`. Only runs that ended ok
+are compared. A cell that was ok and is not, or is gone, is a regression, too: a benchmark that
 silently ran less must not pass.
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.tables.build import rows
-from runner.tables.environment import environment_section, flat
+from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
-from runner.tables.text import value_text
+from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.records import Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
@@ -86,7 +86,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparedCell:
     """One cell on both sides; a status is None where the side has no such cell."""
 
     name: str
@@ -105,13 +105,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Compared:
+class CampaignComparison:
     """The whole comparison, worst cells first."""
 
     a: str
     b: str
     thresholds: Mapping[str, float]
-    cells: Sequence[Cell]
+    cells: Sequence[ComparedCell]
     environment: Sequence[tuple[str, str, str]]
     notes: Sequence[str] = ()
 
@@ -126,7 +126,7 @@ def side(name: str, records: Sequence[Record]) -> Side:
     document = json.loads(to_json(rows(records)))
     parameters = {record.cell_id: record.parameters for record in records}
     found = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
-    return Side(name, found, flat(environment_section(records)))
+    return Side(name, found, facts_as_text(environment_section(records)))
 
 
 def saved(name: str, document: Any) -> Side:
@@ -162,7 +162,7 @@ def thresholds(said: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def compare(a: Side, b: Side, limits: Mapping[str, float]) -> Compared:
+def compare_campaigns(a: Side, b: Side, limits: Mapping[str, float]) -> CampaignComparison:
     """The second against the first. Raises UserError where no cell of the two can be compared."""
     pairs = _pairs(a.rows, b.rows)
     cells = [_cell(ours, theirs, limits) for ours, theirs in pairs]
@@ -178,7 +178,7 @@ def compare(a: Side, b: Side, limits: Mapping[str, float]) -> Compared:
     if a.environment is None or b.environment is None:
         which = " and ".join(one.name for one in (a, b) if one.environment is None)
         notes.append(f"{which} does not say what it ran on, so that machines are not compared")
-    return Compared(a.name, b.name, limits, cells, _environments(a, b), notes)
+    return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes)
 
 
 _Row = Mapping[str, Any]
@@ -200,12 +200,12 @@ def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
     return [*pairs, *((None, row) for row in by_id.values())]
 
 
-def _cell(a: _Row | None, b: _Row | None, limits: Mapping[str, float]) -> Cell:
+def _cell(a: _Row | None, b: _Row | None, limits: Mapping[str, float]) -> ComparedCell:
     if a is None or b is None:
         row = a or b or {}
         verdict = "vanished" if b is None else "appeared"
         statuses = (row["status"], None) if b is None else (None, row["status"])
-        return Cell(row["cell"], verdict, *statuses)
+        return ComparedCell(row["cell"], verdict, *statuses)
     measures = _measures(a, b, limits) if _finished(a) and _finished(b) else {}
     good = [(row["status"] == "ok", _finished(row)) for row in (a, b)]
     if good[0] > good[1]:
@@ -217,7 +217,7 @@ def _cell(a: _Row | None, b: _Row | None, limits: Mapping[str, float]) -> Cell:
     else:
         found = {measure.verdict for measure in measures.values()}
         verdict = next(word for word in VERDICTS if word in found)
-    return Cell(
+    return ComparedCell(
         name=b["cell"],
         verdict=verdict,
         status_a=a["status"],

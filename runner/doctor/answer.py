@@ -11,9 +11,9 @@ from rich.text import Text
 
 from runner.base.errors import UserError
 from runner.doctor import table
-from runner.doctor.differences import Comparison, compare, short
+from runner.doctor.differences import NodeComparison, compare_nodes, short
 from runner.doctor.items import SPOILS
-from runner.doctor.measured import Judgement
+from runner.doctor.judgement import Judgement
 from runner.folder.checkup import Checkup
 from runner.folder.stored import SCHEMA
 
@@ -35,7 +35,7 @@ class Answer:
     envs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
-    comparison: Comparison = field(default_factory=Comparison)
+    comparison: NodeComparison = field(default_factory=NodeComparison)
     judgement: Judgement | None = None
     compared: bool = True
 
@@ -95,7 +95,7 @@ class Answer:
             "faults": self.faults(),
             "environment": dict(self.envs),
             "measured": None if self.judgement is None else self.judgement.as_json(),
-            "text": table.plain(self.parts(width), width),
+            "text": table.plain_text(self.parts(width), width),
         }
 
     def parts(self, width: int) -> list[Table | Text | str]:
@@ -105,8 +105,10 @@ class Answer:
             for host, why in self.unreachable.items():
                 parts.append(Text(f"{host} cannot be asked: {why}", table.STYLES[SPOILS]))
             if self.comparison.differences:
-                parts.append(table.grid(self.comparison.differences, list(self.envs), width))
-            parts += table.said(self.failures)
+                parts.append(
+                    table.differences_table(self.comparison.differences, list(self.envs), width)
+                )
+            parts += table.failure_lines(self.failures)
             parts.append(self._summary())
         if self.judgement is not None:
             parts += self.judgement.parts(width)
@@ -173,5 +175,5 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
         envs=envs,
         unreachable=unreachable,
         failures=failures,
-        comparison=compare(envs, expected),
+        comparison=compare_nodes(envs, expected),
     )

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runner.base.errors import UserError, unreachable
 from runner.base.text import tail
-from runner.doctor import measured, probing
+from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
 from runner.folder.attempt import Attempt
 from runner.folder.checkup import Checkup, checkup_of
@@ -88,11 +88,11 @@ def _measure(
     runs: Path,
     interrupts: Interrupts,
     console: Console,
-) -> measured.Judgement:
+) -> judgement.Judgement:
     """The probe on the nodes that could be asked."""
     pin, reason = probing.torch_of(found.envs)
     if reason:
-        return measured.Judgement(reason=reason)
+        return judgement.Judgement(reason=reason)
     running: list[Attempt] = []
 
     def started(attempt: Attempt) -> None:
@@ -103,7 +103,7 @@ def _measure(
 
     def line(elapsed_s: float) -> str:
         logs = running[-1].logs() if running else {}
-        now = measured.step(measured.lines(tail(logs[0]))) if logs else ""
+        now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
         return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
     nodes = [node for node in cluster.nodes if node.host in found.envs]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.doctor.items import NOTE, SPOILS, Item, Rule, items
+from runner.doctor.items import NOTE, SPOILS, Item, ItemRule, items_of
 
 ABSENT = "–"
 PARTS_SHOWN = 3
@@ -42,7 +42,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ItemDifference:
     """An item that is not the same everywhere: a row of the table.
 
     `values` has every node's text; `odd` are those that stand out; `usual` is what the majority
@@ -57,20 +57,20 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class NodeComparison:
     """What was found: rows for the table, findings for everything else."""
 
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ItemDifference, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
 
 
-def compare(
+def compare_nodes(
     envs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Mapping[str, Any]] | None = None
-) -> Comparison:
+) -> NodeComparison:
     """Compare the nodes (name to env.json) with what the inventory says of each, and together."""
-    differences: list[Difference] = []
+    differences: list[ItemDifference] = []
     findings: list[Finding] = []
-    table = {host: {item.name: item for item in items(env)} for host, env in envs.items()}
+    table = {host: {item.name: item for item in items_of(env)} for host, env in envs.items()}
     names = list(dict.fromkeys(name for row in table.values() for name in row))
     for name in names:
         there = {host: row.get(name) for host, row in table.items()}
@@ -90,13 +90,13 @@ def compare(
     order = [SPOILS, NOTE]
     differences.sort(key=lambda row: order.index(row.severity))
     findings.sort(key=lambda finding: order.index(finding.severity))
-    return Comparison(tuple(differences), tuple(findings))
+    return NodeComparison(tuple(differences), tuple(findings))
 
 
-Found = tuple[Difference, list[Finding]] | None
+ItemFindings = tuple[ItemDifference, list[Finding]] | None
 
 
-def _alike(name: str, there: Mapping[str, Item | None]) -> Found:
+def _alike(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
     """The item among the nodes."""
     rule = next(item.rule for item in there.values() if item is not None)
     keys = _keys(there, rule)
@@ -130,7 +130,7 @@ def _alike(name: str, there: Mapping[str, Item | None]) -> Found:
                 )
             )
     shown = None if usual is None else texts[groups[usual][0]]
-    return Difference(name, rule.severity, texts, tuple(odd), shown), findings
+    return ItemDifference(name, rule.severity, texts, tuple(odd), shown), findings
 
 
 def majority(groups: Mapping[Any, Sequence[str]]) -> Any | None:
@@ -141,7 +141,7 @@ def majority(groups: Mapping[Any, Sequence[str]]) -> Any | None:
     return max(groups, key=lambda key: len(groups[key]))
 
 
-def _keys(there: Mapping[str, Item | None], rule: Rule) -> dict[str, Any]:
+def _keys(there: Mapping[str, Item | None], rule: ItemRule) -> dict[str, Any]:
     """What is equal for equal nodes. A number near the nodes' median is the median."""
     numbers = [item.number for item in there.values() if item and item.number is not None]
     middle = statistics.median(numbers) if numbers else 0.0
@@ -188,7 +188,7 @@ def _inventory(
     name: str,
     there: Mapping[str, Item | None],
     expected: Mapping[str, Mapping[str, Any]],
-) -> Found:
+) -> ItemFindings:
     """The count of devices against the inventory's: fewer cannot run its cells."""
     kinds = {"GPU count": "cuda", "NPU count": "npu"}
     if name not in kinds:
@@ -216,10 +216,10 @@ def _inventory(
         for host, count in short_of.items()
     ]
     usual = f"{next(iter(short_of.values()))} (inventory)"
-    return Difference(name, rule.severity, texts, tuple(short_of), usual), findings
+    return ItemDifference(name, rule.severity, texts, tuple(short_of), usual), findings
 
 
-def _never(name: str, there: Mapping[str, Item | None]) -> Found:
+def _never(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
     """A value that is wrong wherever it stands, on one node or on all."""
     rule = next(item.rule for item in there.values() if item is not None)
     if not rule.never:
@@ -238,10 +238,10 @@ def _never(name: str, there: Mapping[str, Item | None]) -> Found:
     odd = tuple(host for hosts in groups.values() for host in hosts)
     rest = {text for host, text in texts.items() if host not in odd}
     usual = rest.pop() if len(rest) == 1 else None
-    return Difference(name, rule.severity, texts, odd, usual), findings
+    return ItemDifference(name, rule.severity, texts, odd, usual), findings
 
 
-def _time(envs: Mapping[str, Mapping[str, Any]]) -> Found:
+def _time(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
     """Clocks against the control node's or, of three and more nodes, against their median."""
     clocks = {
         host: (float(env["time"]["offset_s"]), float(env["time"].get("error_s") or 0.0))
@@ -269,10 +269,10 @@ def _time(envs: Mapping[str, Mapping[str, Any]]) -> Found:
     if not findings:
         return None
     odd = tuple(host for finding in findings for host in finding.nodes)
-    return Difference("time offset", worst, texts, odd, "±0.1 s"), findings
+    return ItemDifference("time offset", worst, texts, odd, "±0.1 s"), findings
 
 
-def _disk(envs: Mapping[str, Mapping[str, Any]]) -> Found:
+def _disk(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
     """Free space at cluster_root."""
     texts = dict.fromkeys(envs, ABSENT)
     findings = []
@@ -299,7 +299,9 @@ def _disk(envs: Mapping[str, Mapping[str, Any]]) -> Found:
     if not findings:
         return None
     odd = tuple(host for finding in findings for host in finding.nodes)
-    return Difference("free disk", worst, texts, odd, f"≥ {DISK_NOTE_MIB // 1024} GiB"), findings
+    return ItemDifference(
+        "free disk", worst, texts, odd, f"≥ {DISK_NOTE_MIB // 1024} GiB"
+    ), findings
 
 
 def short(hosts: Sequence[str], most: int = 6) -> str:

@@ -16,7 +16,7 @@ SPOILS, NOTE = "spoils", "note"
 
 
 @dataclass(frozen=True)
-class Rule:
+class ItemRule:
     """An item's name, what a difference in it means, and why.
 
     `near` is the share by which two nodes' values may differ and still be the same. A value that
@@ -39,73 +39,73 @@ class Item:
     """
 
     name: str
-    rule: Rule
+    rule: ItemRule
     value: str | None
     number: float | None = None
     mixed: bool = False
     parts: Mapping[str, str] | None = None
 
 
-def _rules(*rules: Rule) -> dict[str, Rule]:
+def _rules(*rules: ItemRule) -> dict[str, ItemRule]:
     return {rule.name: rule for rule in rules}
 
 
-RULES = _rules(
-    Rule("GPU driver", SPOILS, "kernels, clocks and NCCL's paths change with it"),
-    Rule("GPU problem", SPOILS, "a tool that fails hides what the node is", never="."),
-    Rule("GPU count", SPOILS, "fewer than the inventory says cannot run its cells"),
-    Rule("GPU name", SPOILS, "other devices, other speed"),
-    Rule("GPU memory MiB", SPOILS, "a cell fits on one node and not on another"),
-    Rule("GPU clock limit MHz", SPOILS, "the highest clocks bound every kernel's speed"),
-    Rule("GPU application clock MHz", SPOILS, "a clock set by hand holds back all other nodes"),
-    Rule("GPU power limit W", SPOILS, "a lower limit lowers the clock under load"),
-    Rule("GPU ECC", SPOILS, "it takes memory and bandwidth on most devices"),
-    Rule("GPU memory errors", NOTE, "uncorrected ones: the device is failing", never="[1-9]"),
-    Rule("GPU MIG", SPOILS, "a part of a device is another device"),
-    Rule("GPU PCIe width", SPOILS, "a link that lost lanes halves copies to and from the host"),
-    Rule("GPU PCIe generation", SPOILS, "it bounds copies to and from the host"),
-    Rule("GPU compute mode", NOTE, "exclusive modes refuse a second process"),
-    Rule("GPU persistence", NOTE, "without it the first call of each process takes seconds"),
-    Rule("GPU firmware", NOTE, "the VBIOS seldom matters"),
-    Rule("fabric manager runs", SPOILS, "without it NVSwitch devices cannot talk", never="no"),
-    Rule("NPU problem", SPOILS, "a tool that fails hides what the node is", never="."),
-    Rule("NPU count", SPOILS, "fewer than the inventory says cannot run its cells"),
-    Rule("NPU name", SPOILS, "other devices, other speed"),
-    Rule("NPU driver", SPOILS, "kernels and collectives change with it"),
-    Rule("NPU firmware", SPOILS, "it belongs to the driver's version"),
-    Rule("NPU toolkit", SPOILS, "CANN's kernels change with it"),
-    Rule("CUDA toolkits", SPOILS, "extensions are built with them"),
-    Rule("packages", SPOILS, "NCCL, cuDNN, driver and RDMA packages change speed"),
-    Rule("libraries", SPOILS, "the one that the loader finds is the one that runs"),
-    Rule("system", SPOILS, "another commit, patch, package or build of a trainer"),
-    Rule("conda", NOTE, "the environments made with it are compared on their own"),
-    Rule("dataset", SPOILS, "other tokens, other losses"),
-    Rule("MTU", SPOILS, "small packets cost bandwidth, and mixed ones may be lost"),
-    Rule("link speed Mbit/s", SPOILS, "the slowest link sets the pace of every all-reduce"),
-    Rule("cluster interface", NOTE, "only its name differs"),
-    Rule("InfiniBand state", SPOILS, "a port that is down sends traffic another way"),
-    Rule("InfiniBand rate", SPOILS, "the slowest link sets the pace of every all-reduce"),
-    Rule("InfiniBand firmware", NOTE, "it seldom matters"),
-    Rule("CPU model", SPOILS, "it feeds the devices, and on CPU clusters it is the device"),
-    Rule("CPU cores", SPOILS, "the same"),
-    Rule("CPU threads", SPOILS, "simultaneous threads on one node and not on another"),
-    Rule("usable CPUs", SPOILS, "the training user may use fewer than there are"),
-    Rule("NUMA nodes", SPOILS, "a BIOS setting that moves memory away from devices"),
-    Rule("CPU governor", SPOILS, "powersave slows whatever the CPU feeds"),
-    Rule("memory MiB", SPOILS, "a missing module takes bandwidth with it", near=0.05),
-    Rule("swap MiB", NOTE, "a run that swaps is slow and does not say why"),
-    Rule("huge pages", NOTE, "they are taken from what a run may use"),
-    Rule("transparent huge pages", NOTE, "a few percent for CPU-bound work"),
-    Rule("operating system", NOTE, "what matters of it is compared on its own"),
-    Rule("kernel", NOTE, "the same"),
-    Rule("architecture", SPOILS, "other machine code"),
-    Rule("setting", NOTE, "kernel settings that move memory or bound sockets' buffers"),
-    Rule("limit", NOTE, "what a process of the training user may have"),
-    Rule("time synchronised", NOTE, "clocks that nothing sets drift apart", never="no"),
+ITEM_RULES = _rules(
+    ItemRule("GPU driver", SPOILS, "kernels, clocks and NCCL's paths change with it"),
+    ItemRule("GPU problem", SPOILS, "a tool that fails hides what the node is", never="."),
+    ItemRule("GPU count", SPOILS, "fewer than the inventory says cannot run its cells"),
+    ItemRule("GPU name", SPOILS, "other devices, other speed"),
+    ItemRule("GPU memory MiB", SPOILS, "a cell fits on one node and not on another"),
+    ItemRule("GPU clock limit MHz", SPOILS, "the highest clocks bound every kernel's speed"),
+    ItemRule("GPU application clock MHz", SPOILS, "a clock set by hand holds back all other nodes"),
+    ItemRule("GPU power limit W", SPOILS, "a lower limit lowers the clock under load"),
+    ItemRule("GPU ECC", SPOILS, "it takes memory and bandwidth on most devices"),
+    ItemRule("GPU memory errors", NOTE, "uncorrected ones: the device is failing", never="[1-9]"),
+    ItemRule("GPU MIG", SPOILS, "a part of a device is another device"),
+    ItemRule("GPU PCIe width", SPOILS, "a link that lost lanes halves copies to and from the host"),
+    ItemRule("GPU PCIe generation", SPOILS, "it bounds copies to and from the host"),
+    ItemRule("GPU compute mode", NOTE, "exclusive modes refuse a second process"),
+    ItemRule("GPU persistence", NOTE, "without it the first call of each process takes seconds"),
+    ItemRule("GPU firmware", NOTE, "the VBIOS seldom matters"),
+    ItemRule("fabric manager runs", SPOILS, "without it NVSwitch devices cannot talk", never="no"),
+    ItemRule("NPU problem", SPOILS, "a tool that fails hides what the node is", never="."),
+    ItemRule("NPU count", SPOILS, "fewer than the inventory says cannot run its cells"),
+    ItemRule("NPU name", SPOILS, "other devices, other speed"),
+    ItemRule("NPU driver", SPOILS, "kernels and collectives change with it"),
+    ItemRule("NPU firmware", SPOILS, "it belongs to the driver's version"),
+    ItemRule("NPU toolkit", SPOILS, "CANN's kernels change with it"),
+    ItemRule("CUDA toolkits", SPOILS, "extensions are built with them"),
+    ItemRule("packages", SPOILS, "NCCL, cuDNN, driver and RDMA packages change speed"),
+    ItemRule("libraries", SPOILS, "the one that the loader finds is the one that runs"),
+    ItemRule("system", SPOILS, "another commit, patch, package or build of a trainer"),
+    ItemRule("conda", NOTE, "the environments made with it are compared on their own"),
+    ItemRule("dataset", SPOILS, "other tokens, other losses"),
+    ItemRule("MTU", SPOILS, "small packets cost bandwidth, and mixed ones may be lost"),
+    ItemRule("link speed Mbit/s", SPOILS, "the slowest link sets the pace of every all-reduce"),
+    ItemRule("cluster interface", NOTE, "only its name differs"),
+    ItemRule("InfiniBand state", SPOILS, "a port that is down sends traffic another way"),
+    ItemRule("InfiniBand rate", SPOILS, "the slowest link sets the pace of every all-reduce"),
+    ItemRule("InfiniBand firmware", NOTE, "it seldom matters"),
+    ItemRule("CPU model", SPOILS, "it feeds the devices, and on CPU clusters it is the device"),
+    ItemRule("CPU cores", SPOILS, "the same"),
+    ItemRule("CPU threads", SPOILS, "simultaneous threads on one node and not on another"),
+    ItemRule("usable CPUs", SPOILS, "the training user may use fewer than there are"),
+    ItemRule("NUMA nodes", SPOILS, "a BIOS setting that moves memory away from devices"),
+    ItemRule("CPU governor", SPOILS, "powersave slows whatever the CPU feeds"),
+    ItemRule("memory MiB", SPOILS, "a missing module takes bandwidth with it", near=0.05),
+    ItemRule("swap MiB", NOTE, "a run that swaps is slow and does not say why"),
+    ItemRule("huge pages", NOTE, "they are taken from what a run may use"),
+    ItemRule("transparent huge pages", NOTE, "a few percent for CPU-bound work"),
+    ItemRule("operating system", NOTE, "what matters of it is compared on its own"),
+    ItemRule("kernel", NOTE, "the same"),
+    ItemRule("architecture", SPOILS, "other machine code"),
+    ItemRule("setting", NOTE, "kernel settings that move memory or bound sockets' buffers"),
+    ItemRule("limit", NOTE, "what a process of the training user may have"),
+    ItemRule("time synchronised", NOTE, "clocks that nothing sets drift apart", never="no"),
 )
 
 
-def items(env: Mapping[str, Any]) -> list[Item]:
+def items_of(env: Mapping[str, Any]) -> list[Item]:
     """The items of one node, in the order in which a table shows them."""
     return list(_items(env))
 
@@ -118,7 +118,7 @@ def _items(env: Mapping[str, Any]) -> Iterator[Item]:
     yield _parts("packages", env.get("packages"))
     yield _parts("libraries", env.get("libraries"))
     for name, pin in sorted((env.get("systems") or {}).items()):
-        yield _parts("system", flat(pin.get("identity")), name)
+        yield _parts("system", leaves(pin.get("identity")), name)
         lock = pin.get("lock") or {"sha256": pin.get("lock_sha256") or ""}
         yield _parts("system", lock if any(lock.values()) else None, f"{name} lock")
     yield _item("conda", _word(env.get("conda")))
@@ -131,13 +131,13 @@ def _items(env: Mapping[str, Any]) -> Iterator[Item]:
 
 def _item(rule: str, value: Any, more: str = "", number: float | None = None) -> Item:
     text = None if value is None or value == "" else str(value)
-    return Item(f"{rule} {more}".strip(), RULES[rule], text, number)
+    return Item(f"{rule} {more}".strip(), ITEM_RULES[rule], text, number)
 
 
 def _parts(rule: str, parts: Mapping[str, Any] | None, more: str = "") -> Item:
     texts = {name: str(value) for name, value in (parts or {}).items()}
     value = f"{len(texts)} parts" if texts else None
-    return Item(f"{rule} {more}".strip(), RULES[rule], value, parts=texts or None)
+    return Item(f"{rule} {more}".strip(), ITEM_RULES[rule], value, parts=texts or None)
 
 
 def _word(value: bool | None) -> str | None:
@@ -152,7 +152,7 @@ def _gpu(gpu: Mapping[str, Any], fabric: bool | None) -> Iterator[Item]:
 
     def each(rule: str, *fields: str) -> Item:
         values = ["/".join(str(one[key]) for key in fields if one.get(key)) for one in devices]
-        return Item(rule, RULES[rule], alike(values), mixed=len(set(values)) > 1)
+        return Item(rule, ITEM_RULES[rule], devices_text(values), mixed=len(set(values)) > 1)
 
     yield each("GPU name", "name")
     yield each("GPU memory MiB", "memory.total")
@@ -179,10 +179,10 @@ def _npu(npu: Mapping[str, Any]) -> Iterator[Item]:
     yield _item("NPU problem", npu.get("problem"))
     yield _item("NPU count", len(devices) or None)
     names = [str(one.get("name")) for one in devices]
-    yield Item("NPU name", RULES["NPU name"], alike(names), mixed=len(set(names)) > 1)
+    yield Item("NPU name", ITEM_RULES["NPU name"], devices_text(names), mixed=len(set(names)) > 1)
 
 
-def alike(values: Sequence[str]) -> str | None:
+def devices_text(values: Sequence[str]) -> str | None:
     """One value for a node's devices: the one that all have, or which device has another.
 
     `700.00`, or `700.00 (5: 650.00)` where device 5 differs from most.
@@ -195,15 +195,15 @@ def alike(values: Sequence[str]) -> str | None:
     return f"{usual or '–'} ({', '.join(others)})" if others else usual
 
 
-def flat(value: Any, path: str = "") -> dict[str, str]:
+def leaves(value: Any, path: str = "") -> dict[str, str]:
     """A nested object's leaves by their path: `versions.torch`."""
     if isinstance(value, Mapping):
         found: dict[str, str] = {}
         for key, inner in value.items():
-            found |= flat(inner, f"{path}.{key}" if path else str(key))
+            found |= leaves(inner, f"{path}.{key}" if path else str(key))
         return found
     if isinstance(value, list):
-        return flat({str(number): inner for number, inner in enumerate(value)}, path)
+        return leaves({str(number): inner for number, inner in enumerate(value)}, path)
     return {path or "identity": str(value)}
 
 

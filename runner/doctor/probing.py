@@ -15,7 +15,7 @@ from typing import Any
 from runner import __version__
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.text import tail
-from runner.doctor import measured
+from runner.doctor import judgement
 from runner.folder import endings
 from runner.folder.attempt import Attempt
 from runner.folder.checkup import Checkup
@@ -136,7 +136,7 @@ def launch(
     *,
     started: Callable[[Attempt], None],
     cancelled: Callable[[], bool],
-) -> measured.Judgement:
+) -> judgement.Judgement:
     """Run the probe on the nodes, another port where one is in use, and judge what it said.
 
     `started` hears of each attempt before it begins; `cancelled` does not wait for its end.
@@ -163,9 +163,9 @@ def launch(
         if halt is None or halt["cause"] != "port_in_use":
             break
     said = [
-        line for path in attempt.logs().values() for line in measured.lines(tail(path, 1 << 24))
+        line for path in attempt.logs().values() for line in judgement.lines(tail(path, 1 << 24))
     ]
-    return measured.judge(
+    return judgement.judge_probe(
         said,
         [node.host for node in nodes],
         device=cluster.device,

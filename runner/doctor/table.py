@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.text import printable
-from runner.doctor.differences import Difference, short
+from runner.doctor.differences import ItemDifference, short
 from runner.doctor.items import SPOILS
 
 STYLES = {SPOILS: "bold red"}
@@ -22,7 +22,9 @@ ODD = "yellow"
 NARROWEST = 14  # letters a node's column needs to be read
 
 
-def grid(differences: Sequence[Difference], hosts: Sequence[str], width: int) -> Table:
+def differences_table(
+    differences: Sequence[ItemDifference], hosts: Sequence[str], width: int
+) -> Table:
     """The rows as a table: a column a node where they fit, else two of groups."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("item")
@@ -40,25 +42,25 @@ def grid(differences: Sequence[Difference], hosts: Sequence[str], width: int) ->
     return table
 
 
-def _head(row: Difference) -> tuple[Text, Text]:
+def _head(row: ItemDifference) -> tuple[Text, Text]:
     return Text(row.item), Text(row.severity, STYLES.get(row.severity, ""))
 
 
-def _cell(row: Difference, host: str) -> Text:
+def _cell(row: ItemDifference, host: str) -> Text:
     """A node's value; the odd one is marked with a star, for where there is no colour."""
     if host not in row.odd:
         return Text(row.values[host])
     return Text(f"{row.values[host]} *", STYLES.get(row.severity, ODD))
 
 
-def _most(row: Difference, hosts: Sequence[str]) -> Text:
+def _most(row: ItemDifference, hosts: Sequence[str]) -> Text:
     rest = [host for host in hosts if host not in row.odd]
     if not rest:
         return Text(row.usual or "no majority")
     return Text(f"{_count(rest)}: {row.usual or row.values[rest[0]]}")
 
 
-def _others(row: Difference, hosts: Sequence[str]) -> Text:
+def _others(row: ItemDifference, hosts: Sequence[str]) -> Text:
     groups: dict[str, list[str]] = {}
     for host in hosts:
         if host in row.odd:
@@ -71,7 +73,7 @@ def _count(hosts: Sequence[str]) -> str:
     return short(hosts) if len(hosts) <= 2 else f"{len(hosts)} nodes"
 
 
-def said(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Text]:
+def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Text]:
     """What the roles' verify entries said, whole: equal words of several nodes once."""
     groups: dict[tuple[str, str], list[str]] = {}
     for host, entries in failures.items():
@@ -85,7 +87,7 @@ def said(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Text]:
     return lines
 
 
-def plain(parts: Iterable[Table | Text | str], width: int) -> str:
+def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
     """The parts as plain text of that width."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, no_color=True, highlight=False, soft_wrap=False)

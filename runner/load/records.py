@@ -17,8 +17,8 @@ from runner.judge.decide import Outcome
 from runner.judge.diagnosis.rules import rules
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
-from runner.matrix import layouts, published
-from runner.matrix.layouts import Layout
+from runner.matrix.published import PublishedRow, published_rows
+from runner.matrix.table_shape import TableShape, shape_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.records import Measurement, Record
@@ -26,15 +26,17 @@ from runner.terms.records import Measurement, Record
 RUNNING = "bench runs now: python -m runner status says how far it is"
 
 
-def layout_of(campaign: Campaign, shape: str | None = None) -> tuple[Layout, list[published.Row]]:
+def layout_of(
+    campaign: Campaign, shape: str | None = None
+) -> tuple[TableShape, list[PublishedRow]]:
     """How the campaign's matrix lays its table out (another `shape`, if given), and its documents.
 
     Raises UserError for an unknown shape.
     """
     settings = campaign.settings or {}
     return (
-        layouts.of(settings.get("table"), shape),
-        published.rows(settings.get("published") or []),
+        shape_of(settings.get("table"), shape),
+        published_rows(settings.get("published") or []),
     )
 
 

@@ -31,10 +31,11 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.matrix import layouts, published
 from runner.matrix.cells import cells_of
 from runner.matrix.dialect import read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
+from runner.matrix.published import check_published
+from runner.matrix.table_shape import check_shape
 from runner.systems.common.registry import load_system, system_names
 from runner.terms.cell import Cell, Matrix
 
@@ -92,7 +93,7 @@ def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -
         cells=cells,
         baseline=baseline,
         text=text,
-        layout=layouts.check(content.get("table"), where),
+        layout=check_shape(content.get("table"), where),
         published=_published(content.get("published"), cells, where, folder),
         **numbers,
     )
@@ -109,7 +110,7 @@ def _published(
             value = read_yaml(path.read_text(encoding="utf-8"), where)
         except (OSError, UnicodeDecodeError):
             raise UserError(f"{where} cannot be read; it names a file beside the matrix") from None
-    return published.check(value, where, [_facts(cell) for cell in cells])
+    return check_published(value, where, [_facts(cell) for cell in cells])
 
 
 def _facts(cell: Cell) -> dict[str, Any]:

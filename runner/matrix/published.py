@@ -54,7 +54,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
     """One row of a document's table. `is_baseline`: the document's differences are against it."""
 
     source: str
@@ -87,7 +87,7 @@ def same(one: Any, other: Any) -> bool:
     return one == other or alike(str(one), str(other))
 
 
-def base_of(row: Row, rows: Sequence[Row]) -> Row | None:
+def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | None:
     """The row that the document compares this one with: the same cell but for the baseline's keys.
 
     None where there is not exactly one, or where it is the row itself.
@@ -107,7 +107,7 @@ def base_of(row: Row, rows: Sequence[Row]) -> Row | None:
     return found[0] if len(found) == 1 else None
 
 
-def rows(documents: Sequence[Mapping[str, Any]]) -> list[Row]:
+def published_rows(documents: Sequence[Mapping[str, Any]]) -> list[PublishedRow]:
     """The rows of documents that `check` has let pass (or campaign.json has kept)."""
     found = []
     for document in documents:
@@ -115,7 +115,7 @@ def rows(documents: Sequence[Mapping[str, Any]]) -> list[Row]:
         for row in document["rows"]:
             own = {key: _text(value) for key, value in (row.get("labels") or {}).items()}
             found.append(
-                Row(
+                PublishedRow(
                     source=document["source"],
                     hardware=document.get("hardware") or "",
                     cell=row.get("cell"),
@@ -134,7 +134,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def check(
+def check_published(
     value: Any, where: str, cells: Sequence[Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """The documents as plain data. Raises UserError that names the row, the key and the cure.

@@ -22,7 +22,8 @@ REMOVE: Mapping[str, tuple[str, ...]] = {
     "podman": ("rm", "--force", "--ignore", "--time=0"),
     "docker": ("rm", "--force"),
 }
-MARK = "PYTHON_TRAINBENCH_RUN"  # the supervisor sets it, and finds the container's processes by it
+# The supervisor sets it, and finds the container's processes by it.
+RUN_MARK = "PYTHON_TRAINBENCH_RUN"
 SSHD = "trainbench-sshd"  # of the image: roles/container_image/files
 WITHIN = "/etc/trainbench"  # where the image expects the mesh and the host key
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -69,7 +70,7 @@ def wrap(command: Command, names: Iterable[str], node: NodeContext, root: PurePo
     # Its sshd keeps the variables for a session there, secret ones among them: on no disk.
     argv += ["--tmpfs=/root/.ssh:mode=700"] if command.ssh else []
     argv += ["--workdir", command.cwd]
-    for key in (*names, MARK):
+    for key in (*names, RUN_MARK):
         argv += ["--env", key]
     argv += [node.image, *((SSHD, str(cluster.ssh_port)) if command.ssh else ()), *command.argv]
     # What the image has is not looked for on the node.

@@ -3,6 +3,7 @@
 page: to_html, over templates/report.html.j2
   sections      tables: results, baseline, problems
   scaling       series over device counts: table and plots
-  plots         bars (throughput), points (memory), curves (loss, step time), nodes; drawn by `svg`
+  plots         bars (throughput), points (memory), curves (loss, step time) and
+                node_curves, drawn by `svg`
   groups        forty cells as a few plots that can be read
 """

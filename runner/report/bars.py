@@ -7,17 +7,17 @@ from typing import Any
 
 from runner.base.text import printable
 from runner.figures.summary import Summary
-from runner.report.groups import MOST, Group, axes_of, groups
+from runner.report.groups import MOST_CURVES, Group, axes_of, groups
 from runner.report.links import href
+from runner.tables.formatting import number_text
 from runner.tables.row import Row
-from runner.tables.text import number_text
 
 
 def _bar(row: Row) -> Summary | None:
     return row.statistics.samples_per_s if row.finished else None
 
 
-def throughput(table: Sequence[Row]) -> list[dict[str, Any]] | None:
+def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
     """Bars of median samples/s, in groups where there are many; None when no row has a number.
 
     Lengths are in percent of the longest; `low` and `high` are the 5th and 95th percentile.
@@ -26,7 +26,7 @@ def throughput(table: Sequence[Row]) -> list[dict[str, Any]] | None:
     if not bars:
         return None
     most = max(bar.p95 for bar in bars)
-    few = len(table) <= MOST
+    few = len(table) <= MOST_CURVES
     alone = Group("", tuple(range(len(table))), tuple(printable(row.cell) for row in table))
     return [
         {

@@ -27,16 +27,16 @@ _Frame = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
-class Curve:
+class DrawnRun:
     """One run's curves stand for its cell."""
 
     row: Row
     run: Record
 
 
-def curves_of(table: Sequence[Row]) -> list[Curve]:
+def curves_of(table: Sequence[Row]) -> list[DrawnRun]:
     """The runs whose curves are drawn, in the order of their cells."""
-    return [Curve(row, run) for row in table if (run := _run(row))]
+    return [DrawnRun(row, run) for row in table if (run := _run(row))]
 
 
 def _run(row: Row) -> Record | None:
@@ -90,7 +90,7 @@ def thinned(points: Points, most: int) -> Points:
 
 def panels(
     title: str,
-    curves: Sequence[Curve],
+    curves: Sequence[DrawnRun],
     of: Callable[[Record], Points],
     *,
     frame: Callable[[Sequence[Record]], _Frame] | None = None,
@@ -146,7 +146,7 @@ def _legend(names: Sequence[str], places: Sequence[int]) -> list[dict[str, Any]]
 def _curves(
     name: str,
     title: str,
-    members: Sequence[tuple[Curve, Points]],
+    members: Sequence[tuple[DrawnRun, Points]],
     places: Sequence[int],
     limits: _Frame,
     few: bool,

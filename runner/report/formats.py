@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.base.errors import UserError
-from runner.matrix import published as documents
-from runner.matrix.layouts import Layout
+from runner.matrix.published import PublishedRow
+from runner.matrix.table_shape import TableShape
 from runner.tables.build import rows
-from runner.tables.laid_out import laid_out
 from runner.tables.machine import to_csv, to_json
 from runner.tables.markdown import to_markdown
+from runner.tables.shapes import render_shape
 from runner.tables.terminal import to_table
 from runner.terms.records import Record
 
@@ -23,8 +23,8 @@ def render(
     baseline: str | None = None,
     *,
     width: int = 120,
-    layout: Layout | None = None,
-    published: Sequence[documents.Row] = (),
+    layout: TableShape | None = None,
+    published: Sequence[PublishedRow] = (),
 ) -> str:
     """The comparison table of `records` as text that ends in a newline.
 
@@ -37,7 +37,7 @@ def render(
         raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
     table = rows(records, baseline, published)
     if layout is not None and layout.shape != "flat" and format != "html":
-        return laid_out(table, published, layout, format, width)
+        return render_shape(table, published, layout, format, width)
     if format == "html":
         # matplotlib takes a second to import, and only the report needs it.
         from runner.report.page import to_html

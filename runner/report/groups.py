@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from runner.report.svg import SERIES
+from runner.tables.formatting import axis_text
 from runner.tables.row import Row, axis_names
-from runner.tables.text import axis_text
 
-MOST = len(SERIES)  # curves in one plot, each in a colour of its own
+MOST_CURVES = len(SERIES)  # curves in one plot, each in a colour of its own
 MOST_PANELS = 12  # of one quantity; what is beyond is counted, not drawn
 _MOST_AXES = 3
 
@@ -37,7 +37,7 @@ def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
     ]
 
 
-def groups(axes: Sequence[Mapping[str, str]], most: int = MOST) -> list[Group]:
+def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[Group]:
     """Cells by their axes (name to text), in their order; one group without a label if few."""
     varying = [
         name
@@ -90,4 +90,6 @@ def _words(axes: Mapping[str, str], names: Sequence[str]) -> str:
 def colours(found: Sequence[Group]) -> dict[str, int] | None:
     """A colour for each name, if the same few names stand in all groups; None: by their places."""
     names = dict.fromkeys(name for group in found for name in group.names)
-    return {name: place for place, name in enumerate(names)} if len(names) <= 2 * MOST else None
+    return (
+        {name: place for place, name in enumerate(names)} if len(names) <= 2 * MOST_CURVES else None
+    )

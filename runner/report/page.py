@@ -18,9 +18,9 @@ from runner.base.text import printable
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
-from runner.tables.environment import environment_section
-from runner.tables.layout import layout
+from runner.tables.ran_on import environment_section
 from runner.tables.row import Row
+from runner.tables.selection import select_columns
 
 
 def to_html(table: Sequence[Row]) -> str:
@@ -34,7 +34,7 @@ def to_html(table: Sequence[Row]) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {"breakable": breakable, "grouped": grouped}
-    chosen = layout(table)
+    chosen = select_columns(table)
     statuses = [row.status for row in table]
     campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
     return environment.get_template("report.html.j2").render(

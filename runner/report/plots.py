@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runner.report import curves, nodes
-from runner.report.bars import throughput
-from runner.report.points import memory
+from runner.report import curves, node_curves
+from runner.report.bars import throughput_bars
+from runner.report.points import memory_plot
 from runner.tables.row import Row
 
 
@@ -15,13 +15,15 @@ def plots(table: Sequence[Row]) -> dict[str, Any]:
     """The plots that the rows have data for."""
     runs = curves.curves_of(table)
     return {
-        "throughput": throughput(table),
+        "throughput": throughput_bars(table),
         "compared": any(row.comparison for row in table),
-        "memory": memory(table),
+        "memory": memory_plot(table),
         "loss": curves.panels("loss", runs, curves.losses, shared=True),
         "step_time": curves.panels(
             "step time, ms", runs, curves.step_times, frame=curves.after_warmup_frame
         ),
-        "by_node": nodes.by_node("step time, ms", "iteration", runs, nodes.times_by_node),
-        "busy": nodes.by_node("busy, %", "s", runs, nodes.busy),
+        "by_node": node_curves.by_node(
+            "step time, ms", "iteration", runs, node_curves.times_by_node
+        ),
+        "busy": node_curves.by_node("busy, %", "s", runs, node_curves.busy),
     }

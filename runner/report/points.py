@@ -8,15 +8,15 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from runner.base.text import printable
-from runner.report.groups import MOST, axes_of
+from runner.report.groups import MOST_CURVES, axes_of
 from runner.report.links import href
 from runner.report.svg import SERIES, draw, mark
+from runner.tables.formatting import number_text
 from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names
-from runner.tables.text import number_text
 
 
-def memory(table: Sequence[Row]) -> dict[str, Any] | None:
+def memory_plot(table: Sequence[Row]) -> dict[str, Any] | None:
     """Samples/s of a device over memory, one point a cell; None without two cells to set apart.
 
     Memory is what devices had in use or, where no row knows it, what the framework allocated.
@@ -69,6 +69,6 @@ def _telling_axis(rows: Sequence[Row]) -> tuple[str, list[str]]:
     each = axes_of(rows)
     for name in axis_names(rows):
         values = [axes.get(name, "–") for axes in each]
-        if 1 < len(set(values)) <= MOST:
+        if 1 < len(set(values)) <= MOST_CURVES:
             return name, values
     return "", [""] * len(rows)

@@ -12,8 +12,8 @@ from runner.base.text import printable
 from runner.report.groups import MOST_PANELS, colours, groups
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, WIDTH, draw, line_style, mark
+from runner.tables.formatting import number_text, percent_text
 from runner.tables.row import Row
-from runner.tables.text import number_text, percent_text
 
 _Series = Mapping[str, Any]
 

@@ -9,11 +9,11 @@ from runner.base.text import printable
 from runner.figures.parity import Parity
 from runner.figures.summary import runs_that_count
 from runner.report.links import href
-from runner.tables.columns import measure_text, places
-from runner.tables.layout import Layout
+from runner.tables.columns import decimal_places, measure_text
+from runner.tables.formatting import MISSING, axis_text, difference_text
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Difference, Row
-from runner.tables.text import MISSING, axis_text, difference_text
+from runner.tables.selection import Selection
 from runner.terms.records import Record
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
@@ -35,7 +35,7 @@ def _from(row: Row) -> str | None:
     return href((runs[0] if runs else row.record).log)
 
 
-def results(table: Sequence[Row], chosen: Layout) -> dict[str, Any]:
+def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
     """The comparison table, but for differences, which have a section of their own."""
     columns = [column for column in chosen.columns if not column.key.endswith("_difference")]
     # Names and the headline number first: a phone shows little more without scrolling.
@@ -104,7 +104,9 @@ def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) 
     return {
         "ours": measure_text(row, name) if row.finished else MISSING,
         "theirs": measure_text(base, name) if base and base.finished else MISSING,
-        "difference": difference_text(difference, places(name, machine_value(row, name) or 0)),
+        "difference": difference_text(
+            difference, decimal_places(name, machine_value(row, name) or 0)
+        ),
         "verdict": verdict,
     }
 

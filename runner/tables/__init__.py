@@ -3,8 +3,8 @@
 Pure: records in, rows and text out. Units stand in the machine names of the columns. People read a
 dash where a number is missing, machines an empty field or null; a missing number is never 0.
 
-    records -> build.rows: row.Row, with scaling and baseline
+    records -> build.rows: row.Row, with efficiency and baseline
             -> machine: to_csv, to_json
-            -> columns, notes -> layout -> terminal: to_table, markdown: to_markdown
-            -> entries -> shapes (osdi, ascend), pivot -> sheet: the four formats
+            -> columns, footnotes -> selection -> terminal: to_table, markdown: to_markdown
+            -> entries -> document_tables (osdi, ascend), pivot -> sheet: the four formats
 """

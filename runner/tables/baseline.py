@@ -9,9 +9,9 @@ from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
 from runner.figures.parity import parity
 from runner.figures.summary import runs_that_count
+from runner.tables.formatting import value_text
 from runner.tables.machine import machine_value
-from runner.tables.row import COMPARED, Comparison, Difference, Row, axis_names
-from runner.tables.text import value_text
+from runner.tables.row import COMPARED, BaselineComparison, Difference, Row, axis_names
 
 
 def with_baseline(table: Sequence[Row], baseline: str) -> list[Row]:
@@ -56,8 +56,8 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
     )
 
 
-def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> Comparison:
-    found = Comparison(axis, wanted, is_baseline=any(base is row for base in counterparts))
+def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> BaselineComparison:
+    found = BaselineComparison(axis, wanted, is_baseline=any(base is row for base in counterparts))
     if not counterparts:
         return replace(found, note=f"no cell with {axis}={wanted} and the same other axes")
     if len(counterparts) > 1:

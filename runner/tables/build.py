@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from runner.figures.summary import cell_statistics
-from runner.matrix import published as documents
+from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
+from runner.tables.efficiency import with_scaling
 from runner.tables.row import Row, facts
-from runner.tables.scaling import with_scaling
 from runner.terms.records import Record
 
 
 def rows(
     records: Iterable[Record],
     baseline: str | None = None,
-    published: Sequence[documents.Row] = (),
+    published: Sequence[PublishedRow] = (),
 ) -> list[Row]:
     """One row a cell, in the order of the records.
 

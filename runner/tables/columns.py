@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from runner.base.text import printable
-from runner.tables.machine import machine_value
-from runner.tables.row import Row, axis_names
-from runner.tables.text import (
+from runner.tables.formatting import (
     MISSING,
     axis_text,
     decimals,
@@ -17,6 +15,8 @@ from runner.tables.text import (
     number_text,
     percent_text,
 )
+from runner.tables.machine import machine_value
+from runner.tables.row import Row, axis_names
 
 INCOMPLETE = "†"  # beside a number of a run that did not end ok
 DOUBTFUL = "‡"  # beside a difference that a note says something about
@@ -154,7 +154,7 @@ def alignment(shown: Sequence[Column]) -> list[str]:
     return ["right" if column.kind == "measure" else "left" for column in shown]
 
 
-def places(key: str, value: float) -> int:
+def decimal_places(key: str, value: float) -> int:
     """How many decimals a value of the machine column `key` is shown with."""
     return _PLACES.get(key, decimals(value))
 
@@ -162,7 +162,7 @@ def places(key: str, value: float) -> int:
 def measure_text(row: Row, key: str) -> str:
     """The row's number in the machine column `key`."""
     value = machine_value(row, key)
-    return MISSING if value is None else number_text(value, places(key, value))
+    return MISSING if value is None else number_text(value, decimal_places(key, value))
 
 
 def _measure(key: str, header: str) -> Column:
@@ -195,7 +195,7 @@ def _interval(row: Row) -> str:
     low, high = (machine_value(row, f"samples_per_s_ci_{end}") for end in ("low", "high"))
     if low is None:
         return MISSING
-    digits = places("samples_per_s", high)
+    digits = decimal_places("samples_per_s", high)
     return f"{number_text(low, digits)}-{number_text(high, digits)}"
 
 
@@ -239,7 +239,7 @@ def _versus(key: str, header: str) -> Column:
             return "baseline"
         found = row.comparison.differences.get(key)
         mark = DOUBTFUL if found and row.comparison.note else ""
-        return difference_text(found, places(key, value)) + mark
+        return difference_text(found, decimal_places(key, value)) + mark
 
     return Column(f"{key}_difference", header, text)
 

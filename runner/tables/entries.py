@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.base.text import printable
-from runner.matrix import published as documents
-from runner.matrix.published import Printed
+from runner.matrix.published import Printed, PublishedRow
+from runner.tables.formatting import MISSING, decimals, difference_text, number_text, value_text
 from runner.tables.machine import machine_value
 from runner.tables.row import Difference, Row, facts
-from runner.tables.text import MISSING, decimals, difference_text, number_text, value_text
 
 PUBLISHED = "published"
 PRINTED_OTHERWISE = "¶"
@@ -33,10 +32,10 @@ class Entry:
     """
 
     row: Row | None = None
-    published: documents.Row | None = None
+    published: PublishedRow | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
-    beside: Row | documents.Row | None = None
+    beside: Row | PublishedRow | None = None
 
     @property
     def status(self) -> str:
@@ -71,7 +70,7 @@ class Entry:
         if self.row is not None:
             if key in self.labels:
                 return self.text(key)
-            if key == "table" and isinstance(self.beside, documents.Row):
+            if key == "table" and isinstance(self.beside, PublishedRow):
                 return self.beside.labels.get(key)
             return facts(self.row).get(key)
         assert self.published is not None
@@ -95,7 +94,7 @@ class Entry:
 
 
 def entries(
-    table: Sequence[Row], published: Sequence[documents.Row], labels: Mapping[str, str]
+    table: Sequence[Row], published: Sequence[PublishedRow], labels: Mapping[str, str]
 ) -> list[Entry]:
     """Ours in their order, each behind the documents' rows that stand beside it.
 
@@ -120,7 +119,7 @@ def entries(
     return [entry for _, _, entry in sorted(found, key=lambda item: item[:2])]
 
 
-def split(
+def split_by(
     found: Sequence[Entry], keys: Sequence[str]
 ) -> dict[tuple[tuple[str, str], ...], list[Entry]]:
     """The entries by their values of `keys`, in the order first seen."""
@@ -168,7 +167,7 @@ def with_difference(value: float | None, found: Difference | None, places: int |
     return f"{text}({difference_text(found, places if places is not None else decimals(value))})"
 
 
-def plain(value: float | None, places: int | None = None) -> str:
+def document_number(value: float | None, places: int | None = None) -> str:
     """A number as documents print them: no more digits than it has."""
     if value is None:
         return MISSING

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runner.figures.flops import MODEL_FLOPS
-from runner.matrix import published as documents
-from runner.matrix.published import FIGURES
-from runner.tables.environment import environment_section, flat
+from runner.matrix.published import FIGURES, PublishedRow
+from runner.tables.formatting import axis_text
+from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import COMPARED, Row, axis_names
-from runner.tables.text import axis_text
 
 _BASIS = {"ok": "ok runs", "incomplete": "steps before the run ended", "none": None}
 
@@ -185,7 +184,7 @@ def to_csv(table: Sequence[Row]) -> str:
     return pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
-def to_json(table: Sequence[Row], published: Sequence[documents.Row] = ()) -> str:
+def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str:
     """One JSON object, indented.
 
         {"schema": 1,
@@ -232,7 +231,9 @@ def to_json(table: Sequence[Row], published: Sequence[documents.Row] = ()) -> st
             if all(name in other and other[name] == value for other in settings)
         },
         "formula": vars(MODEL_FLOPS),
-        "environment": flat(environment_section(run for row in table for run in row.records)),
+        "environment": facts_as_text(
+            environment_section(run for row in table for run in row.records)
+        ),
         "rows": rows,
         "published": [
             _parts(row, "source", "hardware", "cell", "labels", "figures") for row in published

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from runner.tables.columns import alignment
-from runner.tables.layout import layout
 from runner.tables.row import Row
+from runner.tables.selection import select_columns
 
 
 def to_markdown(table: Sequence[Row]) -> str:
     """The table in GitHub's Markdown, what all rows share above it, notes as a list below."""
     if not table:
         return "No cells.\n"
-    chosen = layout(table)
+    chosen = select_columns(table)
     lines = []
     if chosen.common:
         shared = ", ".join(f"{escaped(k)} {escaped(v)}" for k, v in chosen.common.items())

@@ -8,20 +8,22 @@ from itertools import product
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.base.text import printable
-from runner.matrix import published as documents
-from runner.matrix.layouts import Layout
-from runner.tables.columns import DOUBTFUL, HEADERS, doubt_marks, places
+from runner.matrix.published import PublishedRow
+from runner.matrix.table_shape import TableShape
+from runner.tables.columns import DOUBTFUL, HEADERS, decimal_places, doubt_marks
 from runner.tables.entries import difference
+from runner.tables.footnotes import notes, of_published
+from runner.tables.formatting import MISSING, difference_text, number_text, value_text
 from runner.tables.machine import machine_names, machine_value
-from runner.tables.notes import notes, of_published
 from runner.tables.row import Row, axis_names, facts
-from runner.tables.sheet import Cell, Head, Line, Sheet
-from runner.tables.text import MISSING, difference_text, number_text, value_text
+from runner.tables.sheet import Head, Line, Sheet, SheetCell
 
 _FRAMEWORKS = ("memory_used_mib", "samples_per_s")
 
 
-def pivot(table: Sequence[Row], published: Sequence[documents.Row], layout: Layout) -> list[Sheet]:
+def pivot(
+    table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
+) -> list[Sheet]:
     """One sheet a value of `split`; a line for each value of `rows`, side by side by `columns`.
 
     Raises UserError for a key or value that no cell has, and where two cells would stand in one
@@ -96,38 +98,40 @@ def _line(
     beside: Mapping[tuple[str, ...], None],
     values: Sequence[str],
 ) -> Line:
-    cells = {key: Cell(text, text) for key, text in zip(rows, name, strict=True)}
+    cells = {key: SheetCell(text, text) for key, text in zip(rows, name, strict=True)}
     for column in beside:
         row = here.get(column)
         for value in values:
-            cells[":".join((*column, value))] = Cell(MISSING) if row is None else _cell(row, value)
+            cells[":".join((*column, value))] = (
+                SheetCell(MISSING) if row is None else _cell(row, value)
+            )
         steps = machine_value(row, "steps_measured") if row else None
-        cells[":".join((*column, "steps_measured"))] = Cell(number_text(steps, 0), steps)
+        cells[":".join((*column, "steps_measured"))] = SheetCell(number_text(steps, 0), steps)
         status = row.status if row else None
-        cells[":".join((*column, "status"))] = Cell(status or MISSING, status)
+        cells[":".join((*column, "status"))] = SheetCell(status or MISSING, status)
     statuses = dict.fromkeys(row.status for row in here.values())
     names = [row.cell for row in here.values()]
     return Line("ours", ", ".join(statuses), cells, ", ".join(names))
 
 
-def _cell(row: Row, key: str) -> Cell:
+def _cell(row: Row, key: str) -> SheetCell:
     value = machine_value(row, key)
     if isinstance(value, str | bool):
-        return Cell(printable(str(value)), value)
+        return SheetCell(printable(str(value)), value)
     if value is None or not row.finished:
-        return Cell(MISSING)
-    text = number_text(value, places(key, value))
+        return SheetCell(MISSING)
+    text = number_text(value, decimal_places(key, value))
     compared = row.comparison
     found = compared.differences.get(key) if compared else None
     if found is None and compared and compared.base and not compared.is_baseline:
         base = machine_value(compared.base, key) if compared.base.finished else None
         found = difference(value, base)
     if found is not None:
-        text += f" ({difference_text(found, places(key, value))})"
+        text += f" ({difference_text(found, decimal_places(key, value))})"
         text += DOUBTFUL if compared and compared.note else ""
     if key == "samples_per_s":
         text += doubt_marks(row)
     printed = row.published_figure(key)
     if printed is not None:
         text += f" [published {printed:.10g}]"
-    return Cell(text, value, found)
+    return SheetCell(text, value, found)

@@ -11,7 +11,7 @@ from runner.figures import devices as catalogue
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.summary import CellStatistics, runs_that_count
-from runner.matrix import published as documents
+from runner.matrix.published import PublishedRow
 from runner.terms.records import Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
@@ -27,7 +27,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """A row against `base`, the one row with the same other axes and AXIS=VALUE.
 
     `note` says why there is no such row or no difference, or what to mind about it. `parity` is
@@ -71,8 +71,8 @@ class Row:
     records: tuple[Record, ...]
     statistics: CellStatistics
     scaling: Mapping[str, Scaling] = field(default_factory=dict)
-    comparison: Comparison | None = None
-    published: tuple[documents.Row, ...] = ()
+    comparison: BaselineComparison | None = None
+    published: tuple[PublishedRow, ...] = ()
 
     @property
     def _trouble(self) -> Record | None:

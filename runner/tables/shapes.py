@@ -1,216 +1,39 @@
-"""Tables as the documents print them: 003's (osdi), 004's (ascend). Pure: rows to sheets."""
+"""A table in the shape that a matrix, or `--shape`, asks for. Pure: rows in, text out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from runner.base.text import printable
-from runner.matrix import published as documents
-from runner.matrix.layouts import Layout
-from runner.tables.columns import DOUBTFUL, doubt_marks
-from runner.tables.entries import (
-    PRINTED_OTHERWISE,
-    Entry,
-    deviation,
-    difference,
-    entries,
-    plain,
-    split,
-    title,
-    with_difference,
-)
-from runner.tables.notes import of_doubts, of_losses, of_warmup
-from runner.tables.row import Difference, Row
-from runner.tables.sheet import Cell, Head, Line, Sheet
-from runner.tables.text import MISSING, value_text
+from runner.matrix.published import PublishedRow
+from runner.matrix.table_shape import TableShape
+from runner.tables import sheet
+from runner.tables.document_tables import ascend, osdi
+from runner.tables.pivot import pivot
+from runner.tables.row import Row
+from runner.tables.sheet import Sheet
 
-_STATUS = Head("status", "status", number=False)
-_STEPS = Head("steps_measured", "steps measured")
-_OSDI = (
-    Head("date", "date", number=False),
-    Head("test_num", "test_num", number=False),
-    Head("test_desc", "test_desc", number=False),
-    Head("layout", "xn_xg_xdp_xmp_xbs", number=False),
-    Head("memory_used_mib", "gpu_mem (MiB)"),
-    Head("utilisation_percent", "gpu_util (%)"),
-    Head("samples_per_s", "throughput (samples/s)"),
-    _STEPS,
-    _STATUS,
-)
-_ASCEND = (
-    Head("name", "NAME", number=False),
-    Head("params", "params", number=False),
-    Head("perplexity", "PPL"),
-    Head("samples_per_s", "samples/s"),
-    Head("seq_len", "seq_len"),
-    Head("steps", "Steps"),
-    _STEPS,
-    _STATUS,
-)
-_SIZES = frozenset({"nodes", "devices_per_node", "micro_batch_size", "global_batch_size", "system"})
+_SHAPES = {"osdi": osdi, "ascend": ascend, "frameworks": pivot, "pivot": pivot}
 
 
-def osdi(table: Sequence[Row], published: Sequence[documents.Row], layout: Layout) -> list[Sheet]:
-    """Document 003's: one table a scale, memory and throughput with their differences."""
-    found = entries(table, published, layout.labels)
-    keys = layout.split or ("nodes", "devices_per_node")
-    return [
-        _sheet(title(name, "all scales"), _OSDI, group, [_osdi(e, published) for e in group])
-        for name, group in split(found, keys).items()
-    ]
+def sheets(
+    table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
+) -> list[Sheet]:
+    """The sheets of a shape other than flat. Raises UserError for keys that no cell has."""
+    return _SHAPES[layout.shape](table, published, layout)
 
 
-def ascend(table: Sequence[Row], published: Sequence[documents.Row], layout: Layout) -> list[Sheet]:
-    """Document 004's: models by name, ours and the competitors'."""
-    found = entries(table, published, layout.labels)
-    return [
-        _sheet(title(name, "all models"), _ASCEND, group, [_ascend(e) for e in group])
-        for name, group in split(found, layout.split or ("table",)).items()
-    ]
-
-
-def _osdi(entry: Entry, published: Sequence[documents.Row]) -> Line:
-    row = entry.row
-    return _line(
-        entry,
-        {
-            "date": _label(entry, "date", row.record.date if row else ""),
-            "test_num": _label(entry, "test_num", str(entry.number) if row else ""),
-            "test_desc": _label(entry, "test_desc", _axes(row) if row else ""),
-            "layout": _label(entry, "layout", _size(row) if row else ""),
-            "memory_used_mib": _compared(entry, "memory_used_mib", published, 0),
-            "utilisation_percent": _number(entry, "utilisation_percent", 0),
-            "samples_per_s": _compared(entry, "samples_per_s", published, None),
-        },
-    )
-
-
-def _ascend(entry: Entry) -> Line:
-    row = entry.row
-    record = row.record if row else None
-    model = record.model if record else None
-    asked = entry.value("train_iters") if row else entry.figure("steps")
-    steps = float(asked) if isinstance(asked, int | float) else None
-    length = _label(entry, "seq_len", str(model.seq_length) if model else "")
-    return _line(
-        entry,
-        {
-            "name": _label(entry, "name", printable(row.cell) if row else ""),
-            "params": _label(entry, "params", value_text(entry.value("model") or "")),
-            "perplexity": _number(entry, "perplexity", None),
-            "samples_per_s": _number(entry, "samples_per_s", None),
-            "seq_len": length,
-            "steps": Cell(plain(steps, 0), steps),
-        },
-    )
-
-
-def _line(entry: Entry, cells: dict[str, Cell]) -> Line:
-    """A line with what every shape has: the steps measured and how it ended."""
-    steps = entry.figure("steps_measured")
-    count = Cell(plain(steps, 0), None if steps is None else int(steps))
-    more = {"steps_measured": count, "status": Cell(entry.status, entry.status)}
-    return Line(
-        "ours" if entry.row else "published",
-        entry.status,
-        {**cells, **more},
-        entry.row.cell if entry.row else None,
-        entry.source,
-    )
-
-
-def _label(entry: Entry, name: str, otherwise: str) -> Cell:
-    text = entry.text(name) or otherwise
-    return Cell(text or MISSING, text or None)
-
-
-def _number(entry: Entry, key: str, places: int | None) -> Cell:
-    value = entry.figure(key)
-    text = _plain_or_ours(entry, value, places)
-    return Cell(text + _marks(entry, key), value)
-
-
-def _plain_or_ours(entry: Entry, value: float | None, places: int | None) -> str:
-    """A document's number as it prints it; ours with four digits."""
-    if entry.published is not None and value is not None:
-        return f"{value:.10g}"
-    return with_difference(value, None, places)
-
-
-def _compared(
-    entry: Entry, key: str, published: Sequence[documents.Row], places: int | None
-) -> Cell:
-    value = entry.figure(key)
-    if entry.row is not None:
-        compared = entry.row.comparison
-        found = compared.differences.get(key) if compared and value is not None else None
-        text = with_difference(value, found, places) + _marks(entry, key)
-        return Cell(text + (DOUBTFUL if found and compared and compared.note else ""), value, found)
-    assert entry.published is not None
-    base = documents.base_of(entry.published, published)
-    found = difference(value, base.figures.get(key) if base else None)
-    said = entry.published.printed.get(key)
-    if value is None or found is None:
-        return Cell(_plain_or_ours(entry, value, places), value, found, said)
-    text = f"{value:.10g}({_as_printed(found)})"
-    wrong = PRINTED_OTHERWISE if said and deviation(said, found) else ""
-    return Cell(text + wrong, value, found, said)
-
-
-def _as_printed(found: Difference) -> str:
-    arrow = "↑" if found.percent > 0 else "↓" if found.percent < 0 else ""
-    return f"{found.absolute:+.10g},{arrow}{abs(found.percent):.1f}%"
-
-
-def _marks(entry: Entry, key: str) -> str:
-    """The signs beside our throughput that the notes below explain."""
-    if entry.row is None or key != "samples_per_s" or entry.figure(key) is None:
-        return ""
-    return doubt_marks(entry.row)
-
-
-def _axes(row: Row) -> str:
-    """What distinguishes the cell, but for its sizes."""
-    named = {key: value for key, value in row.axes.items() if key not in _SIZES}
-    return ", ".join(f"{key}={value_text(value)}" for key, value in named.items())
-
-
-def _size(row: Row) -> str:
-    """As document 003 writes it: `1n_8g_dp_4bs`; with model parallelism `2n_8g_4dp_4mp_8bs`."""
-    record = row.record
-    model = record.tensor_parallel * record.pipeline_parallel
-    parallel = "dp" if model == 1 else f"{record.data_parallel}dp_{model}mp"
-    batch = MISSING if record.micro_batch_size is None else record.micro_batch_size
-    return f"{record.nodes}n_{record.devices_per_node}g_{parallel}_{batch}bs"
-
-
-def _sheet(
-    name: str, heads: Sequence[Head], group: Sequence[Entry], lines: Sequence[Line]
-) -> Sheet:
-    return Sheet(name, tuple(heads), tuple(lines), tuple(sheet_notes(group, lines)))
-
-
-def sheet_notes(group: Sequence[Entry], lines: Sequence[Line]) -> Iterator[str]:
-    """What a reader must know of a sheet; each note only where it applies."""
-    ours = [entry.row for entry in group if entry.row]
-    if any(row.samples_per_s is not None for row in ours):
-        yield "Ours: median over the counted steps; units stand in the header."
-        yield from of_warmup(ours)
-    for row in ours:
-        if row.status != "ok":
-            yield f"{printable(row.cell)}: {row.status}: {printable(row.reason)}"
-    yield from of_doubts(ours)
-    yield from of_losses(ours)
-    sources = dict.fromkeys(
-        (entry.published.source, entry.published.hardware) for entry in group if entry.published
-    )
-    computed = any(line.source and c.difference for line in lines for c in line.cells.values())
-    for source, hardware in sources:
-        where = f", on {hardware}" if hardware else ""
-        how = "; differences computed from its figures" if computed else ""
-        yield f"published: {source}{where}{how}."
-    for entry, line in zip(group, lines, strict=True):
-        for key, cell in line.cells.items():
-            if entry.published and cell.printed and cell.difference:
-                for wrong in deviation(cell.printed, cell.difference):
-                    yield f"{PRINTED_OTHERWISE} {entry.name}: {key}: the document prints {wrong}."
+def render_shape(
+    table: Sequence[Row],
+    published: Sequence[PublishedRow],
+    layout: TableShape,
+    format: str,
+    width: int = 120,
+) -> str:
+    """The sheets as text: `format` is table, markdown, csv or json; `width` is that of notes."""
+    found = sheets(table, published, layout)
+    if format == "json":
+        return sheet.to_json(found, layout.shape)
+    if format == "table":
+        return sheet.to_text(found, width)
+    writers = {"markdown": sheet.to_markdown, "csv": sheet.to_csv}
+    return writers[format](found)

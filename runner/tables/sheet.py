@@ -45,7 +45,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SheetCell:
     """What stands in a place: its text, its value, and what it was compared with."""
 
     text: str
@@ -60,7 +60,7 @@ class Line:
 
     origin: Literal["ours", "published"]
     status: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, SheetCell]
     cell: str | None = None
     source: str | None = None
 

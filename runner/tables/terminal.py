@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from runner.tables.columns import Column, alignment
-from runner.tables.layout import layout
-from runner.tables.notes import notes
+from runner.tables.footnotes import notes
 from runner.tables.row import Row
+from runner.tables.selection import select_columns
 
 # What a narrow table gives up, first to last; a column not named here always stays. A cell's name
 # says its axes, which have columns; the other formats show every column.
@@ -58,7 +58,7 @@ def to_table(table: Sequence[Row], width: int = 120) -> str:
     """
     if not table:
         return "no cells\n"
-    chosen = layout(table)
+    chosen = select_columns(table)
     shown = _fitting(table, chosen.columns, width)
     gone = [column.one_line_header for column in chosen.columns if column not in shown]
     below = [*chosen.problems, *notes(table, {column.key for column in shown})]

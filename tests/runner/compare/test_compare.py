@@ -11,8 +11,16 @@ import pytest
 
 from runner.__main__ import main
 from runner.base.errors import UserError
-from runner.compare.verdicts import QUANTITIES, VERDICTS, Cell, Side, compare, saved, thresholds
-from runner.compare.written import to_json, to_markdown, to_table
+from runner.compare.rendering import to_json, to_markdown, to_table
+from runner.compare.verdicts import (
+    QUANTITIES,
+    VERDICTS,
+    ComparedCell,
+    Side,
+    compare_campaigns,
+    saved,
+    thresholds,
+)
 from runner.terms.cell import Cell as MatrixCell
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
@@ -49,12 +57,12 @@ FAILED: dict[str, Any] = {
 }
 
 
-def one(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, *limits: str) -> Cell:
+def one(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, *limits: str) -> ComparedCell:
     """The comparison of one cell, beside one that is the same."""
     was, now = (
         Side(name, [*([it] if it else []), row("z")], {}) for name, it in (("A", a), ("B", b))
     )
-    found = compare(was, now, thresholds(limits))
+    found = compare_campaigns(was, now, thresholds(limits))
     return next(cell for cell in found.cells if cell.name != "z")
 
 
@@ -160,25 +168,25 @@ def test_what_a_reader_should_know_of_a_pair_is_noted() -> None:
 def test_cells_are_paired_by_what_they_are_then_by_name() -> None:
     was = [row("x", cell_id="x-1", parameters={"pin": "torch-2.11"}), row("y", cell_id="y-1")]
     now = [row("y", cell_id="y-1"), row("x", cell_id="x-2", parameters={"pin": "torch-2.13"})]
-    found = compare(Side("A", was, {}), Side("B", now, {}), LIMITS)
+    found = compare_campaigns(Side("A", was, {}), Side("B", now, {}), LIMITS)
     assert [cell.verdict for cell in found.cells] == ["same", "same"]
     assert found.notes == ["parameters differ, pin: torch-2.11, then torch-2.13 (1 cells)"]
     twice = [row("x", cell_id="x-3"), row("x", cell_id="x-4"), row("y", cell_id="y-1")]
-    found = compare(Side("A", was, {}), Side("B", twice, {}), LIMITS)
+    found = compare_campaigns(Side("A", was, {}), Side("B", twice, {}), LIMITS)
     assert [cell.verdict for cell in found.cells] == ["vanished", "appeared", "appeared", "same"]
 
 
 def test_what_ran_on_other_machines_is_said_first() -> None:
     a = Side("A", [row()], {"campaign": "a", "node driver": "450", "torch": "2.11", "old": "1"})
     b = Side("B", [row()], {"campaign": "b", "node driver": "535", "torch": "2.11"})
-    found = compare(a, b, LIMITS)
+    found = compare_campaigns(a, b, LIMITS)
     assert found.environment == [("node driver", "450", "535"), ("old", "1", "–")]
     assert to_table(found, 100).splitlines()[:3] == [
         "B against A",
         "node driver: 450, then 535",
         "old: 1, then –",
     ]
-    silent = compare(a, Side("B", [row()]), LIMITS)
+    silent = compare_campaigns(a, Side("B", [row()]), LIMITS)
     assert silent.notes == ["B does not say what it ran on, so that machines are not compared"]
 
 
@@ -192,7 +200,7 @@ def test_what_ran_on_other_machines_is_said_first() -> None:
 )
 def test_nothing_to_compare_is_bad_input(a: list[Any], b: list[Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        compare(Side("A", a), Side("B", b), LIMITS)
+        compare_campaigns(Side("A", a), Side("B", b), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +213,9 @@ def test_json_that_is_no_table_is_refused(document: Any) -> None:
 
 def test_every_verdict_and_quantity_has_its_words() -> None:
     cells = [row(word, cell_id=word) for word in VERDICTS]
-    found = compare(Side("A", cells, {}), Side("B", cells, {}), dict.fromkeys(QUANTITIES, 1.0))
+    found = compare_campaigns(
+        Side("A", cells, {}), Side("B", cells, {}), dict.fromkeys(QUANTITIES, 1.0)
+    )
     document = json.loads(to_json(found))
     assert set(document["cells"][0]) == {
         *("name", "verdict", "status_a", "status_b", "steps_a", "steps_b", "measures", "notes"),
@@ -217,7 +227,7 @@ def test_every_verdict_and_quantity_has_its_words() -> None:
 
 
 def test_markdown_is_a_table_whatever_a_cell_is_called() -> None:
-    found = compare(Side("A", [row("a|b")], {}), Side("B", [row("a|b")], {}), LIMITS)
+    found = compare_campaigns(Side("A", [row("a|b")], {}), Side("B", [row("a|b")], {}), LIMITS)
     lines = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
     assert r"a\|b" in lines[2]
     assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1
@@ -319,7 +329,7 @@ def test_a_narrow_comparison_has_a_row_a_quantity() -> None:
         Side(side, [row(name, rate), row("gone" if side == "A" else "new")], {})
         for side, rate in (("A", 100.0), ("B", 90.0))
     )
-    found = compare(was, now, thresholds(["final_loss=1%"]))
+    found = compare_campaigns(was, now, thresholds(["final_loss=1%"]))
     wide, narrow = to_table(found, 200), to_table(found, 64)
     assert "samples/s was, is" in wide
     lines = narrow.splitlines()

@@ -11,8 +11,8 @@ import pytest
 
 from runner.base.errors import UserError
 from runner.doctor import answer, table
-from runner.doctor.differences import Comparison, Finding, compare, short
-from runner.doctor.items import NOTE, RULES, SPOILS
+from runner.doctor.differences import Finding, NodeComparison, compare_nodes, short
+from runner.doctor.items import ITEM_RULES, NOTE, SPOILS
 from runner.folder.checkup import Checkup, checkup_of
 
 GPU = {
@@ -57,7 +57,7 @@ def put(content: Any, path: list[str], value: Any) -> None:
     content[int(path[-1]) if isinstance(content, list) else path[-1]] = value
 
 
-def only(found: Comparison) -> Finding:
+def only(found: NodeComparison) -> Finding:
     assert len(found.findings) == 1, found.findings
     assert len(found.differences) == 1, found.differences
     return found.findings[0]
@@ -68,7 +68,7 @@ def only(found: Comparison) -> Finding:
 
 @pytest.mark.parametrize("count", [1, 2, 64])
 def test_nodes_that_are_alike_have_no_finding(count: int) -> None:
-    assert compare(nodes(count)) == Comparison()
+    assert compare_nodes(nodes(count)) == NodeComparison()
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,19 @@ def test_nodes_that_are_alike_have_no_finding(count: int) -> None:
 def test_the_odd_one_of_three_is_named(path: str, value: Any, item: str, severity: str) -> None:
     envs = nodes(3)
     put(envs["node2"], [part.replace("~", "/") for part in path.split("/")], value)
-    finding = only(compare(envs))
+    finding = only(compare_nodes(envs))
     assert finding.nodes == ("node2",)
     assert finding.item.startswith(item)
     assert finding.severity == severity
 
 
 def test_words_have_the_value_and_the_others() -> None:
-    found = only(compare(nodes(3, node2={"gpu/driver": "530.30.02"})))
+    found = only(compare_nodes(nodes(3, node2={"gpu/driver": "530.30.02"})))
     assert found.words == "GPU driver is 530.30.02, the others' 535.104.05"
 
 
 def test_two_nodes_that_differ_are_both_named() -> None:
-    found = compare(nodes(2, node2={"gpu/driver": "530.30.02"}))
+    found = compare_nodes(nodes(2, node2={"gpu/driver": "530.30.02"}))
     assert [(one.nodes, one.value, one.others) for one in found.findings] == [
         (("node1",), "535.104.05", "node2 530.30.02"),
         (("node2",), "530.30.02", "node1 535.104.05"),
@@ -115,25 +115,25 @@ def test_two_nodes_that_differ_are_both_named() -> None:
 
 def test_a_majority_of_a_third_is_one_and_a_tie_is_none() -> None:
     three = {"node4": {"cpu/model": "B"}, "node5": {"cpu/model": "C"}}
-    assert compare(nodes(5, **three)).differences[0].odd == ("node4", "node5")
+    assert compare_nodes(nodes(5, **three)).differences[0].odd == ("node4", "node5")
     two = {"node3": {"cpu/model": "B"}, "node4": {"cpu/model": "B"}}
-    assert len(compare(nodes(4, **two)).differences[0].odd) == 4
+    assert len(compare_nodes(nodes(4, **two)).differences[0].odd) == 4
 
 
 def test_a_small_difference_in_memory_is_none() -> None:
-    assert compare(nodes(3, node2={"memory/total_mib": 514_100})) == Comparison()
+    assert compare_nodes(nodes(3, node2={"memory/total_mib": 514_100})) == NodeComparison()
 
 
 def test_one_device_unlike_the_others_of_its_node() -> None:
     odd = {"gpu/devices/5": {**GPU, "power.limit": "500.00"}}
-    finding = only(compare(nodes(1, node1=odd)))
+    finding = only(compare_nodes(nodes(1, node1=odd)))
     assert finding.words == "GPU power limit W is 700.00 (5: 500.00), not one on its devices"
-    assert only(compare(nodes(3, node2=odd))).nodes == ("node2",)
+    assert only(compare_nodes(nodes(3, node2=odd))).nodes == ("node2",)
 
 
 def test_what_is_wrong_on_all_nodes_is_found_too() -> None:
     problem = {"gpu/problem": "nvidia-smi: No devices were found"}
-    finding = only(compare(nodes(2, node1=problem, node2=problem)))
+    finding = only(compare_nodes(nodes(2, node1=problem, node2=problem)))
     assert (finding.nodes, finding.words) == (
         ("node1", "node2"),
         "GPU problem: nvidia-smi: No devices were found",
@@ -145,18 +145,18 @@ def test_of_a_lock_the_packages_that_differ_are_shown() -> None:
     envs = nodes(3)
     lock = {"torch": "2.1.0", "numpy": "1.24.1", "six": "1.16.0"}
     put(envs["node3"], [part.replace("~", "/") for part in path.split("/")], lock)
-    finding = only(compare(envs))
+    finding = only(compare_nodes(envs))
     assert finding.words == (
         "system torch_gpt/torch-2.1 lock is numpy 1.24.1, six 1.16.0,"
         " the others' numpy 1.26.4, six –"
     )
     many = {f"p{number}": "1" for number in range(9)}
     put(envs["node3"], ["systems", "torch_gpt/torch-2.1", "lock"], many)
-    assert only(compare(envs)).value == "numpy –, p0 1, p1 1 and 8 more"
+    assert only(compare_nodes(envs)).value == "numpy –, p0 1, p1 1 and 8 more"
 
 
 def test_a_system_that_one_node_lacks() -> None:
-    found = compare(nodes(3, node1={"systems": {}}))
+    found = compare_nodes(nodes(3, node1={"systems": {}}))
     assert [one.item for one in found.findings] == [
         "system torch_gpt/torch-2.1",
         "system torch_gpt/torch-2.1 lock",
@@ -170,7 +170,7 @@ def test_a_system_that_one_node_lacks() -> None:
 @pytest.mark.parametrize(("wanted", "named"), [(8, ()), (4, ()), (16, ("node1", "node2"))])
 def test_fewer_devices_than_the_inventory_says(wanted: int, named: tuple[str, ...]) -> None:
     expected = {host: {"device": "cuda", "devices": wanted} for host in ("node1", "node2")}
-    found = compare(nodes(2), expected)
+    found = compare_nodes(nodes(2), expected)
     assert tuple(host for one in found.findings for host in one.nodes) == named
     if named:
         words = "GPU count is 8, the inventory's cluster_devices_per_node 16"
@@ -179,35 +179,38 @@ def test_fewer_devices_than_the_inventory_says(wanted: int, named: tuple[str, ..
 
 def test_no_device_at_all_on_a_cluster_of_gpus() -> None:
     none: dict[str, Any] = {"gpu": {"driver": None, "problem": None, "devices": []}}
-    found = compare(nodes(1, node1=none), {"node1": {"device": "cuda", "devices": 8}})
+    found = compare_nodes(nodes(1, node1=none), {"node1": {"device": "cuda", "devices": 8}})
     assert only(found).value == "0"
-    assert compare(nodes(1, node1=none), {"node1": {"device": "cpu", "devices": 8}}) == Comparison()
+    assert (
+        compare_nodes(nodes(1, node1=none), {"node1": {"device": "cpu", "devices": 8}})
+        == NodeComparison()
+    )
 
 
 @pytest.mark.parametrize(
     ("offset", "severity"), [(0.05, None), (0.5, NOTE), (1.01, NOTE), (1.5, SPOILS), (-7.5, SPOILS)]
 )
 def test_time_offsets(offset: float, severity: str | None) -> None:
-    found = compare(nodes(3, node2={"time/offset_s": offset}))
+    found = compare_nodes(nodes(3, node2={"time/offset_s": offset}))
     assert [one.severity for one in found.findings] == ([severity] if severity else [])
     assert all(one.nodes == ("node2",) for one in found.findings)
 
 
 def test_an_offset_within_its_error_is_none() -> None:
     loose = {"time/offset_s": 3.0, "time/error_s": 3.0}
-    assert compare(nodes(3, node2=loose)) == Comparison()
+    assert compare_nodes(nodes(3, node2=loose)) == NodeComparison()
 
 
 def test_a_control_node_whose_clock_is_off_is_no_fault_of_the_nodes() -> None:
     off = {f"node{number}": {"time/offset_s": 9.0} for number in (1, 2, 3)}
-    assert compare(nodes(3, **off)) == Comparison()
+    assert compare_nodes(nodes(3, **off)) == NodeComparison()
     both = {f"node{number}": {"time/offset_s": 9.0} for number in (1, 2)}
-    assert len(compare(nodes(2, **both)).findings) == 2
+    assert len(compare_nodes(nodes(2, **both)).findings) == 2
 
 
 @pytest.mark.parametrize(("free", "severity"), [(30_000, None), (10_000, NOTE), (900, SPOILS)])
 def test_free_disk(free: int, severity: str | None) -> None:
-    found = compare(nodes(3, node2={"disk/free_mib": free}))
+    found = compare_nodes(nodes(3, node2={"disk/free_mib": free}))
     assert [one.severity for one in found.findings] == ([severity] if severity else [])
 
 
@@ -230,7 +233,9 @@ def test_names_in_few_words(hosts: list[str], words: str) -> None:
 
 def test_few_nodes_have_a_column_each_and_the_odd_one_a_star() -> None:
     envs = nodes(3, node2={"gpu/driver": "530.30.02", "system/kernel": "6.1"})
-    shown = table.plain([table.grid(compare(envs).differences, list(envs), 120)], 120)
+    shown = table.plain_text(
+        [table.differences_table(compare_nodes(envs).differences, list(envs), 120)], 120
+    )
     lines = [" ".join(line.replace("│", "|").split()) for line in shown.splitlines()]
     assert lines[2:] == [
         "GPU driver | spoils | 535.104.05 | 530.30.02 * | 535.104.05",
@@ -241,7 +246,9 @@ def test_few_nodes_have_a_column_each_and_the_odd_one_a_star() -> None:
 def test_64_nodes_are_grouped_by_what_they_have() -> None:
     odd = {"gpu/driver": "530.30.02"}
     envs = nodes(64, node7=odd, node9=odd, node20={"gpu/driver": None})
-    shown = table.plain([table.grid(compare(envs).differences, list(envs), 100)], 100)
+    shown = table.plain_text(
+        [table.differences_table(compare_nodes(envs).differences, list(envs), 100)], 100
+    )
     assert "61 nodes: 535.104.05" in shown
     assert "node7, node9: 530.30.02" in shown
     assert "node20: –" in shown
@@ -250,7 +257,7 @@ def test_64_nodes_are_grouped_by_what_they_have() -> None:
 
 def test_words_of_several_nodes_are_said_once_and_whole() -> None:
     entry = {"role": "base", "message": "package gcc-10: not installed\npackage git: \x1b[31mnone"}
-    lines = table.said({f"node{number}": [entry] for number in (1, 2, 3)})
+    lines = table.failure_lines({f"node{number}": [entry] for number in (1, 2, 3)})
     assert [line.plain for line in lines] == [
         "node1-3: base: package gcc-10: not installed\n    package git: none"
     ]
@@ -310,4 +317,4 @@ def test_a_folder_that_holds_nothing_is_an_error(tmp_path: Path) -> None:
 
 
 def test_every_rule_says_why() -> None:
-    assert all(rule.why and rule.severity in (SPOILS, NOTE) for rule in RULES.values())
+    assert all(rule.why and rule.severity in (SPOILS, NOTE) for rule in ITEM_RULES.values())

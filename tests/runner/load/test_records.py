@@ -12,8 +12,8 @@ from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import RUNNING, layout_of, records_of
-from runner.matrix.layouts import Layout
-from runner.tables.environment import environment_section
+from runner.matrix.table_shape import TableShape
+from runner.tables.ran_on import environment_section
 from runner.terms.records import Record
 from tests.runner.builders import small_cluster, small_matrix, small_run
 from tests.runner.campaigns import Story, inspected, torch_gpt, write
@@ -83,7 +83,7 @@ def test_campaign_json_holds_each_cell_whole(tmp_path: Path) -> None:
 
 def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path: Path) -> None:
     campaign, records = pending(tmp_path)
-    assert layout_of(campaign) == (Layout(), [])
+    assert layout_of(campaign) == (TableShape(), [])
     campaign.new_attempt(records[0].cell_id, 1)
     again = small_matrix(
         {"zero_stage": [0, 1], "nodes": [1, 2]},

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from runner.load.records import records_of
 from runner.report.formats import render
-from runner.report.groups import MOST, groups
+from runner.report.groups import MOST_CURVES, groups
 from runner.report.links import href
 from runner.report.page import breakable, grouped
-from runner.tables.environment import environment_section
+from runner.tables.ran_on import environment_section
 from runner.terms.records import Interval, Measurement, ModelShape, Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, forty, torch_gpt, write
@@ -259,7 +259,9 @@ def test_forty_cells_are_drawn_so_that_curves_can_be_told_apart(
     drawings = re.findall(r'<svg [^>]*role="img".*?</svg>', text, re.DOTALL)
     curves = [drawing for drawing in drawings if "over iterations" in drawing]
     assert len(curves) == 14  # loss and step time, seven groups each
-    assert all(1 <= drawing.count("<title>") <= MOST for drawing in drawings if drawing in curves)
+    assert all(
+        1 <= drawing.count("<title>") <= MOST_CURVES for drawing in drawings if drawing in curves
+    )
     for words in ("system torch_gpt, zero_stage 0", "nodes 1, micro_batch_size 2"):
         assert words in "".join(page.text)
     assert text.count('class="name"') == 40

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from runner.base.errors import UserError
 from runner.report.formats import FORMATS, render
 from runner.tables.build import rows
+from runner.tables.formatting import difference_text, number_text, value_text
 from runner.tables.machine import machine_value, to_csv, to_json
 from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
-from runner.tables.text import difference_text, number_text, value_text
 from runner.terms.records import STATUSES, Interval, Measurement, ModelShape, Record
 
 SHAPE = ModelShape(12, 768, 12, 1024, 50257)

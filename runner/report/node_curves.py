@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from runner.base.text import printable
 from runner.figures.summary import after_warmup, warmup_of
-from runner.report.curves import FEW_POINTS, Curve, Points, thinned, times
-from runner.report.groups import MOST, MOST_PANELS
+from runner.report.curves import FEW_POINTS, DrawnRun, Points, thinned, times
+from runner.report.groups import MOST_CURVES, MOST_PANELS
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, draw, line_style, mark
 from runner.terms.records import Record
@@ -34,7 +34,7 @@ def busy(run: Record) -> dict[int, Points]:
 def by_node(
     title: str,
     along: str,
-    curves: Sequence[Curve],
+    curves: Sequence[DrawnRun],
     of: Callable[[Record], dict[int, Points]],
 ) -> dict[str, Any] | None:
     """One small plot a cell with a curve a node; None when no run has the quantity by node."""
@@ -42,7 +42,7 @@ def by_node(
     if not drawn:
         return None
     ranks = sorted({rank for _, nodes in drawn for rank in nodes})
-    few = ranks[:MOST] if len(ranks) > MOST else ranks
+    few = ranks[:MOST_CURVES] if len(ranks) > MOST_CURVES else ranks
     panels = [
         {
             "title": printable(curve.row.cell),
@@ -62,7 +62,7 @@ def by_node(
 
 
 def _node_curves(
-    name: str, labels: tuple[str, str], curve: Curve, nodes: dict[int, Points]
+    name: str, labels: tuple[str, str], curve: DrawnRun, nodes: dict[int, Points]
 ) -> Markup:
     """Nodes beyond the first MOST are grey: whether one is odd shows all the same."""
     title, along = labels
@@ -72,7 +72,9 @@ def _node_curves(
         for index, (rank, points) in enumerate(sorted(nodes.items(), reverse=True)):
             if points:
                 x, y = zip(*thinned(points, FEW_POINTS), strict=True)
-                style = line_style(rank) if rank < MOST else {"color": FAINT, "linewidth": 0.7}
+                style = (
+                    line_style(rank) if rank < MOST_CURVES else {"color": FAINT, "linewidth": 0.7}
+                )
                 (line,) = axes.plot(x, y, **style)
                 line.set_gid(f"line{index}")
                 titles[f"line{index}"] = f"{printable(curve.row.cell)}: node {rank}"

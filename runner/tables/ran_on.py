@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runner.base.text import printable
-from runner.tables.text import MISSING, value_text
+from runner.tables.formatting import MISSING, value_text
 from runner.terms.records import Record
 
 
@@ -84,7 +84,7 @@ def _some(names: Sequence[str], most: int = 6) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def flat(section: Mapping[str, Any]) -> dict[str, str]:
+def facts_as_text(section: Mapping[str, Any]) -> dict[str, str]:
     """An environment section as key to text; what differs is told with whose it is."""
     found = {"nodes": ", ".join(map(printable, section["nodes"]))} if section["nodes"] else {}
     for prefix, same, differs in (

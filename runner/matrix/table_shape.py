@@ -43,7 +43,7 @@ _LISTS = ("split", "rows", "columns", "values")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableShape:
     """What `table` asks for; None: the shape's own choice."""
 
     shape: str = "flat"
@@ -54,7 +54,7 @@ class Layout:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def check(value: Any, where: str) -> dict[str, Any]:
+def check_shape(value: Any, where: str) -> dict[str, Any]:
     """A matrix's `table` as plain data. Raises UserError naming the key and the cure."""
     if value is None:
         return {}
@@ -98,7 +98,7 @@ def shape_named(name: Any, where: str) -> str:
     return str(name)
 
 
-def of(content: Mapping[str, Any] | None, shape: str | None = None) -> Layout:
+def shape_of(content: Mapping[str, Any] | None, shape: str | None = None) -> TableShape:
     """The layout of a checked `table`; another `shape` takes only what it reads of it."""
     content = content or {}
     own = str(content.get("shape", "flat"))
@@ -106,7 +106,7 @@ def of(content: Mapping[str, Any] | None, shape: str | None = None) -> Layout:
     used = {key: content[key] for key in _USED[shape] if content.get(key)}
     labels: Mapping[str, Any] = used.pop("labels", {})
     lists: dict[str, Sequence[str]] = used
-    return Layout(
+    return TableShape(
         shape=shape,
         labels={name: str(text) for name, text in labels.items()},
         **{key: tuple(names) for key, names in lists.items()},

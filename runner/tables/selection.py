@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from runner.base.text import printable
 from runner.tables.columns import Column, columns
-from runner.tables.notes import notes
+from runner.tables.footnotes import notes
+from runner.tables.formatting import MISSING
 from runner.tables.row import Row
-from runner.tables.text import MISSING
 
 # Texts by which a column says nothing.
 _NOTHING = {
@@ -23,7 +23,7 @@ _LOGGED = frozenset({"window", "warmup_iters", "flop_vocab_size"})
 
 
 @dataclass(frozen=True)
-class Layout:
+class Selection:
     """The columns left, what all rows share, cells that are not ok, and what to know."""
 
     columns: tuple[Column, ...]
@@ -32,7 +32,7 @@ class Layout:
     notes: tuple[str, ...]
 
 
-def layout(table: Sequence[Row]) -> Layout:
+def select_columns(table: Sequence[Row]) -> Selection:
     """Choose the columns: fold what all rows share, leave out what no row has."""
     kept: list[Column] = []
     common: dict[str, str] = {}
@@ -45,7 +45,7 @@ def layout(table: Sequence[Row]) -> Layout:
                 common[column.one_line_header] = text
         elif not texts <= {MISSING} | _NOTHING.get(column.key, set()):
             kept.append(column)
-    return Layout(
+    return Selection(
         columns=tuple(kept),
         common=common,
         problems=tuple(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from roles.verify.files import probe
-from runner.doctor import measured, probing, table
-from runner.doctor.measured import MARK, Judgement, judge, lines
+from runner.doctor import judgement, probing, table
+from runner.doctor.judgement import PROBE_MARK, Judgement, judge_probe, lines
 from runner.folder.attempt import Attempt
 from tests.runner.builders import small_cluster
 
@@ -44,7 +44,7 @@ def pairs(values: dict[tuple[int, int], float], number: int = 1, noise: float = 
 def judged(said: list[Line], nodes: int = 4, each: int = 8, **more: Any) -> Judgement:
     hosts = [f"node{number}" for number in range(1, nodes + 1)]
     settings: dict[str, Any] = {"device": "cuda", "devices_per_node": each, "checks": ["devices"]}
-    return judge(said, hosts, **{**settings, **more})
+    return judge_probe(said, hosts, **{**settings, **more})
 
 
 def words(found: Judgement) -> list[str]:
@@ -158,7 +158,7 @@ def test_what_was_not_measured_has_a_reason_and_no_number() -> None:
 
 
 def shown(found: Judgement) -> str:
-    return table.plain(found.parts(80), 80)
+    return table.plain_text(found.parts(80), 80)
 
 
 def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
@@ -168,7 +168,7 @@ def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
     assert f"no result: {why}" in " ".join(said.split())
     assert "nothing could be measured with" in said
     assert "slow" not in said
-    assert said.count("no result") == 1 + len(measured.DEVICE_TESTS)
+    assert said.count("no result") == 1 + len(judgement.DEVICE_TESTS)
     some = " ".join(shown(judged(devices(healthy()), failed=why)).split())
     assert f"no result of matrix product fp32, memory bandwidth: {why}" in some
     assert "nothing slow in what was measured" in some
@@ -182,9 +182,10 @@ def test_a_device_without_a_type_says_so() -> None:
 
 
 def test_lines_are_found_in_a_log_with_others_and_a_torn_end() -> None:
-    log = f'Warning\n{MARK}{{"step": "a"}}\nx {MARK}{{"step": "b"}}\n{MARK}{{"st'.encode()
-    assert lines(log) == [{"step": "a"}, {"step": "b"}]
-    assert measured.step(lines(log)) == "b"
+    mark = PROBE_MARK
+    log = f'Warning\n{mark}{{"step": "a"}}\nx {mark}{{"step": "b"}}\n{mark}{{"st'
+    assert lines(log.encode()) == [{"step": "a"}, {"step": "b"}]
+    assert judgement.step(lines(log.encode())) == "b"
 
 
 def test_the_answer_is_data_and_a_table() -> None:
@@ -220,7 +221,7 @@ def test_probe_and_runner_have_the_same_reference() -> None:
     rng = random.Random(3)
     for count in range(1, 40):
         values = [rng.random() for _ in range(count)]
-        assert probe.reference(values) == measured.reference(values)
+        assert probe.reference(values) == judgement.reference(values)
 
 
 def test_suspects_are_the_slowest_with_as_many_to_compare() -> None:

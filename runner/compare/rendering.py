@@ -9,8 +9,8 @@ from tabulate import tabulate
 
 from runner.base.grid import filled, fits, grid
 from runner.base.text import printable
-from runner.compare.verdicts import RULE, VERDICTS, Cell, Compared, Measure
-from runner.tables.text import MISSING, number_text
+from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
+from runner.tables.formatting import MISSING, number_text
 
 _TITLES = {
     "samples_per_s": "samples/s",
@@ -22,7 +22,7 @@ _TITLES = {
 _PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
 
 
-def to_table(found: Compared, width: int) -> str:
+def to_table(found: CampaignComparison, width: int) -> str:
     """For a terminal of that many columns: where a row a cell is too wide, a row a quantity."""
     headers, rows = _headers(found), _rows(found)
     if not fits(headers, rows, width):
@@ -33,7 +33,7 @@ def to_table(found: Compared, width: int) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def to_markdown(found: Compared) -> str:
+def to_markdown(found: CampaignComparison) -> str:
     """A heading, what differs, a table, notes."""
     rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(found)]
     grid = tabulate(rows, headers=_headers(found), tablefmt="github", disable_numparse=True)
@@ -44,7 +44,7 @@ def to_markdown(found: Compared) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def to_json(found: Compared) -> str:
+def to_json(found: CampaignComparison) -> str:
     """One JSON object, indented; docs/runs.md has its keys."""
     document = {
         "schema": 1,
@@ -60,23 +60,23 @@ def to_json(found: Compared) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _above(found: Compared) -> list[str]:
+def _above(found: CampaignComparison) -> list[str]:
     lines = [f"{printable(found.b)} against {printable(found.a)}"]
     lines += [f"{printable(key)}: {a}, then {b}" for key, a, b in found.environment]
     return [*lines, *map(printable, found.notes)]
 
 
-def _headers(found: Compared) -> list[str]:
+def _headers(found: CampaignComparison) -> list[str]:
     names = [f"{_TITLES[name]} was, is" for name in _names(found)]
     return ["verdict", "cell", *(part for name in names for part in (name, "change"))]
 
 
-def _names(found: Compared) -> list[str]:
+def _names(found: CampaignComparison) -> list[str]:
     """The quantities that any cell has on both sides."""
     return [name for name in _TITLES if any(name in cell.measures for cell in found.cells)]
 
 
-def _rows(found: Compared) -> list[list[str]]:
+def _rows(found: CampaignComparison) -> list[list[str]]:
     names = _names(found)
     return [
         [
@@ -88,7 +88,7 @@ def _rows(found: Compared) -> list[list[str]]:
     ]
 
 
-def _long_rows(found: Compared) -> list[list[str]]:
+def _long_rows(found: CampaignComparison) -> list[list[str]]:
     """A row for each quantity of a cell; the cell stands in the first."""
     rows = []
     for cell in found.cells:
@@ -100,7 +100,7 @@ def _long_rows(found: Compared) -> list[list[str]]:
     return rows
 
 
-def _verdict(cell: Cell) -> str:
+def _verdict(cell: ComparedCell) -> str:
     word = cell.verdict.upper() if cell.regressed else cell.verdict
     if cell.status_a == cell.status_b or None in (cell.status_a, cell.status_b):
         return word if cell.status_a in ("ok", None) else f"{word} ({cell.status_a})"
@@ -120,7 +120,7 @@ def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
     return values, change + mark
 
 
-def _below(found: Compared) -> list[str]:
+def _below(found: CampaignComparison) -> list[str]:
     limits = ", ".join(f"{_TITLES[name]} {limit:g} %" for name, limit in found.thresholds.items())
     lines = [f"{RULE}; thresholds: {limits}; ±: that noise"]
     steps = sorted({n for cell in found.cells for n in (cell.steps_a, cell.steps_b) if n})
@@ -135,7 +135,7 @@ def _below(found: Compared) -> list[str]:
     return lines
 
 
-def _summary(found: Compared) -> str:
+def _summary(found: CampaignComparison) -> str:
     verdicts = [cell.verdict for cell in found.cells]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in VERDICTS if word in verdicts)
     count = found.regressions

@@ -16,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import UserError
-from runner.matrix import layouts, published
 from runner.matrix.dialect import read_yaml
 from runner.matrix.file import load_matrix
+from runner.matrix.published import Printed, PublishedRow, check_published, published_rows
+from runner.matrix.table_shape import shape_of
 from runner.report.formats import render
 from runner.tables.build import rows
 from runner.tables.entries import entries
-from runner.tables.laid_out import laid_out, sheets
+from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
 from runner.terms.records import Interval, Measurement, Record, Utilisation
 from tests.runner.builders import small_matrix
@@ -32,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[3]
 TEXT_FORMATS = ("table", "markdown", "csv", "json")
 
 
-def document(name: str) -> list[published.Row]:
+def document(name: str) -> list[PublishedRow]:
     path = ROOT / "matrices" / "published" / f"{name}.yaml"
-    return published.rows(published.check(read_yaml(path.read_text(encoding="utf-8"), name), name))
+    return published_rows(check_published(read_yaml(path.read_text(encoding="utf-8"), name), name))
 
 
 # --- document 003, as it stands in the document ---------------------------------------------------
@@ -71,7 +72,7 @@ def printed(text: str) -> tuple[float, dict[str, float]]:
 
 
 def of_document_003() -> dict[str, Line]:
-    found = sheets([], document("osdi"), layouts.of({}, "osdi"))
+    found = sheets([], document("osdi"), shape_of({}, "osdi"))
     assert [sheet.title for sheet in found] == [
         "1 node x 8 devices",
         "2 nodes x 8 devices",
@@ -103,9 +104,9 @@ def test_document_003_is_rebuilt_and_differs_exactly_where_it_is_wrong() -> None
 def test_what_the_document_printed_is_kept_and_its_deviation_noted() -> None:
     lines = of_document_003()
     kept = lines["test-19-2"].cells["memory_used_mib"]
-    assert kept.printed == published.Printed(-2727, -23.1)
+    assert kept.printed == Printed(-2727, -23.1)
     assert kept.text == "9082(-2007,↓18.1%)¶"
-    text = render([], layout=layouts.of({}, "osdi"), published=document("osdi"))
+    text = render([], layout=shape_of({}, "osdi"), published=document("osdi"))
     for number, right in PUT_RIGHT.values():
         assert f"{number:+g}" in text
         assert f"(its figures give {right:+g}" in text
@@ -123,7 +124,7 @@ def test_the_yaml_says_what_the_document_printed() -> None:
         for key, text in (("memory_used_mib", memory), ("samples_per_s", rate)):
             value, said = printed(text)
             assert row.figures[key] == value
-            kept = row.printed.get(key, published.Printed())
+            kept = row.printed.get(key, Printed())
             assert {k: v for k, v in vars(kept).items() if v is not None} == said
 
 
@@ -144,7 +145,7 @@ DOCUMENT_004 = """
 
 
 def test_document_004_is_rebuilt() -> None:
-    found = sheets([], document("ascend"), layouts.of({}, "ascend"))
+    found = sheets([], document("ascend"), shape_of({}, "ascend"))
     assert [len(sheet.lines) for sheet in found] == [8, 2]
     keys = ("name", "params", "perplexity", "samples_per_s", "seq_len", "steps")
     ours = [
@@ -158,7 +159,7 @@ def test_document_004_is_rebuilt() -> None:
 def test_our_rows_stand_behind_the_documents_of_their_cell() -> None:
     run = replace(cell("345M", 60.0, axes={"model": "345M"}), parameters={"train_iters": 12})
     table = rows([run, cell("extra", axes={"model": "9B"})])
-    wanted = layouts.of({"shape": "ascend", "labels": {"name": "8p-ours", "params": "{model}"}})
+    wanted = shape_of({"shape": "ascend", "labels": {"name": "8p-ours", "params": "{model}"}})
     lines = [line for s in sheets(table, document("ascend"), wanted) for line in s.lines]
     names = [(line.cells["name"].text, line.cells["params"].text, line.status) for line in lines]
     assert names[2] == ("8p-ours", "345M", "ok")
@@ -180,7 +181,7 @@ def test_on_npus_ours_stand_beside_the_npus_rows_and_on_gpus_beside_the_competit
 ) -> None:
     found = load_matrix(ROOT / "matrices" / f"{name}.yaml")
     runs = [cell(one.name, 60.0, axes=one.axes) for one in found.cells]
-    printed = published.rows(found.published)
+    printed = published_rows(found.published)
     table = rows(runs, published=printed)
     beside = {
         row.axes["model"]: [document.figures["samples_per_s"] for document in row.published]
@@ -247,8 +248,8 @@ def test_osdi_shape_of_our_own_cells() -> None:
     text = render(
         ours(),
         baseline="optimization=off",
-        layout=layouts.of(content),
-        published=published.rows(BESIDE),
+        layout=shape_of(content),
+        published=published_rows(BESIDE),
     )
     lines = text.splitlines()
     assert lines[0] == "1 node x 8 devices"
@@ -267,7 +268,7 @@ def test_osdi_shape_of_our_own_cells() -> None:
 
 
 def test_flat_table_shows_what_was_published_beside_ours() -> None:
-    found = published.rows(BESIDE)
+    found = published_rows(BESIDE)
     text = render(ours(), width=300, published=found)
     assert "220 (+6.8%)" in text
     assert "published: the document; in brackets how much more ours is." in text
@@ -295,7 +296,7 @@ def test_frameworks_shape_sets_systems_side_by_side() -> None:
         records,
         "csv",
         baseline="system=megatron_deepspeed",
-        layout=layouts.of({}, "frameworks"),
+        layout=shape_of({}, "frameworks"),
     )
     first, second = csv.DictReader(io.StringIO(text))
     assert (first["tp"], first["libai:samples_per_s"]) == ("4", "120.0")
@@ -303,9 +304,7 @@ def test_frameworks_shape_sets_systems_side_by_side() -> None:
     assert first["libai:memory_used_mib_difference"] == "-500.0"
     assert first["megatron_deepspeed:steps_measured"] == "10"
     assert (second["libai:samples_per_s"], second["libai:status"]) == ("", "did_not_run")
-    shown = render(
-        records, baseline="system=megatron_deepspeed", layout=layouts.of({}, "frameworks")
-    )
+    shown = render(records, baseline="system=megatron_deepspeed", layout=shape_of({}, "frameworks"))
     assert "libai samples/s" in shown
     assert "120.0 (+20.0,↑20.0%)" in shown
 
@@ -318,7 +317,7 @@ def test_pivot_has_the_rows_columns_and_values_it_is_told() -> None:
         "values": ["step_time_ms"],
     }
     records = [*OSDI, ours()[2]]
-    (sheet,) = sheets(rows(records), [], layouts.of(content))
+    (sheet,) = sheets(rows(records), [], shape_of(content))
     keys = [head.key for head in sheet.heads]
     assert keys[:4] == ["optimization", "1:step_time_ms", "1:steps_measured", "1:status"]
     assert [line.cells["optimization"].text for line in sheet.lines] == ["off", "on"]
@@ -329,7 +328,7 @@ def test_pivot_has_the_rows_columns_and_values_it_is_told() -> None:
             sheets(
                 rows(records),
                 [],
-                layouts.of(
+                shape_of(
                     {**content, "rows": ["optimization"], "split": ["batch"], "columns": ["system"]}
                 ),
             )
@@ -351,7 +350,7 @@ def test_pivot_has_the_rows_columns_and_values_it_is_told() -> None:
 )
 def test_a_pivot_that_cannot_be_says_why(content: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        render(OSDI, layout=layouts.of({"shape": "pivot", **content}))
+        render(OSDI, layout=shape_of({"shape": "pivot", **content}))
     assert words in str(caught.value)
 
 
@@ -359,7 +358,7 @@ def test_doubts_stand_in_the_shapes_too() -> None:
     slower = tuple(Interval(n, 1, None, 100.0 - n) for n in range(1, 40))
     records = [replace(OSDI[0], measurement=Measurement(slower), warmup_iters=None)]
     for shape in ("osdi", "ascend", "pivot"):
-        text = render(records, layout=layouts.of({}, shape))
+        text = render(records, layout=shape_of({}, shape))
         assert "§ 10-1: step time +" in text
         assert "Warm-up found in the step times" in text
 
@@ -367,7 +366,7 @@ def test_doubts_stand_in_the_shapes_too() -> None:
 @pytest.mark.parametrize("shape", ["osdi", "ascend", "frameworks", "pivot"])
 @pytest.mark.parametrize("format", TEXT_FORMATS)
 def test_shapes_of_nothing_are_no_error(shape: str, format: str) -> None:
-    assert render([], format, layout=layouts.of({}, shape)).endswith("\n")
+    assert render([], format, layout=shape_of({}, shape)).endswith("\n")
 
 
 # --- formats by their schemas ---------------------------------------------------------------------
@@ -381,7 +380,7 @@ def schema(name: str) -> Any:
 @given(st.lists(any_records, max_size=4), st.booleans())
 def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compared: bool) -> None:
     baseline = f"system={records[0].system}" if records and compared else None
-    found = published.rows(BESIDE)
+    found = published_rows(BESIDE)
     text = render(records, "json", baseline, published=found)
     jsonschema.validate(json.loads(text), schema("table"))
 
@@ -389,29 +388,29 @@ def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compa
 @settings(max_examples=40, deadline=None)
 @given(st.lists(any_records, max_size=4), st.sampled_from(["osdi", "ascend"]))
 def test_sheets_keep_their_schema_whatever_the_records(records: list[Record], shape: str) -> None:
-    found = [*published.rows(BESIDE), *document(shape)]
+    found = [*published_rows(BESIDE), *document(shape)]
     for format in TEXT_FORMATS:
-        text = render(records, format, layout=layouts.of({}, shape), published=found)
+        text = render(records, format, layout=shape_of({}, shape), published=found)
         if format == "json":
             jsonschema.validate(json.loads(text), schema("sheets"))
 
 
 def test_the_schema_of_a_pivot_and_of_a_compared_table() -> None:
-    text = render(OSDI, "json", "optimization=off", layout=layouts.of({}, "frameworks"))
+    text = render(OSDI, "json", "optimization=off", layout=shape_of({}, "frameworks"))
     jsonschema.validate(json.loads(text), schema("sheets"))
     jsonschema.validate(json.loads(render(OSDI, "json", "optimization=off")), schema("table"))
 
 
 def test_every_format_has_each_line_once() -> None:
-    layout, found = layouts.of({}, "osdi"), document("osdi")
+    layout, found = shape_of({}, "osdi"), document("osdi")
     table = rows(OSDI, "optimization=off")
-    lines = list(csv.DictReader(io.StringIO(laid_out(table, found, layout, "csv"))))
+    lines = list(csv.DictReader(io.StringIO(render_shape(table, found, layout, "csv"))))
     assert [line["from"] for line in lines].count("ours") == 4
     assert next(n for n in lines if n["cell"] == "10-4")["samples_per_s_difference"] == "-4.0"
     assert {line["memory_used_mib_printed_difference"] for line in lines} == {
         *("", "-1754", "-1927", "-2727")
     }
-    markdown = laid_out(table, found, layout, "markdown")
+    markdown = render_shape(table, found, layout, "markdown")
     assert markdown.count("| test-") == 8
     assert "**2 nodes x 8 devices**" in markdown
 
@@ -427,21 +426,21 @@ def test_a_matrix_carries_its_documents_and_layout() -> None:
         published=[{"source": "paper", "rows": ROWS}],
         table={"shape": "pivot", "rows": ["zero_stage"]},
     )
-    (row,) = published.rows(found.published)
+    (row,) = published_rows(found.published)
     assert (row.source, row.figures, row.cell) == (
         "paper",
         {"samples_per_s": 3.0},
         {"zero_stage": 1},
     )
-    assert layouts.of(found.layout).rows == ("zero_stage",)
-    assert layouts.of(found.layout, "osdi").rows is None
+    assert shape_of(found.layout).rows == ("zero_stage",)
+    assert shape_of(found.layout, "osdi").rows is None
     assert small_matrix({"zero_stage": [0, 1]}).cells[0].digest == found.cells[0].digest
 
 
 def test_a_matrix_names_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "paper.yaml").write_text("- source: paper\n  rows: [{samples_per_s: 3}]\n")
     (tmp_path / "m.yaml").write_text("defaults: {system: torch_gpt}\npublished: paper.yaml\n")
-    assert published.rows(load_matrix(tmp_path / "m.yaml").published)[0].source == "paper"
+    assert published_rows(load_matrix(tmp_path / "m.yaml").published)[0].source == "paper"
     (tmp_path / "m.yaml").write_text("defaults: {system: torch_gpt}\npublished: gone.yaml\n")
     with pytest.raises(UserError, match=r"gone\.yaml cannot be read"):
         load_matrix(tmp_path / "m.yaml")

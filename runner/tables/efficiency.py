@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from runner.tables.formatting import value_text
 from runner.tables.row import Row, Scaling
-from runner.tables.text import value_text
 
 # What may differ between two cells of one series.
 SCALED = frozenset(

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from runner.base.text import printable
 
-MARK = "TRAINBENCH_DOCTOR "
+PROBE_MARK = "TRAINBENCH_DOCTOR "
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
 # paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
 FLOORS: Mapping[str, float] = {"devices": 0.05, "cpu": 0.20, "network": 0.10}
@@ -68,7 +68,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProbeResult:
     """One test over all its figures."""
 
     test: str
@@ -89,7 +89,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SlowPart:
     """What is slow, in one line, and the nodes that it is on."""
 
     test: str
@@ -101,8 +101,8 @@ class Verdict:
 class Judgement:
     """All tests; `torch` is where it came from, `reason` why nothing was measured at all."""
 
-    rows: tuple[Row, ...] = ()
-    slow: tuple[Verdict, ...] = ()
+    rows: tuple[ProbeResult, ...] = ()
+    slow: tuple[SlowPart, ...] = ()
     notes: tuple[str, ...] = ()
     torch: str = ""
     reason: str = ""
@@ -174,7 +174,7 @@ class Judgement:
         return parts
 
 
-def _cells(row: Row) -> list[Text]:
+def _cells(row: ProbeResult) -> list[Text]:
     name, unit = TESTS[row.test]
     if not row.figures:
         return [Text(word) for word in (name, unit, "0", "", "", "", "", "no result")]
@@ -213,7 +213,7 @@ def lines(log: bytes) -> list[dict[str, Any]]:
     """The probe's lines in a node's log."""
     found = []
     for line in log.decode("utf-8", "replace").splitlines():
-        _, mark, text = line.partition(MARK)
+        _, mark, text = line.partition(PROBE_MARK)
         if mark:
             try:
                 said = json.loads(text)
@@ -229,7 +229,7 @@ def step(said: Sequence[Mapping[str, Any]]) -> str:
     return next((str(one["step"]) for one in reversed(said) if "step" in one), "")
 
 
-def judge(
+def judge_probe(
     said: Iterable[Mapping[str, Any]],
     hosts: Sequence[str],
     *,
@@ -303,9 +303,9 @@ def reference(values: Sequence[float]) -> float:
     return ordered[-(-3 * (len(ordered) - 1) // 4)]
 
 
-def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> Row:
+def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> ProbeResult:
     if not figures:
-        return Row(test, (), reason=reason)
+        return ProbeResult(test, (), reason=reason)
     floor = FLOORS["cpu" if device == "cpu" else "network" if test in NETWORK_TESTS else "devices"]
     usual = reference([one.value for one in figures])
     common = statistics.median(one.noise for one in figures)
@@ -316,7 +316,7 @@ def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> Row:
         usual = reference([statistics.median(one.tries[0]) for one in figures])
     elif len(figures) > 1:
         slow = [one for one in figures if _is_slow(one.value, usual, one.noise, common, floor)]
-    return Row(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
+    return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
 
 
 def _is_slow(value: float, usual: float, noise: float, common: float, floor: float) -> bool:
@@ -354,7 +354,7 @@ def _slow_pairs(
     return slow, contended
 
 
-def _named(row: Row, hosts: Sequence[str], devices_per_node: int) -> list[Verdict]:
+def _named(row: ProbeResult, hosts: Sequence[str], devices_per_node: int) -> list[SlowPart]:
     """The slow ones in words: a node instead of its devices or pairs where all of them are slow."""
     if not row.slow or row.reference is None:
         return []
@@ -370,14 +370,14 @@ def _named(row: Row, hosts: Sequence[str], devices_per_node: int) -> list[Verdic
         words = f"{len(mine)} of its {len(everything)} "
         words += "pairs" if row.test == "pair" else "devices"
         lowest = min(mine, key=row.value)
-        verdicts.append(Verdict(row.test, (host,), f"{host}: {_below(row, lowest)}, {words}"))
+        verdicts.append(SlowPart(row.test, (host,), f"{host}: {_below(row, lowest)}, {words}"))
         left = [one for one in left if one not in mine]
     for one in left:
-        verdicts.append(Verdict(row.test, one.nodes, f"{one.label}: {_below(row, one)}"))
+        verdicts.append(SlowPart(row.test, one.nodes, f"{one.label}: {_below(row, one)}"))
     return verdicts
 
 
-def _below(row: Row, one: Figure) -> str:
+def _below(row: ProbeResult, one: Figure) -> str:
     assert row.reference is not None
     name, unit = TESTS[row.test]
     value = row.value(one)
