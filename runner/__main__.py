@@ -18,7 +18,7 @@ BY_NAME = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(
         prog="python -m runner",
         description="From bare nodes to a comparison table of distributed GPT training.",

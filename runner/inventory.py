@@ -60,7 +60,7 @@ def load_inventory(path: Path) -> Cluster:
 
 
 def refuse_unedited(cluster: Cluster) -> None:
-    """Raises UserError for an address that is still to be edited: before nodes are asked."""
+    """Refuse an address that is still to be edited, before nodes are asked."""
     if unedited := [node.host for node in cluster.nodes if node.address == TO_EDIT]:
         raise UserError(
             f"the address of {', '.join(unedited)} is still {TO_EDIT}; write it into ansible_host"
@@ -69,7 +69,7 @@ def refuse_unedited(cluster: Cluster) -> None:
 
 
 def ansible_inventory(path: Path) -> dict[str, Any]:
-    """`ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
+    """Read `ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
     env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
     env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
     ran = subprocess.run(
@@ -87,7 +87,9 @@ def ansible_inventory(path: Path) -> dict[str, Any]:
 
 
 def _why(stderr: str, path: Path) -> str:
-    """Ansible's words on an inventory that it could not read, with the place of a YAML error."""
+    """Return Ansible's words on an inventory that it could not read, with the place of a YAML
+    error.
+    """
     if script := re.search(r"Standard error from inventory script:\s*(?:error: )?(.+)", stderr):
         return script[1]
     words = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
@@ -100,7 +102,9 @@ def _why(stderr: str, path: Path) -> str:
 
 
 def _bad_yaml(path: Path) -> str:
-    """`file:line` of the first file there that is not YAML: Ansible leaves it out of group_vars."""
+    """Return `file:line` of the first file there that is not YAML: Ansible leaves it out of
+    group_vars.
+    """
     files = sorted(path.rglob("*.y*ml")) if path.is_dir() else [path]
     for file in files:
         try:
@@ -114,7 +118,7 @@ def _bad_yaml(path: Path) -> str:
 
 
 def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
-    """A cluster from `ansible-inventory --list`'s answer."""
+    """Build a cluster from `ansible-inventory --list`'s answer."""
     hosts = _members(listed, NODES)
     if not hosts:
         raise UserError(no_nodes(path))
@@ -169,7 +173,7 @@ def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
 
 
 def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
-    """How the cluster runs containers."""
+    """Read how the cluster runs containers."""
     default = Containers()
     engine = shared["cluster_container_engine"] or default.engine
     if engine not in ENGINES:
@@ -204,7 +208,7 @@ def _name(path: Path) -> str:
 
 
 def _members(listed: Mapping[str, Any], group: str) -> list[str]:
-    """The hosts of a group and of its children, in the inventory's order, each once."""
+    """Return the hosts of a group and of its children, in the inventory's order, each once."""
     entry = listed.get(group, {})
     found = list(entry.get("hosts", []))
     for child in entry.get("children", []):
@@ -213,7 +217,7 @@ def _members(listed: Mapping[str, Any], group: str) -> list[str]:
 
 
 def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
-    """Only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
+    """Keep only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
     for key in variables:
         if key.startswith("cluster_") and key not in KEYS:
             raise UserError(
@@ -233,7 +237,7 @@ def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any
 
 
 def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> Any:
-    """A key that holds for the whole cluster."""
+    """Read a key that holds for the whole cluster."""
     values = {json.dumps(entry.get(key), sort_keys=True): host for host, entry in variables.items()}
     if len(values) > 1:
         raise UserError(

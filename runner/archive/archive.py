@@ -37,7 +37,8 @@ class Opened:
 
 @contextmanager
 def opened(runs: Path, name: str | None) -> Iterator[Opened]:
-    """The campaign of that name under `runs`, in that folder, or in that archive; None: the newest.
+    """Open the campaign of that name under `runs`, in that folder, or in that archive; None: the
+    newest.
 
     Raises UserError where there is none.
     """
@@ -86,7 +87,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """A campaign's plain files, name to path: no lock, nothing half written, no link."""
+    """Return a campaign's plain files, name to path: no lock, nothing half written, no link."""
     found = {}
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
@@ -147,7 +148,7 @@ def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
 
 
 def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
-    """The archive's files, as long as they are ones that an export would hold."""
+    """Yield the archive's files, as long as they are ones that an export would hold."""
     count = size = 0
     for member in archive:
         name = PurePosixPath(member.name)

@@ -41,7 +41,7 @@ def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
 
 
 def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict[str, Path]:
-    """What is read from the evidence today, as files: name in the archive to path."""
+    """Write what is read from the evidence today; return the files, name in the archive to path."""
     folder.mkdir()
     settings = campaign.settings or {}
     texts = {
@@ -55,7 +55,7 @@ def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict
 
 
 def _same_figures(before: list[Record], after: list[Record]) -> None:
-    """A word that a redaction took for a name may be one that a parser needs."""
+    """Refuse a redaction that took a word for a name which a parser needs."""
     for ours, theirs in zip(before, after, strict=True):
         if ours.measurement.intervals != theirs.measurement.intervals:
             raise UserError(
@@ -68,7 +68,7 @@ def _same_figures(before: list[Record], after: list[Record]) -> None:
 
 
 def _redacted(campaign: Campaign, folder: Path) -> Campaign:
-    """A copy of the campaign without names, in a folder of its own under `folder`."""
+    """Write a copy of the campaign without names, in a folder of its own under `folder`."""
     # TensorBoard's files name the host that wrote them, in bytes that have a checksum.
     named = {
         name: path
@@ -109,7 +109,9 @@ def _user() -> str:
 
 
 def _hosts(campaign: Campaign) -> dict[str, str]:
-    """Every name that a host has in the campaign, to its name in the inventory; in rank order."""
+    """Return every name that a host has in the campaign, to its name in the inventory; in rank
+    order.
+    """
     found: dict[str, str] = {}
     for path in sorted(campaign.path.glob("*/repeat*/attempt*/run.json")):
         run = _json(path)
@@ -125,7 +127,7 @@ def _hosts(campaign: Campaign) -> dict[str, str]:
 
 
 def _json(path: Path) -> Any:
-    """A file's content, if it is JSON; None otherwise."""
+    """Return a file's content, if it is JSON; None otherwise."""
     with path.open("rb") as stream:
         if stream.read(1) not in (b"{", b"[") or path.stat().st_size > _LARGEST_JSON:
             return None
@@ -136,6 +138,6 @@ def _json(path: Path) -> Any:
 
 
 def _texts(path: Path) -> Iterable[str]:
-    """A file as text of whole lines; bytes that are none come back as they were."""
+    """Yield a file as text of whole lines; bytes that are not text come back as they were."""
     for text in whole_lines(blocks(path)):
         yield text.decode("utf-8", "surrogateescape")

@@ -40,7 +40,7 @@ _VERSION = re.compile(r"(?:version|driver|cudnn|cann)\W{0,3}$|==$", re.IGNORECAS
 
 
 def distinct(host: str) -> bool:
-    """Whether a host's name can be told from other words wherever it stands."""
+    """Return whether a host's name can be told from other words wherever it stands."""
     return len(host) > 1 and (not host.isalpha() or len(host) >= 8)
 
 
@@ -63,7 +63,7 @@ class Redaction:
             self._user(user)
 
     def host(self, name: str, same_as: str | None = None) -> None:
-        """One more host, or another name of a known one."""
+        """Add a host, or another name of a known one."""
         if name and name not in _LOCAL and name not in self._hosts and not _is_address(name):
             known = self._hosts.get(same_as or "")
             count = len(set(self._hosts.values())) + 1
@@ -78,7 +78,7 @@ class Redaction:
     # --- first: who is there -------------------------------------------------------------------
 
     def learn(self, text: str) -> None:
-        """Users by their home folders and logins."""
+        """Learn users by their home folders and logins."""
         if "/home/" in text or "/Users/" in text:
             for found in _HOME.finditer(text):
                 self._user(found[1])
@@ -88,7 +88,7 @@ class Redaction:
                     self._user(found[1])
 
     def learn_content(self, content: Any) -> None:
-        """The same in JSON, and the values of variables that are named like secrets."""
+        """Learn the same from JSON, and the values of variables that are named like secrets."""
         if isinstance(content, Mapping):
             for key, value in content.items():
                 if isinstance(value, str) and len(value) >= 6 and SECRET.search(str(key)):
@@ -104,14 +104,16 @@ class Redaction:
     # --- then: words for them ------------------------------------------------------------------
 
     def name(self, part: str) -> str:
-        """One part of a path: `0003-host` and `host.json` are of hosts, whatever their names."""
+        """Redact one part of a path: `0003-host` and `host.json` are of hosts, whatever their
+        names.
+        """
         found = re.fullmatch(r"(\d{4}-)?(.+?)(\.json)?", part)
         if found and found[2] in self._hosts:
             return f"{found[1] or ''}{self._hosts[found[2]]}{found[3] or ''}"
         return self.text(part)
 
     def content(self, content: Any, key: str = "") -> Any:
-        """JSON with every string redacted; a host's name by itself is one, however short."""
+        """Redact every string of JSON; a host's name by itself is one, however short."""
         if isinstance(content, Mapping):
             return {
                 self._hosts.get(str(name)) or self.text(str(name)): self.content(value, str(name))
@@ -126,7 +128,7 @@ class Redaction:
         return self._hosts.get(content) or self.text(content)
 
     def text(self, text: str) -> str:
-        """Text of whole lines."""
+        """Redact text of whole lines."""
         if self._pattern is None:
             self._pattern = self._compiled()
         return self._pattern.sub(self._word, text)
@@ -159,7 +161,7 @@ class Redaction:
         return re.compile("|".join(parts), re.MULTILINE)
 
     def _word(self, found: re.Match[str]) -> str:
-        """What stands for one name."""
+        """Return what stands for one name."""
         kind = found.lastgroup or ""
         text = found[0]
         if kind == "world":

@@ -10,7 +10,9 @@ from runner.base.errors import UserError
 
 
 def read_env(value: Any, where: str) -> dict[str, str]:
-    """Variables as text. Raises UserError for what YAML would change: true, 1.10, an empty one."""
+    """Read variables as text. Raises UserError for what YAML would change: true, 1.10, an empty
+    one.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict):

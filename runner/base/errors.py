@@ -13,7 +13,7 @@ class UserError(Exception):
 
 
 def no_nodes(inventory: object) -> str:
-    """What the runner and the playbooks say of an inventory without machines to train on."""
+    """Return what the runner and the playbooks say of an inventory without machines to train on."""
     return (
         f"the inventory {inventory} has no hosts in a group called {NODES}; put the machines to"
         " train on under it, as inventory/local/hosts.yml does; for a hostfile:"
@@ -22,7 +22,7 @@ def no_nodes(inventory: object) -> str:
 
 
 def unreachable(whys: Mapping[str, str], inventory: object) -> str:
-    """All nodes that cannot be used, each with Ansible's words on why, in one sentence."""
+    """Name all nodes that cannot be used, each with Ansible's words on why, in one sentence."""
     hosts: dict[str, list[str]] = {}
     for host, why in whys.items():
         hosts.setdefault(silence(why), []).append(host)
@@ -38,6 +38,6 @@ def unreachable(whys: Mapping[str, str], inventory: object) -> str:
 
 
 def silence(words: str) -> str:
-    """Why a node does not answer, without Ansible's words around it."""
+    """Say why a node does not answer, without Ansible's words around it."""
     said = re.sub(r"^.*?(?:via ssh|over ssh): ", "", " ".join(words.split()))
     return said.rstrip(". ") or "no answer"

@@ -14,12 +14,12 @@ from rich.text import Text
 
 
 def filled(text: str, width: int) -> str:
-    """A sentence in lines of `width`, further ones indented."""
+    """Wrap a sentence into lines of `width`, further ones indented."""
     return textwrap.fill(text, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """The rows below their headers and a rule, in `width` columns."""
+    """Draw the rows below their headers and a rule, in `width` columns."""
     console = _console(width)
     console.print(_table(headers, rows))
     assert isinstance(console.file, io.StringIO)
@@ -27,7 +27,7 @@ def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> s
 
 
 def fits(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Whether no word of the grid needs to be broken."""
+    """Return whether no word of the grid needs to be broken."""
     console = _console(width)
     needed = Measurement.get(console, console.options.update(width=10_000), _table(headers, rows))
     return needed.minimum <= width

@@ -18,7 +18,7 @@ BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of
 
 
 def node_root(cluster_root: str) -> PurePosixPath:
-    """A node's root folder. A relative one lies in this checkout (a local connection only).
+    """Return a node's root folder. A relative one lies in this checkout (a local connection only).
 
     playbooks/group_vars/all.yml has the same rule as `node_root`; a test compares them.
     """
@@ -26,27 +26,27 @@ def node_root(cluster_root: str) -> PurePosixPath:
 
 
 def system_home(root: PurePosixPath, system: str, pin: str) -> PurePosixPath:
-    """`<root>/systems/<system>/<pin>`, which holds src/, env/ and installed.json."""
+    """Return `<root>/systems/<system>/<pin>`, which holds src/, env/ and installed.json."""
     return root / "systems" / system / pin
 
 
 def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
-    """`<root>/datasets/<dataset>`, which holds dataset.json and what it lists."""
+    """Return `<root>/datasets/<dataset>`, which holds dataset.json and what it lists."""
     return root / "datasets" / dataset
 
 
 def env_file(root: PurePosixPath) -> PurePosixPath:
-    """What the node is, as roles/verify leaves it there."""
+    """Return what the node is, as roles/verify leaves it there."""
     return root / "env.json"
 
 
 def search_path() -> str:
-    """PATH with this Python's own folder first: the Ansible beside it is the right one."""
+    """Return PATH with this Python's own folder first: the Ansible beside it is the right one."""
     return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
 
 
 def program(name: str) -> str:
-    """Absolute path of one of Ansible's programs. Raises UserError where it is not installed."""
+    """Return the path of one of Ansible's programs. Raises UserError where it is not installed."""
     found = shutil.which(name, path=search_path())
     if found is None:
         raise UserError(f"{name} is not installed; `pip install -e .` in the checkout installs it")

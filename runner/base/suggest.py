@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 
 def alike(word: str, right: str) -> bool:
-    """Whether the two are the same word, in any case, or the same number."""
+    """Return whether the two are the same word, in any case, or the same number."""
     number = _number(word)
     return word.casefold() == right.casefold() or (number is not None and number == _number(right))
 
 
 def nearest(word: str, right: Iterable[str]) -> str:
-    """` (did you mean X?)`, or an empty string where nothing is near.
+    """Return ` (did you mean X?)`, or an empty string where nothing is near.
 
     Among numbers the nearest is the one with the least difference.
     """

@@ -15,7 +15,7 @@ _ESCAPE = re.compile(
 
 
 def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """A file's bytes in blocks (1 MiB by default); nothing where there is no file."""
+    """Yield a file's bytes in blocks (1 MiB by default); nothing where there is no file."""
     try:
         with path.open("rb") as stream:
             while block := stream.read(size):
@@ -25,7 +25,7 @@ def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
 
 
 def tail(path: Path, size: int = 1 << 16) -> bytes:
-    """The last bytes of a file, from the start of a line; empty where there is no file."""
+    """Return the last bytes of a file, from the start of a line; empty where there is no file."""
     try:
         with path.open("rb") as stream:
             end = stream.seek(0, 2)
@@ -37,6 +37,6 @@ def tail(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Text that does nothing to a terminal: escapes and control characters left out, one line."""
+    """Make text safe for a terminal: escapes and control characters left out, one line."""
     plain = _ESCAPE.sub("", text)
     return " ".join("".join(c if c.isprintable() else " " for c in plain).split())

@@ -73,14 +73,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _count(word: str) -> int:
-    """A whole number of at least 0."""
+    """Read a whole number of at least 0."""
     if not word.isdecimal():
         raise argparse.ArgumentTypeError(f"{word!r} is no whole number of at least 0")
     return int(word)
 
 
 def _seconds(word: str) -> float:
-    """A number of seconds above 0."""
+    """Read a number of seconds above 0."""
     try:
         value = float(word)
     except ValueError:

@@ -101,7 +101,7 @@ def parse(
     global_batch_size: int | None = None,
     warmup_iters: int = 0,
 ) -> dict[str, Any]:
-    """The result, as the JSON object has it."""
+    """Read the logs; return the result as the JSON object has it."""
     from runner.judge.diagnosis.verdict import diagnose
     from runner.logs.read import read
 
@@ -135,7 +135,7 @@ def parse(
 
 
 def table(result: dict[str, Any]) -> str:
-    """The same for a person."""
+    """Lay the result out for a person."""
     from tabulate import tabulate
 
     units = {"step_time_ms": "median, ms", "samples_per_s": "median", "memory_mib": "MiB"}
@@ -153,7 +153,7 @@ def _rounded(value: float | None) -> float | None:
 
 @contextmanager
 def _files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """The logs as files that can be read more than once: a pipe is copied first."""
+    """Give the logs as files that can be read more than once: a pipe is copied first."""
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
         found = []
         for number, path in enumerate(paths):

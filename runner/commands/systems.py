@@ -67,7 +67,7 @@ def _one(name: str, width: int) -> str:
 
 
 def _default(value: Any) -> str:
-    """As a matrix writes it."""
+    """Write a default as a matrix writes it."""
     if value is None:
         return "–"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -23,7 +23,9 @@ _PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
 
 
 def to_table(found: CampaignComparison, width: int) -> str:
-    """For a terminal of that many columns: where a row a cell is too wide, a row a quantity."""
+    """Write it for a terminal of that many columns: where a row a cell is too wide, a row a
+    quantity.
+    """
     headers, rows = _headers(found), _rows(found)
     if not fits(headers, rows, width):
         headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(found)
@@ -34,7 +36,7 @@ def to_table(found: CampaignComparison, width: int) -> str:
 
 
 def to_markdown(found: CampaignComparison) -> str:
-    """A heading, what differs, a table, notes."""
+    """Write a heading, what differs, a table and notes."""
     rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(found)]
     grid = tabulate(rows, headers=_headers(found), tablefmt="github", disable_numparse=True)
     above = "\n".join(f"- {line}" for line in _above(found)[1:])
@@ -45,7 +47,7 @@ def to_markdown(found: CampaignComparison) -> str:
 
 
 def to_json(found: CampaignComparison) -> str:
-    """One JSON object, indented; docs/runs.md has its keys."""
+    """Write one JSON object, indented; docs/runs.md has its keys."""
     document = {
         "schema": 1,
         "a": found.a,
@@ -72,7 +74,7 @@ def _headers(found: CampaignComparison) -> list[str]:
 
 
 def _names(found: CampaignComparison) -> list[str]:
-    """The quantities that any cell has on both sides."""
+    """Return the quantities that any cell has on both sides."""
     return [name for name in _TITLES if any(name in cell.measures for cell in found.cells)]
 
 
@@ -89,7 +91,7 @@ def _rows(found: CampaignComparison) -> list[list[str]]:
 
 
 def _long_rows(found: CampaignComparison) -> list[list[str]]:
-    """A row for each quantity of a cell; the cell stands in the first."""
+    """Return a row for each quantity of a cell; the cell stands in the first."""
     rows = []
     for cell in found.cells:
         names = [name for name in _names(found) if name in cell.measures]

@@ -122,7 +122,7 @@ class CampaignComparison:
 
 
 def side(name: str, records: Sequence[Record]) -> Side:
-    """A campaign's records as one side."""
+    """Return a campaign's records as one side."""
     document = json.loads(to_json(rows(records)))
     parameters = {record.cell_id: record.parameters for record in records}
     found = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
@@ -130,7 +130,7 @@ def side(name: str, records: Sequence[Record]) -> Side:
 
 
 def saved(name: str, document: Any) -> Side:
-    """What `collect --format json` wrote as one side. Raises UserError for any other JSON."""
+    """Read what `collect --format json` wrote as one side. Raises UserError for any other JSON."""
     table = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(table, list) or not all(
         isinstance(row, dict) and {"cell", "cell_id", "status"} <= set(row) for row in table
@@ -144,7 +144,7 @@ def saved(name: str, document: Any) -> Side:
 
 
 def thresholds(said: Iterable[str]) -> dict[str, float]:
-    """The quantities that count, with percent, after `QUANTITY=PERCENT%` words."""
+    """Return the quantities that count, with percent, after `QUANTITY=PERCENT%` words."""
     found = {name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None}
     for word in (part for text in said for part in text.split(",")):
         name, _, number = (part.strip() for part in word.partition("="))
@@ -163,7 +163,7 @@ def thresholds(said: Iterable[str]) -> dict[str, float]:
 
 
 def compare_campaigns(a: Side, b: Side, limits: Mapping[str, float]) -> CampaignComparison:
-    """The second against the first. Raises UserError where no cell of the two can be compared."""
+    """Compare the second with the first. Raises UserError where the two have no cell to compare."""
     pairs = _pairs(a.rows, b.rows)
     cells = [_cell(ours, theirs, limits) for ours, theirs in pairs]
     if not any(ours and theirs for ours, theirs in pairs):
@@ -186,7 +186,7 @@ _Pair = tuple[_Row | None, _Row | None]
 
 
 def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
-    """Cells that are the same in every parameter, then those that are named alike."""
+    """Pair cells that are the same in every parameter, then those that are named alike."""
     by_id = {row["cell_id"]: row for row in b}
     pairs: list[_Pair] = [(row, by_id.pop(row["cell_id"], None)) for row in a]
     names = [row["cell"] for row in by_id.values()]
@@ -254,7 +254,9 @@ def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measur
 
 
 def _noise(row: _Row, name: str) -> float | None:
-    """Half the width of what a side's median may be, in percent; None where nothing says so."""
+    """Return half the width of what a side's median may be, in percent; None where nothing
+    says so.
+    """
     if name.startswith("memory") or name == "final_loss":
         return 0.0  # a peak, and a loss of the same seed and data, have no spread over steps
     low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
@@ -290,7 +292,7 @@ def _notes(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> Iterable[str]:
 
 
 def _parameter_notes(pairs: Sequence[_Pair]) -> list[str]:
-    """What was asked for differently in cells that are only named alike."""
+    """Return what was asked for differently in cells that are only named alike."""
     differs: dict[str, int] = {}
     unknown = 0
     for a, b in pairs:

@@ -48,7 +48,7 @@ class Answer:
         return UNANSWERED if self.unreachable or unanswered else HEALTHY
 
     def faults(self, *, lost: bool = True) -> dict[str, list[str]]:
-        """Node to what of it would spoil a comparison, one line each."""
+        """Return each node's faults, one line each: what would spoil a comparison."""
         found: dict[str, list[str]] = {}
         if lost:
             for host, why in self.unreachable.items():
@@ -67,7 +67,7 @@ class Answer:
         return found
 
     def as_json(self, width: int) -> dict[str, Any]:
-        """The object that docs/doctor.md describes."""
+        """Return the object that docs/doctor.md describes."""
         return {
             "schema": SCHEMA,
             "inventory": self.inventory,
@@ -99,7 +99,7 @@ class Answer:
         }
 
     def parts(self, width: int) -> list[Table | Text | str]:
-        """What a person reads, top to bottom."""
+        """Return what a person reads, top to bottom."""
         parts: list[Table | Text | str] = []
         if self.compared:
             for host, why in self.unreachable.items():
@@ -115,7 +115,7 @@ class Answer:
         return parts
 
     def _summary(self) -> Text:
-        """One line on what was compared."""
+        """Sum up in one line what was compared."""
         differences = self.comparison.differences
         spoiling = sum(row.severity == SPOILS for row in differences)
         words = _count(len(self.nodes), "node")
@@ -146,7 +146,7 @@ def _count(number: int, thing: str) -> str:
 
 
 def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
-    """What verify.yml left in the folder. Raises UserError where it left nothing."""
+    """Read what verify.yml left in the folder. Raises UserError where it left nothing."""
     asked = checkup.asked
     if asked is None:
         raise UserError(

@@ -22,7 +22,7 @@ from runner.terms.cluster import Cluster
 
 
 def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
-    """Everything that was asked for. Raises UserError where no node could be asked."""
+    """Ask the nodes what was asked for. Raises UserError where no node could be asked."""
     cluster = load_inventory(inventory)
     refuse_unedited(cluster)
     checkup = checkup_of(runs, cluster.label)
@@ -48,7 +48,7 @@ def _survey(
     interrupts: Interrupts,
     console: Console,
 ) -> Answer:
-    """What the nodes are, and with `roles` what each role's verify entry says."""
+    """Ask the nodes what they are, and with `roles` what each role's verify entry says."""
     checkup.forget()
     hosts = [node.host for node in cluster.nodes]
     title = f"asking {len(hosts)} node{'s' if len(hosts) > 1 else ''} what they are"
@@ -89,7 +89,7 @@ def _measure(
     interrupts: Interrupts,
     console: Console,
 ) -> judgement.Judgement:
-    """The probe on the nodes that could be asked."""
+    """Run the probe on the nodes that could be asked."""
     pin, reason = probing.torch_of(found.envs)
     if reason:
         return judgement.Judgement(reason=reason)

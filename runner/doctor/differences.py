@@ -97,7 +97,7 @@ ItemFindings = tuple[ItemDifference, list[Finding]] | None
 
 
 def _alike(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
-    """The item among the nodes."""
+    """Compare the item among the nodes."""
     rule = next(item.rule for item in there.values() if item is not None)
     keys = _keys(there, rule)
     texts = _texts(there)
@@ -134,7 +134,7 @@ def _alike(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
 
 
 def majority(groups: Mapping[Any, Sequence[str]]) -> Any | None:
-    """The key that more nodes share than any other does, None in a tie."""
+    """Return the key that more nodes share than any other does, None in a tie."""
     sizes = sorted((len(hosts) for hosts in groups.values()), reverse=True)
     if len(sizes) > 1 and sizes[0] == sizes[1]:
         return None
@@ -142,7 +142,7 @@ def majority(groups: Mapping[Any, Sequence[str]]) -> Any | None:
 
 
 def _keys(there: Mapping[str, Item | None], rule: ItemRule) -> dict[str, Any]:
-    """What is equal for equal nodes. A number near the nodes' median is the median."""
+    """Return what is equal for equal nodes. A number near the nodes' median is the median."""
     numbers = [item.number for item in there.values() if item and item.number is not None]
     middle = statistics.median(numbers) if numbers else 0.0
     keys: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def _keys(there: Mapping[str, Item | None], rule: ItemRule) -> dict[str, Any]:
 
 
 def _texts(there: Mapping[str, Item | None]) -> dict[str, str]:
-    """What each node's cell says; of an item with parts, those that differ."""
+    """Return what each node's cell says; of an item with parts, those that differ."""
     parts = {host: item.parts for host, item in there.items() if item and item.parts is not None}
     if not parts:
         return {host: item.value or ABSENT if item else ABSENT for host, item in there.items()}
@@ -178,7 +178,7 @@ def _texts(there: Mapping[str, Item | None]) -> dict[str, str]:
 
 
 def _brief(value: str | None) -> str:
-    """A part's value; of a checksum or commit its first 12 digits."""
+    """Return a part's value; of a checksum or commit its first 12 digits."""
     if value is None:
         return ABSENT
     return value[:12] if re.fullmatch(r"[0-9a-f]{40,}", value) else value
@@ -189,7 +189,7 @@ def _inventory(
     there: Mapping[str, Item | None],
     expected: Mapping[str, Mapping[str, Any]],
 ) -> ItemFindings:
-    """The count of devices against the inventory's: fewer cannot run its cells."""
+    """Compare the count of devices with the inventory's: fewer cannot run its cells."""
     kinds = {"GPU count": "cuda", "NPU count": "npu"}
     if name not in kinds:
         return None
@@ -220,7 +220,7 @@ def _inventory(
 
 
 def _never(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
-    """A value that is wrong wherever it stands, on one node or on all."""
+    """Find a value that is wrong wherever it stands, on one node or on all."""
     rule = next(item.rule for item in there.values() if item is not None)
     if not rule.never:
         return None
@@ -242,7 +242,7 @@ def _never(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
 
 
 def _time(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
-    """Clocks against the control node's or, of three and more nodes, against their median."""
+    """Compare clocks with the control node's or, of three and more nodes, with their median."""
     clocks = {
         host: (float(env["time"]["offset_s"]), float(env["time"].get("error_s") or 0.0))
         for host, env in envs.items()
@@ -273,7 +273,7 @@ def _time(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
 
 
 def _disk(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
-    """Free space at cluster_root."""
+    """Judge the free space at cluster_root."""
     texts = dict.fromkeys(envs, ABSENT)
     findings = []
     worst = NOTE
@@ -305,7 +305,7 @@ def _disk(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
 
 
 def short(hosts: Sequence[str], most: int = 6) -> str:
-    """Node names in few words: runs of numbers as a range, and no more than `most` words.
+    """Write node names in few words: runs of numbers as a range, and no more than `most` words.
 
     >>> short(["node1", "node2", "node3", "node7"])
     'node1-3, node7'
@@ -332,7 +332,9 @@ def short(hosts: Sequence[str], most: int = 6) -> str:
 
 
 def _follows(before: str, host: str) -> bool:
-    """Whether two names differ in a number at their end alone, and the second's is the next."""
+    """Return whether two names differ in a number at their end alone, and the second's is
+    the next.
+    """
     one, two = (re.fullmatch(r"(.*?)(\d+)", name) for name in (before, host))
     return bool(
         one

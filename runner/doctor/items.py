@@ -106,7 +106,7 @@ ITEM_RULES = _rules(
 
 
 def items_of(env: Mapping[str, Any]) -> list[Item]:
-    """The items of one node, in the order in which a table shows them."""
+    """Return the items of one node, in the order in which a table shows them."""
     return list(_items(env))
 
 
@@ -183,7 +183,7 @@ def _npu(npu: Mapping[str, Any]) -> Iterator[Item]:
 
 
 def devices_text(values: Sequence[str]) -> str | None:
-    """One value for a node's devices: the one that all have, or which device has another.
+    """Return one value for a node's devices: the one that all have, or which device has another.
 
     `700.00`, or `700.00 (5: 650.00)` where device 5 differs from most.
     """
@@ -196,7 +196,7 @@ def devices_text(values: Sequence[str]) -> str | None:
 
 
 def leaves(value: Any, path: str = "") -> dict[str, str]:
-    """A nested object's leaves by their path: `versions.torch`."""
+    """Return a nested object's leaves by their path: `versions.torch`."""
     if isinstance(value, Mapping):
         found: dict[str, str] = {}
         for key, inner in value.items():

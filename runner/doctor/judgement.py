@@ -84,7 +84,7 @@ class ProbeResult:
         return TESTS[self.test][0]
 
     def value(self, one: Figure) -> float:
-        """What is shown of a figure: of a pair, as it was beside all others."""
+        """Return what is shown of a figure: of a pair, as it was beside all others."""
         return statistics.median(one.tries[0]) if self.test == "pair" else one.value
 
 
@@ -114,7 +114,7 @@ class Judgement:
         return bool(self.reason) or any(row.reason for row in self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """As docs/doctor.md describes it."""
+        """Return the object as docs/doctor.md describes it."""
         return {
             "torch": self.torch,
             "reason": self.reason,
@@ -148,7 +148,7 @@ class Judgement:
         }
 
     def parts(self, width: int) -> list[Table | Text | str]:
-        """One row a test, the slow ones by name, and one line."""
+        """Show one row a test, the slow ones by name, and one line."""
         if self.reason:
             return [Text(f"devices and network: no result: {self.reason}", "yellow")]
         table = Table(show_edge=False, pad_edge=False)
@@ -210,7 +210,7 @@ def _mad(samples: Sequence[float]) -> float:
 
 
 def lines(log: bytes) -> list[dict[str, Any]]:
-    """The probe's lines in a node's log."""
+    """Read the probe's lines in a node's log."""
     found = []
     for line in log.decode("utf-8", "replace").splitlines():
         _, mark, text = line.partition(PROBE_MARK)
@@ -225,7 +225,7 @@ def lines(log: bytes) -> list[dict[str, Any]]:
 
 
 def step(said: Sequence[Mapping[str, Any]]) -> str:
-    """What was being measured last, or nothing."""
+    """Return what was being measured last, or nothing."""
     return next((str(one["step"]) for one in reversed(said) if "step" in one), "")
 
 
@@ -298,7 +298,9 @@ def _collect(
 
 
 def reference(values: Sequence[float]) -> float:
-    """What a healthy one reaches: the upper quartile, as in probe.py (a test compares them)."""
+    """Return what a healthy one reaches: the upper quartile, as in probe.py (a test
+    compares them).
+    """
     ordered = sorted(values)
     return ordered[-(-3 * (len(ordered) - 1) // 4)]
 
@@ -326,7 +328,7 @@ def _is_slow(value: float, usual: float, noise: float, common: float, floor: flo
 def _slow_pairs(
     figures: Sequence[Figure], floor: float, common: float
 ) -> tuple[list[Figure], list[Figure]]:
-    """Pairs slow in their round and alone; and those that are slow only while others talk.
+    """Find the pairs slow in their round and alone; and those that are slow only while others talk.
 
     What was measured alone is compared with what else was measured alone.
     """
@@ -355,7 +357,7 @@ def _slow_pairs(
 
 
 def _named(row: ProbeResult, hosts: Sequence[str], devices_per_node: int) -> list[SlowPart]:
-    """The slow ones in words: a node instead of its devices or pairs where all of them are slow."""
+    """Name the slow ones: a node instead of its devices or pairs where all of them are slow."""
     if not row.slow or row.reference is None:
         return []
     verdicts = []

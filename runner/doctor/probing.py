@@ -33,7 +33,7 @@ PORT_TRIES = 3
 
 
 def torch_of(envs: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
-    """The pin (`torch_gpt/torch-2.13`) with torch on every node, or why there is none.
+    """Find the pin (`torch_gpt/torch-2.13`) with torch on every node, or say why there is none.
 
     torch_gpt's come first, its newest torch before its others; of other systems any will do.
     """
@@ -72,7 +72,9 @@ def plan(
     number: int,
     port_try: int = 0,
 ) -> dict[str, Any]:
-    """What run.json holds: one process of the probe's a node, which starts one for each device."""
+    """Return what run.json holds: one process of the probe's a node, which starts one for each
+    device.
+    """
     run_id = f"doctor-{cluster.name}/{number}"
     port = port_of(run_id, port_try)
     # A cluster whose nodes have other numbers of devices is measured with the fewest.
@@ -180,7 +182,7 @@ def launch(
 def failed(
     attempt: Attempt, said: Sequence[Mapping[str, Any]], hosts: Sequence[str], words: str
 ) -> str:
-    """Why the probe did not end well, or nothing: its own error first, else the launch's."""
+    """Say why the probe did not end well, or nothing: its own error first, else the launch's."""
     for one in said:
         if "error" in one and "test" not in one:
             return f"{hosts[int(one['node'])]}: {one['error']}"

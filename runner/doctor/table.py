@@ -25,7 +25,7 @@ NARROWEST = 14  # letters a node's column needs to be read
 def differences_table(
     differences: Sequence[ItemDifference], hosts: Sequence[str], width: int
 ) -> Table:
-    """The rows as a table: a column a node where they fit, else two of groups."""
+    """Lay the rows out as a table: a column a node where they fit, else two of groups."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("item")
     table.add_column("means")
@@ -47,7 +47,7 @@ def _head(row: ItemDifference) -> tuple[Text, Text]:
 
 
 def _cell(row: ItemDifference, host: str) -> Text:
-    """A node's value; the odd one is marked with a star, for where there is no colour."""
+    """Show a node's value; the odd one is marked with a star, for where there is no colour."""
     if host not in row.odd:
         return Text(row.values[host])
     return Text(f"{row.values[host]} *", STYLES.get(row.severity, ODD))
@@ -74,7 +74,7 @@ def _count(hosts: Sequence[str]) -> str:
 
 
 def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Text]:
-    """What the roles' verify entries said, whole: equal words of several nodes once."""
+    """Show what the roles' verify entries said, whole: equal words of several nodes once."""
     groups: dict[tuple[str, str], list[str]] = {}
     for host, entries in failures.items():
         for entry in entries:
@@ -88,7 +88,7 @@ def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[T
 
 
 def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
-    """The parts as plain text of that width."""
+    """Write the parts as plain text of that width."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, no_color=True, highlight=False, soft_wrap=False)
     for part in parts:

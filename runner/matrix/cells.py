@@ -137,7 +137,7 @@ def _dataset(value: Any, where: str) -> str:
 
 
 def _public_env(value: Any, where: str) -> dict[str, str]:
-    """A cell's variables, which stand in names, tables and campaign.json. Refuses secrets."""
+    """Read a cell's variables, which stand in names, tables and campaign.json. Refuses secrets."""
     found = read_env(value, where)
     for name in found:
         if SECRET.search(name):
@@ -164,7 +164,7 @@ def _name(point: Mapping[str, Any]) -> str:
 
 
 def label(value: Any) -> str:
-    """An axis value as one word for names and tables."""
+    """Write an axis value as one word for names and tables."""
     if isinstance(value, dict):
         return "+".join(f"{name}:{label(item)}" for name, item in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -52,7 +52,7 @@ for _kind, _words, _first in (
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """YAML as people write it (see _Loader). Raises UserError naming the line."""
+    """Read YAML as people write it (see _Loader). Raises UserError naming the line."""
     try:
         content = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
     except yaml.MarkedYAMLError as error:
@@ -71,7 +71,9 @@ def read_yaml(text: str, where: str) -> Any:
 
 
 def _check_plain(content: Any, where: str) -> None:
-    """Mappings, lists, text and numbers only, and not without end (aliases can be cyclic)."""
+    """Refuse all but mappings, lists, text and numbers, and what has no end (aliases can be
+    cyclic).
+    """
     seen, waiting = 0, [(content, 0)]
     while waiting:
         value, depth = waiting.pop()

@@ -35,7 +35,7 @@ from runner.matrix.cells import cells_of
 from runner.matrix.dialect import read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
-from runner.matrix.table_shape import check_shape
+from runner.matrix.table_shape import check_table
 from runner.systems.common.registry import load_system, system_names
 from runner.terms.cell import Cell, Matrix
 
@@ -56,7 +56,7 @@ def load_matrix(path: Path) -> Matrix:
 
 
 def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -> Matrix:
-    """A matrix from a file's text; `where` names it in messages, `stem` is its default name.
+    """Build a matrix from a file's text; `where` names it in messages, `stem` is its default name.
 
     `folder` is where files that it names lie; without it, it can name none.
     """
@@ -93,7 +93,7 @@ def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -
         cells=cells,
         baseline=baseline,
         text=text,
-        layout=check_shape(content.get("table"), where),
+        layout=check_table(content.get("table"), where),
         published=_published(content.get("published"), cells, where, folder),
         **numbers,
     )
@@ -102,7 +102,7 @@ def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -
 def _published(
     value: Any, cells: Sequence[Cell], where: str, folder: Path | None
 ) -> Sequence[Mapping[str, Any]]:
-    """The documents under `published`, from the file itself or the one it names."""
+    """Read the documents under `published`, from the file itself or the one it names."""
     if isinstance(value, str) and folder is not None:
         path = folder / value
         where = f"{where}: published: {path}"
@@ -114,13 +114,13 @@ def _published(
 
 
 def _facts(cell: Cell) -> dict[str, Any]:
-    """What a published row may name of a cell."""
+    """Return what a published row may name of a cell."""
     named = {key: getattr(cell, key) for key in CELL_KEYS}
     return {**cell.parameters, **named, **cell.axes}
 
 
 def _place_of(key: str) -> str:
-    """Where a cell key belongs that someone wrote at the top."""
+    """Say where a cell key belongs that someone wrote at the top."""
     if key in CELL_KEYS or any(load_system(name).parameter(key) for name in system_names()):
         return " (a value of the cells: put it under `defaults` or `axes`)"
     return ""
@@ -146,7 +146,7 @@ def _check_baseline(baseline: str, cells: Sequence[Cell], where: str) -> None:
 
 
 def _alike(word: str, value: str) -> bool:
-    """Whether they are the same word or the same number, as `collect` compares them."""
+    """Return whether they are the same word or the same number, as `collect` compares them."""
     try:
         return word.casefold() == value.casefold() or float(word) == float(value)
     except ValueError:

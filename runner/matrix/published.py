@@ -74,21 +74,26 @@ class PublishedRow:
         )
 
     def stands_beside(self, facts: Mapping[str, Any]) -> bool:
-        """Whether a cell with these facts (axes, parameters, sizes) is the one that it is about."""
+        """Return whether a cell with these facts (axes, parameters, sizes) is the one that it is
+        about.
+        """
         return self.cell is not None and all(
             key in facts and same(facts[key], value) for key, value in self.cell.items()
         )
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values of a key are the same, as a matrix writes them: 1 and 1.0, off and Off."""
+    """Return whether two values of a key are the same, as a matrix writes them: 1 and 1.0, off and
+    Off.
+    """
     if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
         return one is other or str(one).casefold() == str(other).casefold()
     return one == other or alike(str(one), str(other))
 
 
 def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | None:
-    """The row that the document compares this one with: the same cell but for the baseline's keys.
+    """Find the row that the document compares this one with: the same cell but for the baseline's
+    keys.
 
     None where there is not exactly one, or where it is the row itself.
     """
@@ -108,7 +113,7 @@ def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | N
 
 
 def published_rows(documents: Sequence[Mapping[str, Any]]) -> list[PublishedRow]:
-    """The rows of documents that `check` has let pass (or campaign.json has kept)."""
+    """Build the rows of documents that were checked (or that campaign.json has kept)."""
     found = []
     for document in documents:
         shared = {key: _text(value) for key, value in (document.get("labels") or {}).items()}
@@ -137,7 +142,7 @@ def _text(value: Any) -> str:
 def check_published(
     value: Any, where: str, cells: Sequence[Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
-    """The documents as plain data. Raises UserError that names the row, the key and the cure.
+    """Check the documents as plain data. Raises UserError that names the row, the key and the cure.
 
     `cells` are the facts of a matrix's cells, which each row with a `cell` must meet; None where
     there is no matrix.

@@ -10,7 +10,9 @@ from runner.terms.cell import Cell, Matrix
 
 
 def select(matrix: Matrix, only: Sequence[str]) -> list[Cell]:
-    """The cells whose readable name or id matches one of the globs; all of them without one."""
+    """Select the cells whose readable name or id matches one of the globs; all of them
+    without one.
+    """
     if not only:
         return list(matrix.cells)
     chosen = [

@@ -54,8 +54,8 @@ class TableShape:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_shape(value: Any, where: str) -> dict[str, Any]:
-    """A matrix's `table` as plain data. Raises UserError naming the key and the cure."""
+def check_table(value: Any, where: str) -> dict[str, Any]:
+    """Check a matrix's `table` as plain data. Raises UserError naming the key and the cure."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -91,7 +91,7 @@ def check_shape(value: Any, where: str) -> dict[str, Any]:
 
 
 def shape_named(name: Any, where: str) -> str:
-    """One of SHAPES. Raises UserError naming the nearest."""
+    """Return one of SHAPES. Raises UserError naming the nearest."""
     if name not in SHAPES:
         names = ", ".join(SHAPES)
         raise UserError(f"{where} is {name!r}{nearest(str(name), SHAPES)}; shapes are {names}")
@@ -99,7 +99,7 @@ def shape_named(name: Any, where: str) -> str:
 
 
 def shape_of(content: Mapping[str, Any] | None, shape: str | None = None) -> TableShape:
-    """The layout of a checked `table`; another `shape` takes only what it reads of it."""
+    """Build the shape from a checked `table`; another `shape` takes only what it reads of it."""
     content = content or {}
     own = str(content.get("shape", "flat"))
     shape = own if shape is None else shape_named(shape, "--shape")

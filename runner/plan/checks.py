@@ -22,7 +22,7 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | Non
 
 
 def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
-    """The checks that hold for every system, then the system's own."""
+    """Run the checks that hold for every system, then the system's own."""
     _check_machines(cell, cluster)
     _check_sizes(cell)
     _check_iterations(cell, warmup_iters)
@@ -56,7 +56,7 @@ def _check_machines(cell: Cell, cluster: Cluster) -> None:
 
 
 def _check_sizes(cell: Cell) -> None:
-    """Parallel sizes divide the world size, the batch sizes and the heads."""
+    """Check that parallel sizes divide the world size, the batch sizes and the heads."""
     system = load_system(cell.system)
     sizes = _parallel_sizes(cell)
     tensor, pipeline = sizes["tensor_parallel"], sizes["pipeline_parallel"]
@@ -82,7 +82,7 @@ def _check_sizes(cell: Cell) -> None:
 
 
 def _parallel_sizes(cell: Cell) -> Mapping[str, int]:
-    """What the system says of them. Raises UserError for one that leaves a size out."""
+    """Ask the system for them. Raises UserError for one that leaves a size out."""
     sizes = load_system(cell.system).parallel(cell)
     if missing := [name for name in PARALLEL_SIZES if name not in sizes]:
         raise UserError(

@@ -30,7 +30,7 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def image_of(system: str, pin: str) -> str:
-    """The local name of a pin set's image; "" for a pin set that is an environment.
+    """Return the local name of a pin set's image; "" for a pin set that is an environment.
 
     plugins/filter/pins.py has the same rule; a test compares them.
     """
@@ -52,7 +52,8 @@ def check_image(cell: Cell, cluster: Cluster) -> None:
 
 
 def wrap(command: Command, names: Iterable[str], node: NodeContext, root: PurePosixPath) -> Command:
-    """The node's command in a container of its image, and what ends the container for sure.
+    """Wrap the node's command in a container of its image, and say what ends the container for
+    sure.
 
     `names` are those of its variables: no value is in argv, since the engine passes them on from
     its own environment.
@@ -88,5 +89,5 @@ def wrap(command: Command, names: Iterable[str], node: NodeContext, root: PurePo
 
 
 def within_of(path: str, root: PurePosixPath) -> bool:
-    """Whether a path lies in the folder that the container shares with the node."""
+    """Return whether a path lies in the folder that the container shares with the node."""
     return PurePosixPath(path).is_relative_to(root)

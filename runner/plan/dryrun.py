@@ -15,7 +15,7 @@ from runner.terms.cluster import Cluster
 
 
 def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every cell's plan, as data: what each node would run. Connects to nothing."""
+    """Plan every cell, as data: what each node would run. Connects to nothing."""
     cells = select(matrix, only)
     checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = campaign_name(matrix, cluster)
@@ -54,7 +54,7 @@ STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's pr
 
 
 def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
-    """The plans as text: nothing was connected to."""
+    """Write the plans as text."""
     parts = []
     for plan in plans:
         expected = plan["estimate"]

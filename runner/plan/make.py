@@ -113,13 +113,15 @@ def _context(
 
 
 def port_of(run_id: str, port_try: int = 0) -> int:
-    """A port of the run's own, the same on every node and in a dry run."""
+    """Return a port of the run's own, the same on every node and in a dry run."""
     digest = hashlib.sha256(f"{run_id}#{port_try}".encode()).digest()
     return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
 
 
 def _base_env(home: PurePosixPath, cluster: Cluster, image: str) -> dict[str, str]:
-    """What every process of a run has, whatever its system. An image has a PATH of its own."""
+    """Return what every process of a run has, whatever its system. An image has a PATH of
+    its own.
+    """
     env = {} if image else {"PATH": f"{home}/env/bin:{BASE_PATH}"}
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
@@ -129,7 +131,9 @@ def _base_env(home: PurePosixPath, cluster: Cluster, image: str) -> dict[str, st
 
 
 def _env(command: Command, cell: Cell, cluster: Cluster, context: NodeContext) -> dict[str, str]:
-    """The base, then the system's, the cluster's and the cell's variables: the last one wins."""
+    """Merge the base, then the system's, the cluster's and the cell's variables: the last
+    one wins.
+    """
     env = dict(context.base_env)
     if cell.device_ids is not None and cluster.device == "cuda" and not command.picks_devices:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in cell.device_ids)
@@ -137,5 +141,5 @@ def _env(command: Command, cell: Cell, cluster: Cluster, context: NodeContext) -
 
 
 def campaign_name(matrix: Matrix, cluster: Cluster) -> str:
-    """A campaign is one matrix on one inventory, so it is named after both."""
+    """Name a campaign after both its matrix and its inventory."""
     return f"{matrix.name}-{cluster.name}"

@@ -13,7 +13,7 @@ from runner.terms.run import Run
 
 @cache
 def environment() -> jinja2.Environment:
-    """Templates that fail on an undefined name rather than print nothing."""
+    """Build templates that fail on an undefined name rather than print nothing."""
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -28,5 +28,5 @@ def environment() -> jinja2.Environment:
 
 
 def launch_script(run: Run) -> str:
-    """launch.sh: the same argv and environment as the run, for a person to run again by hand."""
+    """Write launch.sh: the run's own argv and environment, for a person to run again by hand."""
     return environment().get_template("launch.sh.j2").render(run=run)

@@ -18,7 +18,7 @@ def _bar(row: Row) -> Summary | None:
 
 
 def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
-    """Bars of median samples/s, in groups where there are many; None when no row has a number.
+    """Draw bars of median samples/s, in groups where there are many; None when no row has a number.
 
     Lengths are in percent of the longest; `low` and `high` are the 5th and 95th percentile.
     """

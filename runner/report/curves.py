@@ -35,35 +35,37 @@ class DrawnRun:
 
 
 def curves_of(table: Sequence[Row]) -> list[DrawnRun]:
-    """The runs whose curves are drawn, in the order of their cells."""
+    """Return the runs whose curves are drawn, in the order of their cells."""
     return [DrawnRun(row, run) for row in table if (run := _run(row))]
 
 
 def _run(row: Row) -> Record | None:
-    """The run whose curves stand for the cell: the first of those that its numbers are from."""
+    """Return the run whose curves stand for the cell: the first of those that its numbers
+    are from.
+    """
     _, runs = runs_that_count(row.records)
     return next((run for run in runs if run.measurement.intervals), None)
 
 
 def losses(run: Record) -> Points:
-    """(iteration, loss), of the log or of fetched TensorBoard files."""
+    """Return (iteration, loss), of the log or of fetched TensorBoard files."""
     if not any(i.loss is not None for i in run.measurement.intervals):
         return _finite(run.measurement.curve)
     return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
 
 
 def step_times(run: Record) -> Points:
-    """(iteration, step time in ms)."""
+    """Return (iteration, step time in ms)."""
     return times(run, run.measurement.intervals)
 
 
 def times(run: Record, intervals: Iterable[Interval]) -> Points:
-    """(iteration, step time in ms) of some of a run's intervals."""
+    """Return (iteration, step time in ms) of some of a run's intervals."""
     return _finite((i.iteration, step_time_ms(i, run.global_batch_size)[0]) for i in intervals)
 
 
 def after_warmup_frame(runs: Sequence[Record]) -> _Frame:
-    """From the fastest to the slowest step after warm-up, not slower first ones."""
+    """Frame the steps after warm-up, from the fastest to the slowest, not slower first ones."""
     after = [
         time
         for run in runs
@@ -81,7 +83,7 @@ def _finite(pairs: Iterable[tuple[int, float | None]]) -> Points:
 
 
 def thinned(points: Points, most: int) -> Points:
-    """At most `most` points: medians of neighbours."""
+    """Thin a curve to at most `most` points: medians of neighbours."""
     parts = min(len(points), most)
     cuts = [len(points) * part // parts for part in range(parts + 1)] if parts else []
     near = [points[low:high] for low, high in pairwise(cuts)]
@@ -96,7 +98,7 @@ def panels(
     frame: Callable[[Sequence[Record]], _Frame] | None = None,
     shared: bool = False,
 ) -> dict[str, Any] | None:
-    """A quantity over iterations, one curve a cell; None when no run has the quantity.
+    """Draw a quantity over iterations, one curve a cell; None when no run has the quantity.
 
     With `shared` all panels have the same scale, so that they can be compared.
     """

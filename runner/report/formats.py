@@ -26,7 +26,7 @@ def render(
     layout: TableShape | None = None,
     published: Sequence[PublishedRow] = (),
 ) -> str:
-    """The comparison table of `records` as text that ends in a newline.
+    """Write the comparison table of `records` as text that ends in a newline.
 
     `format` is one of FORMATS; `baseline` is AXIS=VALUE or None; `width` is the terminal's, for
     "table" only; `layout` is a document's shape (a page has the flat table), `published` what

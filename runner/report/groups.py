@@ -29,7 +29,7 @@ class Group:
 
 
 def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
-    """Each row's axes as text, by which rows are grouped and named."""
+    """Return each row's axes as text, by which rows are grouped and named."""
     names = axis_names(table)
     return [
         {name: text for name in names if (text := axis_text(row, name)) is not None}
@@ -38,7 +38,9 @@ def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[Group]:
-    """Cells by their axes (name to text), in their order; one group without a label if few."""
+    """Group cells by their axes (name to text), in their order; one group without a label
+    if few.
+    """
     varying = [
         name
         for name in dict.fromkeys(name for each in axes for name in each)
@@ -88,7 +90,7 @@ def _words(axes: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def colours(found: Sequence[Group]) -> dict[str, int] | None:
-    """A colour for each name, if the same few names stand in all groups; None: by their places."""
+    """Give each name a colour, if the same few names stand in all groups; None: by their places."""
     names = dict.fromkeys(name for group in found for name in group.names)
     return (
         {name: place for place, name in enumerate(names)} if len(names) <= 2 * MOST_CURVES else None

@@ -6,5 +6,5 @@ from urllib.parse import quote
 
 
 def href(path: str) -> str | None:
-    """`path` as a relative link, or None: an absolute path would name somebody's machine."""
+    """Return `path` as a relative link, or None: an absolute path would name somebody's machine."""
     return quote(path, safe="/._-~") if path and not path.startswith(("/", "\\", "~")) else None

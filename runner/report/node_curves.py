@@ -18,7 +18,7 @@ from runner.terms.records import Record
 
 
 def times_by_node(run: Record) -> dict[int, Points]:
-    """Step times of each node, where several logged them; from the end of warm-up."""
+    """Return step times of each node, where several logged them; from the end of warm-up."""
     out = warmup_of(run)
     return {
         rank: times(run, after_warmup(steps, out))
@@ -27,7 +27,9 @@ def times_by_node(run: Record) -> dict[int, Points]:
 
 
 def busy(run: Record) -> dict[int, Points]:
-    """(seconds, mean utilisation of the devices in percent) of each node, where it was sampled."""
+    """Return (seconds, mean utilisation of the devices in percent) of each node, where it was
+    sampled.
+    """
     return {rank: list(points) for rank, points in run.measurement.busy.items()}
 
 
@@ -37,7 +39,7 @@ def by_node(
     curves: Sequence[DrawnRun],
     of: Callable[[Record], dict[int, Points]],
 ) -> dict[str, Any] | None:
-    """One small plot a cell with a curve a node; None when no run has the quantity by node."""
+    """Draw one small plot a cell with a curve a node; None when no run has the quantity by node."""
     drawn = [(curve, nodes) for curve in curves if any((nodes := of(curve.run)).values())]
     if not drawn:
         return None
@@ -64,7 +66,9 @@ def by_node(
 def _node_curves(
     name: str, labels: tuple[str, str], curve: DrawnRun, nodes: dict[int, Points]
 ) -> Markup:
-    """Nodes beyond the first MOST are grey: whether one is odd shows all the same."""
+    """Draw the curves; nodes beyond the first MOST_CURVES are grey: an odd one shows all
+    the same.
+    """
     title, along = labels
 
     def paint(axes: Axes) -> dict[str, str]:

@@ -24,7 +24,7 @@ from runner.tables.selection import select_columns
 
 
 def to_html(table: Sequence[Row]) -> str:
-    """The whole page. `table` is `tables.rows(records, baseline)`; it may be empty."""
+    """Write the whole page. `table` is `build.rows(records, baseline)`; it may be empty."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -52,12 +52,14 @@ def to_html(table: Sequence[Row]) -> str:
 
 
 def breakable(text: str) -> Markup:
-    """`text`, escaped, with a possible line break after each sign that joins words."""
+    """Escape `text`, with a possible line break after each sign that joins words."""
     return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", text))
 
 
 def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """[("a / b", "1")] -> [("a", [("b", "1")])]: facts by what they belong to, loose ones first."""
+    """Group facts by what they belong to: [("a / b", "1")] -> [("a", [("b", "1")])], loose ones
+    first.
+    """
     groups: dict[str, list[tuple[str, str]]] = {}
     for key, value in pairs:
         group, _, name = key.rpartition(" / ")

@@ -12,7 +12,7 @@ from runner.tables.row import Row
 
 
 def plots(table: Sequence[Row]) -> dict[str, Any]:
-    """The plots that the rows have data for."""
+    """Draw the plots that the rows have data for."""
     runs = curves.curves_of(table)
     return {
         "throughput": throughput_bars(table),

@@ -17,7 +17,7 @@ from runner.tables.row import Row, axis_names
 
 
 def memory_plot(table: Sequence[Row]) -> dict[str, Any] | None:
-    """Samples/s of a device over memory, one point a cell; None without two cells to set apart.
+    """Draw samples/s of a device over memory, a point a cell; None without two cells to set apart.
 
     Memory is what devices had in use or, where no row knows it, what the framework allocated.
     """
@@ -65,7 +65,7 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
 
 
 def _telling_axis(rows: Sequence[Row]) -> tuple[str, list[str]]:
-    """The first axis with a few values, by which points are coloured."""
+    """Find the first axis with a few values, by which points are coloured."""
     each = axes_of(rows)
     for name in axis_names(rows):
         values = [axes.get(name, "–") for axes in each]

@@ -19,7 +19,7 @@ _Series = Mapping[str, Any]
 
 
 def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
-    """The scaling series, each with its rows by devices, and their plots."""
+    """Return the scaling series, each with its rows by devices, and their plots."""
     series = _series(table)
     if not series:
         return None
@@ -57,7 +57,7 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def _cell(one: _Series, devices: int) -> dict[str, Any] | None:
-    """A series at one device count; None where it has no such cell."""
+    """Return a series at one device count; None where it has no such cell."""
     row = next((row for row in one["rows"] if row.record.world_size == devices), None)
     return row and {
         "cell": printable(row.cell),
@@ -69,7 +69,9 @@ def _cell(one: _Series, devices: int) -> dict[str, Any] | None:
 
 
 def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
-    """The scaling series: kind, label (what tells it from the others) and rows by devices."""
+    """Return the scaling series: kind, label (what tells it from the others) and rows by
+    devices.
+    """
     series: dict[tuple[str, tuple[tuple[str, str], ...]], list[Row]] = {}
     for row in table:
         for kind, scaled in row.scaling.items():
@@ -100,7 +102,7 @@ def _svg(
     members: Sequence[int],
     found: Sequence[object],
 ) -> Markup:
-    """samples/s over devices, one line a series, with its ideal line dotted."""
+    """Draw samples/s over devices, one line a series, with its ideal line dotted."""
     few = len(found) > 1
 
     def paint(axes: Axes) -> dict[str, str]:

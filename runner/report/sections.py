@@ -30,13 +30,13 @@ def _links(runs: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def _from(row: Row) -> str | None:
-    """The log that a row's numbers come from: of several repeats the first that counts."""
+    """Return the log that a row's numbers come from: of several repeats the first that counts."""
     _, runs = runs_that_count(row.records)
     return href((runs[0] if runs else row.record).log)
 
 
 def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
-    """The comparison table, but for differences, which have a section of their own."""
+    """Return the comparison table, but for differences, which have a section of their own."""
     columns = [column for column in chosen.columns if not column.key.endswith("_difference")]
     # Names and the headline number first: a phone shows little more without scrolling.
     columns.sort(key=lambda column: 0 if column.kind == "name" else column.key not in _HEADLINE)
@@ -58,7 +58,7 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
 
 
 def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
-    """Every row but the baseline's own: its value, the baseline's, the difference."""
+    """Return every row but the baseline's own: its value, the baseline's, the difference."""
     compared = [(row, row.comparison) for row in table if row.comparison]
     if not compared:
         return None
@@ -90,7 +90,7 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def _parity(found: Parity | None) -> dict[str, Any]:
-    """Whether the cell learns what its baseline does: a fast wrong run is no result."""
+    """Return whether the cell learns what its baseline does: a fast wrong run is no result."""
     if found is None or found.same is None:
         return {"loss": MISSING, "diverges": False, "parity": found.words if found else ""}
     loss = "same" if found.same else f"diverges at {found.at}"
@@ -112,7 +112,7 @@ def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) 
 
 
 def problems(table: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every run that did not end ok, cell by cell, with the log's own last words.
+    """Return every run that did not end ok, cell by cell, with the log's own last words.
 
     Repeats of a cell that ended in the same way, with the same words, stand together.
     """

@@ -53,7 +53,7 @@ def _dashes(index: int) -> tuple[float, ...]:
 
 
 def mark(index: int) -> dict[str, str]:
-    """Colour and dashes of the curve number `index`, for the page's own legend."""
+    """Return colour and dashes of the curve number `index`, for the page's own legend."""
     return {
         "colour": f"var(--c{index % len(SERIES)})",
         "dashes": " ".join(str(2 * dash) for dash in _dashes(index)),
@@ -61,7 +61,7 @@ def mark(index: int) -> dict[str, str]:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """The same for matplotlib."""
+    """Return the same for matplotlib."""
     return {"color": SERIES[index % len(SERIES)], "linestyle": (0, _dashes(index) or None)}
 
 
@@ -72,7 +72,7 @@ def draw(
     paint: Callable[[Axes], Mapping[str, str]],
     width: float = WIDTH,
 ) -> Markup:
-    """One plot as an inline SVG, `width` x `height` SVG units; `name` keeps its ids apart."""
+    """Draw one plot as an inline SVG, `width` x `height` SVG units; `name` keeps its ids apart."""
     style = cast("dict[Any, Any]", _STYLE | {"svg.hashsalt": name})
     with mpl.rc_context(style), warnings.catch_warnings():
         # A glyph that matplotlib's own font lacks does not matter: the page's font draws it.
@@ -85,7 +85,7 @@ def draw(
 
 
 def _inline(svg: str, name: str, label: str, titles: Mapping[str, str]) -> Markup:
-    """matplotlib's SVG file as an element of a page: no prolog, no sizes, ids of its own."""
+    """Make matplotlib's SVG file an element of a page: no prolog, no sizes, ids of its own."""
     svg = svg[svg.index("<svg") :]
     # Its style rules are for every element of a document; the page has them for plots only.
     svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)

@@ -15,7 +15,7 @@ from runner.tables.row import COMPARED, BaselineComparison, Difference, Row, axi
 
 
 def with_baseline(table: Sequence[Row], baseline: str) -> list[Row]:
-    """The rows, each compared with its counterpart.
+    """Compare each row with its counterpart.
 
     `baseline` is AXIS=VALUE. Raises UserError when it names an axis or value that no cell has.
     """
@@ -82,7 +82,9 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
 
 
 def _windows_differ(row: Row, base: Row) -> bool:
-    """Other iterations were measured. Where warm-up was found, it may end elsewhere in each run."""
+    """Say whether other iterations were measured. A warm-up that was found may end elsewhere in
+    each run.
+    """
     ours, theirs = row.statistics.window, base.statistics.window
     if row.statistics.warmup_found and base.statistics.warmup_found and ours and theirs:
         return ours[1] != theirs[1]

@@ -18,7 +18,7 @@ def rows(
     baseline: str | None = None,
     published: Sequence[PublishedRow] = (),
 ) -> list[Row]:
-    """One row a cell, in the order of the records.
+    """Build one row a cell, in the order of the records.
 
     `baseline` is AXIS=VALUE; `published` rows stand beside the cells that they name. Raises
     UserError when the baseline names an axis or value that no cell has.

@@ -87,7 +87,7 @@ class Column:
 
 
 def columns(table: Sequence[Row]) -> list[Column]:
-    """Every column for people, in order; `layout` leaves out and folds."""
+    """Return every column for people, in order; `select_columns` leaves out and folds."""
     return [
         Column("cell", "cell", lambda r: printable(r.cell), "name"),
         Column("status", "status", lambda r: r.status, "name"),
@@ -150,17 +150,17 @@ def columns(table: Sequence[Row]) -> list[Column]:
 
 
 def alignment(shown: Sequence[Column]) -> list[str]:
-    """How tabulate sets each column: measures to the right."""
+    """Return how tabulate sets each column: measures to the right."""
     return ["right" if column.kind == "measure" else "left" for column in shown]
 
 
 def decimal_places(key: str, value: float) -> int:
-    """How many decimals a value of the machine column `key` is shown with."""
+    """Say how many decimals a value of the machine column `key` is shown with."""
     return _PLACES.get(key, decimals(value))
 
 
 def measure_text(row: Row, key: str) -> str:
-    """The row's number in the machine column `key`."""
+    """Return the row's number in the machine column `key`."""
     value = machine_value(row, key)
     return MISSING if value is None else number_text(value, decimal_places(key, value))
 
@@ -177,7 +177,7 @@ def _measure(key: str, header: str) -> Column:
 
 
 def _recomputed(key: str, header: str) -> Column:
-    """What equals its model's figure where nothing is computed again: shown elsewhere only."""
+    """Show the figure where something is computed again; elsewhere it equals its model's."""
     shown = _measure(key, header)
     return replace(
         shown, text=lambda r: shown.text(r) if r.record.activation_checkpointing else MISSING
@@ -185,7 +185,7 @@ def _recomputed(key: str, header: str) -> Column:
 
 
 def doubt_marks(row: Row) -> str:
-    """The signs beside a throughput that the notes below a table explain."""
+    """Return the signs beside a throughput that the notes below a table explain."""
     parity = row.comparison.parity if row.comparison else None
     diverged = DIVERGED if parity and parity.same is False else ""
     return (UNSTEADY if row.statistics.doubts else "") + diverged
@@ -211,7 +211,7 @@ def _parity(row: Row) -> str:
 
 
 def _published(name: str, header: str) -> Column:
-    """A document's figure and, in percent, how much more ours is."""
+    """Show a document's figure and, in percent, how much more ours is."""
 
     def text(row: Row) -> str:
         value = row.published_figure(name)

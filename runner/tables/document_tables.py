@@ -53,7 +53,7 @@ _SIZES = frozenset({"nodes", "devices_per_node", "micro_batch_size", "global_bat
 def osdi(
     table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
 ) -> list[Sheet]:
-    """Document 003's: one table a scale, memory and throughput with their differences."""
+    """Lay out document 003's tables: one a scale, memory and throughput with their differences."""
     found = entries(table, published, layout.labels)
     keys = layout.split or ("nodes", "devices_per_node")
     return [
@@ -65,7 +65,7 @@ def osdi(
 def ascend(
     table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
 ) -> list[Sheet]:
-    """Document 004's: models by name, ours and the competitors'."""
+    """Lay out document 004's tables: models by name, ours and the competitors'."""
     found = entries(table, published, layout.labels)
     return [
         _sheet(title(name, "all models"), _ASCEND, group, [_ascend(e) for e in group])
@@ -110,7 +110,7 @@ def _ascend(entry: Entry) -> Line:
 
 
 def _line(entry: Entry, cells: dict[str, SheetCell]) -> Line:
-    """A line with what every shape has: the steps measured and how it ended."""
+    """Build a line with what every shape has: the steps measured and how it ended."""
     steps = entry.figure("steps_measured")
     count = SheetCell(document_number(steps, 0), None if steps is None else int(steps))
     more = {"steps_measured": count, "status": SheetCell(entry.status, entry.status)}
@@ -135,7 +135,7 @@ def _number(entry: Entry, key: str, places: int | None) -> SheetCell:
 
 
 def _plain_or_ours(entry: Entry, value: float | None, places: int | None) -> str:
-    """A document's number as it prints it; ours with four digits."""
+    """Write a document's number as it prints it; ours with four digits."""
     if entry.published is not None and value is not None:
         return f"{value:.10g}"
     return with_difference(value, None, places)
@@ -169,20 +169,20 @@ def _as_printed(found: Difference) -> str:
 
 
 def _marks(entry: Entry, key: str) -> str:
-    """The signs beside our throughput that the notes below explain."""
+    """Return the signs beside our throughput that the notes below explain."""
     if entry.row is None or key != "samples_per_s" or entry.figure(key) is None:
         return ""
     return doubt_marks(entry.row)
 
 
 def _axes(row: Row) -> str:
-    """What distinguishes the cell, but for its sizes."""
+    """Return what distinguishes the cell, but for its sizes."""
     named = {key: value for key, value in row.axes.items() if key not in _SIZES}
     return ", ".join(f"{key}={value_text(value)}" for key, value in named.items())
 
 
 def _size(row: Row) -> str:
-    """As document 003 writes it: `1n_8g_dp_4bs`; with model parallelism `2n_8g_4dp_4mp_8bs`."""
+    """Write the sizes as document 003 does: `1n_8g_dp_4bs`; model parallel, `2n_8g_4dp_4mp_8bs`."""
     record = row.record
     model = record.tensor_parallel * record.pipeline_parallel
     parallel = "dp" if model == 1 else f"{record.data_parallel}dp_{model}mp"
@@ -197,7 +197,7 @@ def _sheet(
 
 
 def sheet_notes(group: Sequence[Entry], lines: Sequence[Line]) -> Iterator[str]:
-    """What a reader must know of a sheet; each note only where it applies."""
+    """Yield what a reader must know of a sheet; each note only where it applies."""
     ours = [entry.row for entry in group if entry.row]
     if any(row.samples_per_s is not None for row in ours):
         yield "Ours: median over the counted steps; units stand in the header."

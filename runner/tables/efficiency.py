@@ -29,7 +29,7 @@ _Series = tuple[tuple[str, str], ...]
 
 
 def with_scaling(table: Sequence[Row]) -> list[Row]:
-    """The rows with their scaling efficiency, where a series has two device counts or more."""
+    """Add the scaling efficiency to rows of a series with two device counts or more."""
     found: list[dict[str, Scaling]] = [{} for _ in table]
     for kind in ("strong", "weak"):
         members: dict[_Series, dict[int, float]] = {}  # series: {index of row: samples/s a device}
@@ -54,7 +54,7 @@ def with_scaling(table: Sequence[Row]) -> list[Row]:
 
 
 def _series(row: Row, batch: str) -> _Series:
-    """What the cells of one scaling series have in common, as text."""
+    """Return what the cells of one scaling series have in common, as text."""
     record = row.record
     same = {**record.parameters, **row.axes}
     key = {name: value_text(value) for name, value in same.items() if name not in SCALED}

@@ -57,7 +57,7 @@ class Entry:
         return named or ", ".join(labels.values()) or PUBLISHED
 
     def figure(self, key: str) -> float | None:
-        """A number by its machine name; what a run that did not end ok has is not one."""
+        """Return a number by its machine name; what a run that did not end ok has is not one."""
         if self.published is not None:
             return self.published.figures.get(key)
         if self.row is None or not self.row.finished:
@@ -66,7 +66,7 @@ class Entry:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def value(self, key: str) -> Any:
-        """A label, axis, parameter or size; None where there is none."""
+        """Return a label, axis, parameter or size; None where there is none."""
         if self.row is not None:
             if key in self.labels:
                 return self.text(key)
@@ -79,7 +79,9 @@ class Entry:
         return self.published.labels.get(key, known.get(key))
 
     def text(self, label: str) -> str | None:
-        """A label: the document's, or ours with the keys in braces filled in; None: not given."""
+        """Return a label: the document's, or ours with the keys in braces filled in; None: not
+        given.
+        """
         if self.published is not None:
             return self.published.labels.get(label)
         template = self.labels.get(label)
@@ -96,7 +98,7 @@ class Entry:
 def entries(
     table: Sequence[Row], published: Sequence[PublishedRow], labels: Mapping[str, str]
 ) -> list[Entry]:
-    """Ours in their order, each behind the documents' rows that stand beside it.
+    """List ours in their order, each behind the documents' rows that stand beside it.
 
     A document's row that stands beside none goes with the next of its rows that does, so that a
     competitor stays where the document has it; the rest comes last, in the documents' order.
@@ -122,7 +124,7 @@ def entries(
 def split_by(
     found: Sequence[Entry], keys: Sequence[str]
 ) -> dict[tuple[tuple[str, str], ...], list[Entry]]:
-    """The entries by their values of `keys`, in the order first seen."""
+    """Split the entries by their values of `keys`, in the order first seen."""
     groups: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
     for entry in found:
         values = ((key, entry.value(key)) for key in keys)
@@ -132,7 +134,7 @@ def split_by(
 
 
 def title(name: Sequence[tuple[str, str]], other: str) -> str:
-    """What a split table is called."""
+    """Name a split table."""
     known = dict(name)
     if set(known) == {"nodes", "devices_per_node"}:
         return " x ".join(
@@ -143,14 +145,16 @@ def title(name: Sequence[tuple[str, str]], other: str) -> str:
 
 
 def difference(ours: float | None, base: float | None) -> Difference | None:
-    """Ours minus the baseline's, and in percent of it."""
+    """Subtract the baseline's figure from ours; also in percent of it."""
     if ours is None or base is None or base == 0:
         return None
     return Difference(ours - base, (ours - base) / base * 100)
 
 
 def deviation(said: Printed, is_: Difference) -> list[str]:
-    """What a document printed that its own figures do not give, beyond rounding; [] is right."""
+    """List what a document printed that its own figures do not give, beyond rounding; [] is
+    right.
+    """
     wrong = []
     if said.difference is not None and abs(said.difference - is_.absolute) > 0.5:
         wrong.append(f"{said.difference:+g} (its figures give {is_.absolute:+g})")
@@ -160,7 +164,7 @@ def deviation(said: Printed, is_: Difference) -> list[str]:
 
 
 def with_difference(value: float | None, found: Difference | None, places: int | None) -> str:
-    """As document 003 writes it: `3849(-1754,↓31.3%)`."""
+    """Write a figure as document 003 does: `3849(-1754,↓31.3%)`."""
     text = number_text(value, places)
     if value is None or found is None:
         return text
@@ -168,7 +172,7 @@ def with_difference(value: float | None, found: Difference | None, places: int |
 
 
 def document_number(value: float | None, places: int | None = None) -> str:
-    """A number as documents print them: no more digits than it has."""
+    """Write a number as documents print them: no more digits than it has."""
     if value is None:
         return MISSING
     return (

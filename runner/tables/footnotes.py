@@ -22,7 +22,7 @@ _MEMORY = {
 
 
 def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterator[str]:
-    """The notes below a table, in the order of its columns.
+    """Yield the notes below a table, in the order of its columns.
 
     `shown` are the keys of the columns that a narrow table kept: what explains none of them is left
     out. Without it the notes are those of every column.
@@ -88,7 +88,7 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
 
 
 def of_warmup(table: Sequence[Row]) -> Iterator[str]:
-    """Which steps were left out, where we found that ourselves."""
+    """Yield which steps were left out, where we found that ourselves."""
     found: dict[int, list[str]] = {}
     for row in table:
         stats = row.statistics
@@ -108,7 +108,7 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
 
 
 def of_doubts(table: Sequence[Row]) -> Iterator[str]:
-    """Why a throughput is marked as unsteady."""
+    """Yield why a throughput is marked as unsteady."""
     for row in table:
         if row.statistics.doubts and row.statistics.samples_per_s:
             words = "; ".join(row.statistics.doubts.values())
@@ -116,7 +116,7 @@ def of_doubts(table: Sequence[Row]) -> Iterator[str]:
 
 
 def of_losses(table: Sequence[Row]) -> Iterator[str]:
-    """Which cells learn something else than their baseline, and where that cannot be told."""
+    """Yield which cells learn something else than their baseline, and where that cannot be told."""
     compared = [(row, row.comparison.parity) for row in table if row.comparison]
     same = [found for _, found in compared if found and found.same]
     for row, found in compared:
@@ -139,7 +139,7 @@ def of_losses(table: Sequence[Row]) -> Iterator[str]:
 
 
 def of_published(table: Sequence[Row]) -> Iterator[str]:
-    """Where the published figures are from."""
+    """Yield where the published figures are from."""
     sources = dict.fromkeys((d.source, d.hardware) for row in table for d in row.published)
     for source, hardware in sources:
         on = f", on {printable(hardware)}" if hardware else ""

@@ -13,7 +13,7 @@ MISSING = "–"
 
 
 def value_text(value: Any) -> str:
-    """An axis value as a matrix file would write it, on one line: true, null, 1, name, K=V K=V."""
+    """Write an axis value as a matrix file would, on one line: true, null, 1, name, K=V K=V."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -26,19 +26,21 @@ def value_text(value: Any) -> str:
 
 
 def axis_text(row: Row, axis: str) -> str | None:
-    """The row's value of an axis; None when neither its axes nor its parameters have one."""
+    """Return the row's value of an axis; None when neither its axes nor its parameters have one."""
     value = row.value(axis)
     return None if value is None and axis not in row.axes else value_text(value)
 
 
 def decimals(value: float) -> int:
-    """How many decimals show four significant digits of `value`, and none beyond 1000."""
+    """Say how many decimals show four significant digits of `value`, and none beyond 1000."""
     size = abs(value)
     return next((d for limit, d in ((1000, 0), (100, 1), (10, 2), (1, 3)) if size >= limit), 4)
 
 
 def number_text(value: float | None, places: int | None = None) -> str:
-    """A number with four significant digits (or `places` decimals), 10,000 and more grouped."""
+    """Write a number with four significant digits (or `places` decimals), 10,000 and more
+    grouped.
+    """
     if value is None or not math.isfinite(value):
         return MISSING
     places = decimals(value) if places is None else places
@@ -46,12 +48,12 @@ def number_text(value: float | None, places: int | None = None) -> str:
 
 
 def percent_text(value: float | None) -> str:
-    """Percent with one decimal."""
+    """Write percent with one decimal."""
     return MISSING if value is None else f"{value:.1f}%"
 
 
 def difference_text(difference: Difference | None, places: int) -> str:
-    """As the OSDI benchmark's table writes it: `-1754,↓31.3%`."""
+    """Write a difference as document 003 does (docs/documents.md): `-1754,↓31.3%`."""
     if difference is None:
         return MISSING
     percent = percent_text(abs(difference.percent))

@@ -122,7 +122,7 @@ def _summary(row: Row, quantity: str, part: str) -> Any:
 
 
 def _trained(row: Row, count: Any) -> Any:
-    """A count of a run that trained; a run that did not has none, not 0."""
+    """Return a count of a run that trained; a run that did not has none, not 0."""
     return None if row.statistics.basis == "none" else count
 
 
@@ -132,7 +132,7 @@ def _bound(row: Row, quantity: str, which: int) -> float | None:
 
 
 def _parity(row: Row, part: str) -> Any:
-    """What the comparison of losses found: "same" or "diverges", and by how much."""
+    """Return what the comparison of losses found: "same" or "diverges", and by how much."""
     found = row.comparison.parity if row.comparison else None
     if found is None or found.same is None:
         return None
@@ -140,7 +140,7 @@ def _parity(row: Row, part: str) -> Any:
 
 
 def _of_published(row: Row, name: str) -> float | None:
-    """Our figure in percent more than the document's."""
+    """Return our figure in percent more than the document's."""
     ours, theirs = (machine_value(row, key) for key in (name, f"published_{name}"))
     finished = row.finished and ours is not None and theirs is not None
     return (ours / theirs - 1) * 100 if finished else None
@@ -156,23 +156,26 @@ def _difference(row: Row, name: str, part: str) -> Any:
 
 
 def machine_value(row: Row, name: str) -> Any:
-    """The row's value in the machine column `name`."""
+    """Return the row's value in the machine column `name`."""
     return _EVERY[name](row)
 
 
 def machine_names() -> list[str]:
-    """The machine columns, whether a table has them or not."""
+    """Return the machine columns, whether a table has them or not."""
     return list(_EVERY)
 
 
 def _columns(table: Sequence[Row]) -> dict[str, Callable[[Row], Any]]:
-    """Every machine column; those of a baseline or of documents only when the table has one."""
+    """Return every machine column; those of a baseline or of documents only when the table
+    has one.
+    """
     compared = _BASELINE if any(row.comparison for row in table) else {}
     return _MACHINE | compared | (_PUBLISHED if any(row.published for row in table) else {})
 
 
 def to_csv(table: Sequence[Row]) -> str:
-    """One header row, then one line a cell, in full precision; an empty field is a missing number.
+    """Write one header row, then one line a cell, in full precision; an empty field is a missing
+    number.
 
     Columns are the machine columns, then `axis_<name>` for every axis.
     """
@@ -185,7 +188,7 @@ def to_csv(table: Sequence[Row]) -> str:
 
 
 def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str:
-    """One JSON object, indented.
+    """Write one JSON object, indented.
 
         {"schema": 1,
          "campaign": the campaign's name, a list when there are several, null when there is none,
@@ -247,7 +250,7 @@ def _parts(thing: object, *names: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it: not a number becomes None, an unknown type its text."""
+    """Return `value` as JSON can hold it: not a number becomes None, an unknown type its text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -13,7 +13,7 @@ from runner.tables.selection import select_columns
 
 
 def to_markdown(table: Sequence[Row]) -> str:
-    """The table in GitHub's Markdown, what all rows share above it, notes as a list below."""
+    """Write the table in GitHub's Markdown, what all rows share above it, notes as a list below."""
     if not table:
         return "No cells.\n"
     chosen = select_columns(table)
@@ -39,5 +39,5 @@ def to_markdown(table: Sequence[Row]) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text` with Markdown's signs escaped; an underscore inside a word is none of them."""
+    """Escape Markdown's signs in `text`; an underscore inside a word is not one of them."""
     return re.sub(r"([\\`*|<>\[\]~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)

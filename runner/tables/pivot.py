@@ -24,7 +24,8 @@ _FRAMEWORKS = ("memory_used_mib", "samples_per_s")
 def pivot(
     table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
 ) -> list[Sheet]:
-    """One sheet a value of `split`; a line for each value of `rows`, side by side by `columns`.
+    """Build one sheet a value of `split`; a line for each value of `rows`, side by side by
+    `columns`.
 
     Raises UserError for a key or value that no cell has, and where two cells would stand in one
     place.

@@ -11,7 +11,7 @@ from runner.terms.records import Record
 
 
 def environment_section(records: Iterable[Record]) -> dict[str, Any]:
-    """What the runs ran on, from the records' `environment` (any nesting of mappings).
+    """Sum up what the runs ran on, from the records' `environment` (any nesting of mappings).
 
     A mapping `nodes` or `hosts` ({host: facts}, or a list of facts with a `host`) is told apart
     into what all nodes share and what differs between them; everything else into what all cells
@@ -51,7 +51,7 @@ def _by_host(value: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """{"a": {"b": 1}} -> {"a / b": "1"}; None and empty values are left out."""
+    """Flatten {"a": {"b": 1}} to {"a / b": "1"}; None and empty values are left out."""
     flat: dict[str, str] = {}
     for key, item in value.items():
         name = f"{prefix}{key}"
@@ -65,7 +65,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def _told_apart(
     owners: Mapping[str, Mapping[str, str]], *, missing_differs: bool
 ) -> tuple[list[tuple[str, str]], list[tuple[str, list[tuple[str, str]]]]]:
-    """([(key, value)] that all owners share, [(key, [(value, the owners)])] that differs)."""
+    """Return ([(key, value)] that all share, [(key, [(value, the owners)])] that differs)."""
     same, differs = [], []
     for key in dict.fromkeys(key for facts in owners.values() for key in facts):
         by_value: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ def _some(names: Sequence[str], most: int = 6) -> str:
 
 
 def facts_as_text(section: Mapping[str, Any]) -> dict[str, str]:
-    """An environment section as key to text; what differs is told with whose it is."""
+    """Write an environment section as key to text; what differs is told with whose it is."""
     found = {"nodes": ", ".join(map(printable, section["nodes"]))} if section["nodes"] else {}
     for prefix, same, differs in (
         ("", section["same"], section["differs"]),

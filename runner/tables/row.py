@@ -114,7 +114,9 @@ class Row:
         return {"system": self.record.system, **self.record.axes}
 
     def value(self, axis: str) -> Any:
-        """The row's value of an axis: of the cell's axes, else of its resolved parameters."""
+        """Return the row's value of an axis: of the cell's axes, else of its resolved
+        parameters.
+        """
         if axis in self.axes:
             return self.axes[axis]
         return self.record.parameters.get(axis, getattr(self.record, axis, None))
@@ -226,7 +228,7 @@ class Row:
         return median(known) if known and len(known) == len(found) else None
 
     def published_figure(self, name: str) -> float | None:
-        """What a document printed for this cell: the first that has the figure."""
+        """Return what a document printed for this cell: the first that has the figure."""
         return next((d.figures[name] for d in self.published if name in d.figures), None)
 
     @property
@@ -248,12 +250,12 @@ class Row:
 
 
 def axis_names(table: Sequence[Row]) -> list[str]:
-    """Every axis of the rows, in the order first seen."""
+    """Return every axis of the rows, in the order first seen."""
     return list(dict.fromkeys(name for row in table for name in row.axes))
 
 
 def facts(row: Row) -> dict[str, Any]:
-    """Everything that a cell is known by: parameters, sizes, axes."""
+    """Return everything that a cell is known by: parameters, sizes, axes."""
     record = row.record
     names = (
         *("system", "nodes", "devices_per_node", "data_parallel", "tensor_parallel"),

@@ -18,7 +18,7 @@ _SHAPES = {"osdi": osdi, "ascend": ascend, "frameworks": pivot, "pivot": pivot}
 def sheets(
     table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
 ) -> list[Sheet]:
-    """The sheets of a shape other than flat. Raises UserError for keys that no cell has."""
+    """Build the sheets of a shape other than flat. Raises UserError for keys that no cell has."""
     return _SHAPES[layout.shape](table, published, layout)
 
 
@@ -29,7 +29,7 @@ def render_shape(
     format: str,
     width: int = 120,
 ) -> str:
-    """The sheets as text: `format` is table, markdown, csv or json; `width` is that of notes."""
+    """Write the sheets as `format`: table, markdown, csv or json; `width` is that of notes."""
     found = sheets(table, published, layout)
     if format == "json":
         return sheet.to_json(found, layout.shape)

@@ -76,7 +76,9 @@ class Sheet:
 
 
 def to_text(sheets: Sequence[Sheet], width: int) -> str:
-    """For terminals: as wide as it is, for a document's shape is not for us to cut; notes fit."""
+    """Write for terminals: a document's table is as wide as it is and not cut; notes fit
+    `width`.
+    """
     fitting = (
         replace(sheet, notes=tuple(filled(note, width) for note in sheet.notes)) for sheet in sheets
     )
@@ -84,7 +86,7 @@ def to_text(sheets: Sequence[Sheet], width: int) -> str:
 
 
 def to_markdown(sheets: Sequence[Sheet]) -> str:
-    """GitHub's Markdown: a bold title, the table, its notes as a list."""
+    """Write GitHub's Markdown: a bold title, the table, its notes as a list."""
     return "\n".join(_people(sheet, "pipe", escaped, "- ") for sheet in sheets) or "No cells.\n"
 
 
@@ -102,7 +104,9 @@ def _people(sheet: Sheet, format: str, clean: Any, bullet: str) -> str:
 
 
 def to_csv(sheets: Sequence[Sheet]) -> str:
-    """As the module's docstring says; in full precision, an empty field is nothing known."""
+    """Write CSV as the module's docstring says; in full precision, an empty field is
+    nothing known.
+    """
     keys = dict.fromkeys(head.key for sheet in sheets for head in sheet.heads)
     lines = [(sheet, line) for sheet in sheets for line in sheet.lines]
 
@@ -130,7 +134,7 @@ def to_csv(sheets: Sequence[Sheet]) -> str:
 
 
 def to_json(sheets: Sequence[Sheet], shape: str) -> str:
-    """As the module's docstring says."""
+    """Write JSON as the module's docstring says."""
     document = {
         "schema": 1,
         "shape": shape,

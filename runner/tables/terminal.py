@@ -51,7 +51,7 @@ _GAP = 2  # what tabulate puts between two columns
 
 
 def to_table(table: Sequence[Row], width: int = 120) -> str:
-    """The table for terminals, `width` columns wide when it can be.
+    """Write the table for terminals, `width` columns wide when it can be.
 
     What all rows share stands above it; columns it gave up for the width are named below, where
     notes are those of the columns left.
@@ -74,7 +74,8 @@ def to_table(table: Sequence[Row], width: int = 120) -> str:
 
 
 def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit `width`: given up in order, then, last first, taken back if they fit.
+    """Choose the columns that fit `width`: given up in order, then, last first, taken back if they
+    fit.
 
     A column without which two rows would read alike is not given up.
     """
@@ -109,7 +110,7 @@ def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> lis
 
 
 def _distinct(table: Sequence[Row], columns: Sequence[Column]) -> int:
-    """How many rows can be told apart by their names and settings."""
+    """Say how many rows can be told apart by their names and settings."""
     tell = [column for column in columns if column.key == "cell" or column.kind == "setting"]
     return len({tuple(column.text(row) for column in tell) for row in table})
 
@@ -119,7 +120,9 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _grid(table: Sequence[Row], columns: Sequence[Column]) -> str:
-    """The header, a rule and the rows. The header goes in as a row: tabulate pads real headers."""
+    """Draw the header, a rule and the rows. The header goes in as a row: tabulate pads real
+    headers.
+    """
     headers = [column.header for column in columns]
     text = tabulate(
         [headers, *([column.text(row) for column in columns] for row in table)],
