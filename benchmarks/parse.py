@@ -47,7 +47,7 @@ PATTERN = re.compile(
 
 def by_parse(path: Path) -> int:
     """All of `runner parse`."""
-    return int(parse([path], None)["steps"])
+    return int(parse([path], None)["logged_lines"])
 
 
 def by_grep(path: Path) -> int:

@@ -27,10 +27,11 @@ any step gets a status that says so, and no numbers.
   python -m runner parse ds.out --global-batch-size 512     the log itself names no batch size
   python -m runner parse output.log --warmup-iters 20       medians without the first 20 iterations
 
-JSON keys: system, status, reason, steps (logged lines), runs (in one file), first_iteration,
-last_iteration (from 1), step_time_ms and samples_per_s (medians), skipped, nan, last_loss,
-memory_mib (devices in use where the log shows them, else the framework's peak); null: the log has
-none. docs/parsers.md lists the statuses and what is read from which line.
+JSON keys: system, status, reason, logged_lines (an iteration that several nodes logged is one),
+counted_lines (those that enter the medians), runs (in one file), first_iteration, last_iteration
+(from 1), step_time_ms and samples_per_s (medians), skipped, nan, last_loss, memory_mib (devices in
+use where the log shows them, else the framework's peak); null: the log has none. docs/parsers.md
+lists the statuses and what is read from which line.
 
 exit codes: 0 the logs were read, whatever they say; 2 bad input
 """
@@ -107,7 +108,7 @@ def parse(
 
     reading = read(paths, system, global_batch_size=global_batch_size, warmup_iters=warmup_iters)
     summary = reading.summary
-    verdict = diagnose(paths, steps=summary.steps)
+    verdict = diagnose(paths, steps=summary.logged_lines)
     memory = reading.memory_used_mib
     notes = list(reading.notes)
     if memory is None and reading.memory_allocated_mib is not None:
@@ -115,13 +116,14 @@ def parse(
         notes.append("memory is the framework's peak")
     elif memory is not None:
         notes.append("memory is what the fullest device had in use")
-    sentences = [verdict.sentence, reading.why, *(notes if summary.steps else reading.notes)]
-    known = summary.steps > 0
+    sentences = [verdict.sentence, reading.why, *(notes if summary.logged_lines else reading.notes)]
+    known = summary.logged_lines > 0
     return {
         "system": reading.system,
         "status": verdict.status,
         "reason": "; ".join(sentence for sentence in sentences if sentence),
-        "steps": summary.steps,
+        "logged_lines": summary.logged_lines,
+        "counted_lines": summary.counted_lines,
         "runs": summary.runs,
         "first_iteration": summary.first_iteration,
         "last_iteration": summary.last_iteration,

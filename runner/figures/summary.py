@@ -37,6 +37,7 @@ from typing import Literal
 
 from runner.figures import spread
 from runner.figures.warmup import steady_from
+from runner.logs.nodes import after_warmup
 from runner.terms.records import Interval, Record
 
 Basis = Literal["ok", "incomplete", "none"]
@@ -74,12 +75,13 @@ class Summary:
 class CellStatistics:
     """What the runs of one cell measured; every None has its reason in `missing`.
 
-    `steps_measured` counts iterations (not log lines), summed over the runs that count;
-    `window` is (first, last) iteration that a counted interval covers. Memory is the peak over
-    the runs, in MiB. `warmup` is how many first iterations were left out of each run, the most of
-    any run, `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs
-    of iterations that were logged and left out. `drift` is of the run that drifts most, in step
-    time (positive: slower). `doubts` has a sentence for each word of MARKS that applies.
+    `steps_measured` counts the iterations of the counted lines, and `logged_lines` all lines; all
+    three are summed over the runs that count. `window` is (first, last) iteration that a counted
+    interval covers. Memory is the peak over the runs, in MiB. `warmup` is how many first iterations
+    were left out of each run, the most of any run, `warmup_found` whether we found it ourselves;
+    `steps_left_out` is the sum over the runs of iterations that were logged and left out. `drift`
+    is of the run that drifts most, in step time (positive: slower). `doubts` has a sentence for
+    each word of MARKS that applies.
     """
 
     basis: Basis = "none"
@@ -88,6 +90,8 @@ class CellStatistics:
     memory_allocated_mib: float | None = None
     memory_used_mib: float | None = None
     final_loss: float | None = None
+    logged_lines: int = 0
+    counted_lines: int = 0
     steps_measured: int = 0
     steps_skipped: int = 0
     steps_nan: int = 0
@@ -105,9 +109,9 @@ def measured(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
-def after_warmup(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
+def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
     """The intervals whose iterations all come after the first `warmup_iters` iterations."""
-    return [i for i in intervals if i.iteration - i.iterations >= warmup_iters]
+    return [i for i in intervals if after_warmup(i.iteration, i.iterations, warmup_iters)]
 
 
 def warmup_of(record: Record) -> int:
@@ -127,7 +131,7 @@ def warmup_of(record: Record) -> int:
 
 def counted_intervals(record: Record) -> list[Interval]:
     """The intervals that enter the time statistics: after warm-up, without a skipped iteration."""
-    kept = after_warmup(record.measurement.intervals, warmup_of(record))
+    kept = late_intervals(record.measurement.intervals, warmup_of(record))
     return [interval for interval in kept if interval.skipped <= 0]
 
 
@@ -248,7 +252,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     missing: dict[str, str] = {}
     warm = [warmup_of(run) for run in runs]
     late = [
-        after_warmup(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
+        late_intervals(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
     ]
     counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
     times = _series(step_time_ms, runs, counted)
@@ -277,6 +281,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         memory_allocated_mib=allocated,
         memory_used_mib=in_use,
         final_loss=loss,
+        logged_lines=sum(len(run.measurement.intervals) for run in runs),
+        counted_lines=len(used),
         steps_measured=sum(interval.iterations for interval in used),
         steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
         steps_nan=sum(max(i.nan, 0) for run in late for i in run),
@@ -287,7 +293,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
             max(i.iterations, 0)
             for run, out in zip(runs, warm, strict=True)
             for i in run.measurement.intervals
-            if i.iteration - i.iterations < out
+            if not after_warmup(i.iteration, i.iterations, out)
         ),
         drift=drift,
         doubts=_doubts(drifts, rate or time),

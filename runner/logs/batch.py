@@ -16,6 +16,7 @@ from runner.terms.records import Interval
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_Read = Callable[[slice], "list[float | None]"]
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,25 @@ class Batch:
     nan: Ints
     overflows: Ints
     has_loss: NDArray[np.bool_]
-    losses: Callable[[slice], list[float | None]]
-    grad_norms: Callable[[slice], list[float | None]]
+    losses: _Read
+    grad_norms: _Read
 
     def __len__(self) -> int:
         return len(self.iteration)
+
+    def rows(self, wanted: NDArray[np.bool_]) -> Batch:
+        """Some of the steps."""
+        places = np.flatnonzero(wanted)
+        columns = {
+            name: column[places]
+            for name, column in vars(self).items()
+            if isinstance(column, np.ndarray)
+        }
+
+        def some(of: _Read) -> _Read:
+            return lambda rows: [of(slice(at, at + 1))[0] for at in places[rows].tolist()]
+
+        return Batch(**columns, losses=some(self.losses), grad_norms=some(self.grad_norms))
 
     def last_loss(self) -> float | None:
         """The last loss that is on a line."""

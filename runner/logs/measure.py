@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from runner.logs.batch import Batch
 from runner.logs.families import KINDS, Parser, kinds_of
+from runner.logs.nodes import Extent, shares
 from runner.logs.text import whole_lines
 from runner.terms.records import Interval, Measurement, Utilisation
 
@@ -34,8 +35,8 @@ class _Reading:
 def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
     """Read all nodes' logs (node rank to byte blocks) with the kinds of lines of a system.
 
-    The first kind that any node logged counts, for all nodes. Steps that several nodes logged
-    count once.
+    The first kind that any node logged counts, for all nodes. How their logs become one sequence:
+    nodes.py.
     """
     readings: dict[str, list[_Reading]] = {kind: [] for kind in kinds_of(system)}
     for rank in sorted(logs):
@@ -73,21 +74,14 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
 
 
 def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:
-    """The run's steps, and whether several nodes logged the same iterations.
-
-    A node that goes on where another ended is put behind it; of nodes that logged the same
-    iterations the one with the most steps counts.
-    """
-    order = sorted(nodes.values(), key=lambda steps: steps[0].iteration)
-    joined: list[Interval] = []
-    alike = False
-    for steps in order:
-        if not joined or steps[0].iteration > max(step.iteration for step in joined):
-            joined = joined + steps
-            continue
-        alike = True
-        joined = max(joined, steps, key=len)
-    return joined, alike
+    """The run's steps, and whether several nodes logged the same iterations."""
+    logs = list(nodes.values())
+    extents = [
+        Extent(len(log), log[0].iteration, max(step.iteration for step in log)) for log in logs
+    ]
+    taken = list(shares(extents))
+    steps = [step for share in taken for step in logs[share.log] if step.iteration > share.beyond]
+    return steps, any(share.before is not None for share in taken)
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.base.text import blocks
 from runner.logs import recognise
 from runner.logs.families import KINDS, Kind, Parser, kinds_of
 from runner.logs.names import SYSTEMS
+from runner.logs.nodes import shares
 from runner.logs.summary import Summary
 from runner.logs.text import whole_lines
 
@@ -53,9 +55,9 @@ def read(
     logs: list[_Log] = []
     kind = None
     for kind in kinds:
-        options = {"warmup_iters": warmup_iters, "global_batch_size": global_batch_size}
-        logs = [_one(path, KINDS[kind], options) for path in paths]
-        if any(log.summary.steps for log in logs):
+        empty = Summary(warmup_iters, global_batch_size, KINDS[kind].own_rate)
+        logs = [_one(path, KINDS[kind], empty) for path in paths]
+        if any(log.summary.logged_lines for log in logs):
             break
     else:
         kind = None
@@ -66,7 +68,8 @@ def read(
         why = "named by --system"
     elif kind is not None:
         why = f"{KINDS[kind].says} {why}".strip()
-    reading = _together(system or seen, why, kind, logs)
+    reading = Reading(system or seen, why, kind, Summary())
+    _together(reading, logs, empty)
     if kind is not None:
         _explain(reading, global_batch_size, warmup_iters)
     return reading
@@ -93,13 +96,9 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
     return list(kinds)
 
 
-def _one(path: Path, kind: Kind, options: dict[str, int | None]) -> _Log:
+def _one(path: Path, kind: Kind, empty: Summary) -> _Log:
     parser = kind.make()
-    summary = Summary(
-        warmup_iters=options["warmup_iters"] or 0,
-        global_batch_size=options["global_batch_size"],
-        own_rate=kind.own_rate,
-    )
+    summary = deepcopy(empty)
     for text in whole_lines(blocks(path, BLOCK)):
         batch = parser.feed(text)
         if batch is not None:
@@ -107,20 +106,23 @@ def _one(path: Path, kind: Kind, options: dict[str, int | None]) -> _Log:
     return _Log(path, parser, summary)
 
 
-def _together(system: str | None, why: str, kind: str | None, logs: Sequence[_Log]) -> Reading:
-    """Join the nodes: the same lines once, one behind the other by their first iteration."""
-    reading = Reading(system, why, kind, Summary())
-    used: list[_Log] = []
-    for log in sorted(logs, key=lambda log: log.summary.first_iteration or 0):
-        twin = next((other for other in used if log.summary.same(other.summary)), None)
-        if log.summary.steps and twin is not None:
-            reading.notes.append(f"{log.path} repeats the steps of {twin.path}")
+def _together(reading: Reading, logs: Sequence[_Log], empty: Summary) -> None:
+    """Join the nodes by the rule of nodes.py, and say which lines are another log's, too."""
+    for share in shares([log.summary.extent for log in logs]):
+        log = logs[share.log]
+        if share.before is None:
+            reading.summary.follow(log.summary)
             continue
-        used.append(log)
-        reading.summary.follow(log.summary)
+        before = logs[share.before].path
+        if log.summary.highest_iteration <= share.beyond:
+            reading.notes.append(f"{log.path} repeats the steps of {before}")
+            continue
+        reading.notes.append(f"{log.path} repeats the steps of {before} up to {share.beyond}")
+        more = _one(log.path, KINDS[reading.kind or ""], replace(empty, beyond=share.beyond))
+        reading.summary.follow(more.summary)
     # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
     overflows = max((log.parser.overflows.total for log in logs), default=0)
-    if overflows > reading.summary.skipped and reading.summary.steps:
+    if overflows > reading.summary.skipped and reading.summary.logged_lines:
         reading.notes.append(
             f"{overflows} iterations skipped by DeepSpeed's lines, {reading.summary.skipped} by the"
             " trainer's own counter"
@@ -130,7 +132,6 @@ def _together(system: str | None, why: str, kind: str | None, logs: Sequence[_Lo
         reading.facts |= log.parser.notes.facts
     reading.memory_used_mib = _largest(log.parser.notes.memory_used_mib for log in logs)
     reading.memory_allocated_mib = _largest(log.parser.notes.memory_allocated_mib for log in logs)
-    return reading
 
 
 def _explain(reading: Reading, global_batch_size: int | None, warmup_iters: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from runner.logs.batch import Batch, Floats
+from runner.logs.nodes import Extent, after_warmup
 
 MOST_VALUES = 200_000
 
@@ -54,15 +55,18 @@ class Values:
 
 @dataclass
 class Summary:
-    """What the steps of one log say. `warmup_iters`: steps of these do not enter the medians."""
+    """What the steps of one log say. Which of its lines enter the medians: nodes.py."""
 
     warmup_iters: int = 0
     global_batch_size: int | None = None
     own_rate: bool = True
-    steps: int = 0
+    beyond: int = -1  # only lines of later iterations are looked at
+    logged_lines: int = 0
+    counted_lines: int = 0
     runs: int = 0
     first_iteration: int | None = None
     last_iteration: int | None = None
+    highest_iteration: int = 0
     skipped: int = 0
     nan: int = 0
     last_loss: float | None = None
@@ -73,8 +77,9 @@ class Summary:
 
     def add(self, batch: Batch) -> None:
         """One block's steps."""
-        count = len(batch)
-        if not count:
+        if self.beyond >= 0:
+            batch = batch.rows(batch.iteration > self.beyond)
+        if not len(batch):
             return
         iteration = batch.iteration
         before = iteration[0] if self.last_iteration is None else self.last_iteration
@@ -84,7 +89,8 @@ class Summary:
         if self.first_iteration is None:
             self.first_iteration = int(iteration[0])
         self.last_iteration = int(iteration[-1])
-        self.steps += count
+        self.highest_iteration = max(self.highest_iteration, int(iteration.max()))
+        self.logged_lines += len(batch)
         self.skipped += int(batch.skipped.sum())
         self.nan += int(batch.nan.sum())
         loss = batch.last_loss()
@@ -93,9 +99,11 @@ class Summary:
 
     def _times(self, batch: Batch) -> None:
         time, rate = batch.step_time_ms, self._rate(batch)
-        if self.warmup_iters:
-            covers = np.where(batch.iterations > 0, batch.iterations, batch.iteration)
-            late = batch.iteration - covers >= self.warmup_iters
+        covers = np.where(batch.iterations > 0, batch.iterations, batch.iteration)
+        late = after_warmup(batch.iteration, covers, self.warmup_iters)
+        count = int(late.sum())
+        self.counted_lines += count
+        if count < len(batch):
             time, rate = time[late], rate[late]
         self.step_time_ms.add(time)
         self.samples_per_s.add(rate)
@@ -125,16 +133,10 @@ class Summary:
             if not 0.5 <= rate / derived <= 2:
                 self.doubtful = (float(rate), float(derived))
 
-    def same(self, other: Summary) -> bool:
-        """Whether another log holds the very same steps (rank 0's log.txt and output.log)."""
-        return (
-            self.steps == other.steps
-            and self.first_iteration == other.first_iteration
-            and self.last_iteration == other.last_iteration
-            and self.last_loss == other.last_loss
-            and self.step_time_ms == other.step_time_ms
-            and self.samples_per_s == other.samples_per_s
-        )
+    @property
+    def extent(self) -> Extent:
+        """How far the log goes."""
+        return Extent(self.logged_lines, self.first_iteration or 0, self.highest_iteration)
 
     def follow(self, other: Summary) -> None:
         """Put another log of the same run behind this one."""
@@ -146,7 +148,9 @@ class Summary:
             other.first_iteration if self.first_iteration is None else self.first_iteration
         )
         self.last_iteration = other.last_iteration
-        self.steps += other.steps
+        self.highest_iteration = max(self.highest_iteration, other.highest_iteration)
+        self.logged_lines += other.logged_lines
+        self.counted_lines += other.counted_lines
         self.skipped += other.skipped
         self.nan += other.nan
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss

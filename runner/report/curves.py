@@ -13,7 +13,13 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from runner.base.text import printable
-from runner.figures.summary import after_warmup, quantile, runs_that_count, step_time_ms, warmup_of
+from runner.figures.summary import (
+    late_intervals,
+    quantile,
+    runs_that_count,
+    step_time_ms,
+    warmup_of,
+)
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
@@ -69,7 +75,7 @@ def after_warmup_frame(runs: Sequence[Record]) -> _Frame:
     after = [
         time
         for run in runs
-        for _, time in times(run, after_warmup(run.measurement.intervals, warmup_of(run)))
+        for _, time in times(run, late_intervals(run.measurement.intervals, warmup_of(run)))
     ]
     if not after:
         return None

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from runner.base.text import printable
-from runner.figures.summary import after_warmup, warmup_of
+from runner.figures.summary import late_intervals, warmup_of
 from runner.report.curves import FEW_POINTS, DrawnRun, Points, thinned, times
 from runner.report.groups import MOST_CURVES, MOST_PANELS
 from runner.report.links import href
@@ -21,7 +21,7 @@ def times_by_node(run: Record) -> dict[int, Points]:
     """Return step times of each node, where several logged them; from the end of warm-up."""
     out = warmup_of(run)
     return {
-        rank: times(run, after_warmup(steps, out))
+        rank: times(run, late_intervals(steps, out))
         for rank, steps in run.measurement.by_node.items()
     }
 

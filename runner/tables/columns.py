@@ -46,6 +46,8 @@ _PLACES = {
     "utilisation_percent": 0,
     "mfu_percent": 1,
     "hfu_percent": 1,
+    "logged_lines": 0,
+    "counted_lines": 0,
     "steps_measured": 0,
 }
 # Headers of machine columns in tables laid out by hand; others stand under their machine name.
@@ -63,6 +65,8 @@ HEADERS = {
     "utilisation_percent": "utilisation %",
     "final_loss": "final loss",
     "perplexity": "PPL",
+    "logged_lines": "logged lines",
+    "counted_lines": "counted lines",
     "steps_measured": "steps",
 }
 

@@ -77,6 +77,8 @@ _MACHINE: dict[str, Callable[[Row], Any]] = {
     "memory_used_mib": lambda r: r.statistics.memory_used_mib,
     "final_loss": lambda r: r.statistics.final_loss,
     "perplexity": lambda r: r.perplexity,
+    "logged_lines": lambda r: _trained(r, r.statistics.logged_lines),
+    "counted_lines": lambda r: _trained(r, r.statistics.counted_lines),
     "steps_measured": lambda r: _trained(r, r.statistics.steps_measured),
     "steps_skipped": lambda r: _trained(r, r.statistics.steps_skipped),
     "steps_nan": lambda r: _trained(r, r.statistics.steps_nan),

@@ -19,7 +19,16 @@ from runner.logs.measure import measure
 from tests.runner.logs.trainer_lines import libai, megatron
 
 KEYS = [
-    *("system", "status", "reason", "steps", "runs", "first_iteration", "last_iteration"),
+    *(
+        "system",
+        "status",
+        "reason",
+        "logged_lines",
+        "counted_lines",
+        "runs",
+        "first_iteration",
+        "last_iteration",
+    ),
     *("step_time_ms", "samples_per_s", "skipped", "nan", "last_loss", "memory_mib"),
 ]
 MEGATRON = partial(measure, "megatron_deepspeed")
@@ -37,7 +46,7 @@ def test_json_is_one_object_with_every_key(log: Path, capsys: pytest.CaptureFixt
     result = json.loads(capsys.readouterr().out)
     assert list(result) == KEYS
     assert result["status"] in STATUSES
-    assert (result["steps"], result["samples_per_s"]) == (3, 1.1)
+    assert (result["logged_lines"], result["samples_per_s"]) == (3, 1.1)
 
 
 def test_table_shows_the_same_and_the_reason(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +85,7 @@ def test_a_log_may_come_through_a_pipe(
     writer.start()
     assert main(["parse", str(pipe), "--format", "json"]) == 0
     writer.join()
-    assert json.loads(capsys.readouterr().out)["steps"] == 3
+    assert json.loads(capsys.readouterr().out)["logged_lines"] == 3
 
 
 def test_a_log_without_a_step_says_so_and_has_no_numbers(
@@ -86,8 +95,8 @@ def test_a_log_without_a_step_says_so_and_has_no_numbers(
     path.write_text("loading\nerror: none\n")
     assert main(["parse", str(path), "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["status"], result["steps"]) == ("no_step", 0)
-    assert all(result[key] is None for key in KEYS[5:])
+    assert (result["status"], result["logged_lines"]) == ("no_step", 0)
+    assert all(result[key] is None for key in KEYS[6:])
 
 
 def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:

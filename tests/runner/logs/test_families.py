@@ -25,7 +25,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 def test_libai_counts_from_0_and_is_inclusive(read: Any) -> None:
     result = read([libai(step, time=1.0, rate=4.0) for step in (99, 199, 219)])
     assert (result["first_iteration"], result["last_iteration"]) == (100, 220)
-    assert result["steps"] == 3
+    assert result["logged_lines"] == 3
 
 
 def test_libai_prints_running_averages_and_the_windows_own_time_is_recovered(read: Any) -> None:
@@ -39,7 +39,7 @@ def test_libai_prints_running_averages_and_the_windows_own_time_is_recovered(rea
 
 def test_libai_lines_before_time_is_known_count(read: Any) -> None:
     result = read([libai(0, time=None), libai(1, time=None), libai(2, time=0.5, rate=8.0)])
-    assert result["steps"] == 3
+    assert result["logged_lines"] == 3
     assert result["step_time_ms"] == pytest.approx(500)
 
 
@@ -53,7 +53,7 @@ def test_libai_metrics_json_is_read_object_by_object(read: Any) -> None:
     objects = [{"iteration": step, "time": 0.5, "total_loss": 9.0 - step} for step in (2, 3, 4)]
     text = "".join(json.dumps(item) + "\n" for item in objects) + '{"iteration": 5, "total_lo'
     result = read(text.encode())
-    assert (result["system"], result["steps"]) == ("libai", 3)
+    assert (result["system"], result["logged_lines"]) == ("libai", 3)
     assert (result["first_iteration"], result["last_iteration"]) == (3, 5)
     assert (result["step_time_ms"], result["last_loss"]) == (500, 5)
     assert result["samples_per_s"] is None
@@ -122,7 +122,7 @@ def test_oneflow_table_in_both_spellings(read: Any) -> None:
             "| 20       | 640             | 10240           | 39.02016   | 13.12142   | 10.43741   |",
         ]
         result = read(lines)
-        assert (result["steps"], result["last_iteration"]) == (2, 20)
+        assert (result["logged_lines"], result["last_iteration"]) == (2, 20)
         assert result["last_loss"] == 10.43741
     record = (
         "step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,"
@@ -135,7 +135,7 @@ def test_torch_gpt_by_campaign_and_by_command() -> None:
     result = parse([path], None)
     measured = measure("torch_gpt", {0: [path.read_bytes()]})
     assert result["system"] == "torch_gpt"
-    assert result["steps"] == len(measured.intervals) > 0
+    assert result["logged_lines"] == len(measured.intervals) > 0
     assert measured.padded_vocab_size
 
 
@@ -163,12 +163,12 @@ def test_the_first_steps_words_count_far_inside_a_log(read: Any) -> None:
 
 def test_a_named_system_is_not_second_guessed(read: Any) -> None:
     assert read([megatron(1)], "ascend_gpt")["system"] == "ascend_gpt"
-    assert read([megatron(1)], "libai")["steps"] == 0
+    assert read([megatron(1)], "libai")["logged_lines"] == 0
 
 
 def test_nothing_has_no_numbers(read: Any) -> None:
     result = read(b"")
-    assert (result["system"], result["status"], result["steps"]) == (None, "no_step", 0)
+    assert (result["system"], result["status"], result["logged_lines"]) == (None, "no_step", 0)
     assert all(result[key] is None for key in ("step_time_ms", "skipped", "nan", "last_loss"))
 
 

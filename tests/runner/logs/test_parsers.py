@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.commands.parse import parse
+from runner.figures.summary import late_intervals
 from runner.logs.measure import measure
 from tests.runner.logs.trainer_lines import (
     PREFIXES,
@@ -80,7 +82,7 @@ def test_a_loss_printed_as_nan_is_counted(read: Any) -> None:
 def test_half_a_line_is_a_step_without_its_missing_values_and_no_nan(read: Any) -> None:
     half = megatron(2).split(" lm loss")[0]
     result = read([megatron(1), half, "[INFO] another writer", megatron(3)])
-    assert (result["steps"], result["nan"]) == (3, 0)
+    assert (result["logged_lines"], result["nan"]) == (3, 0)
 
 
 def test_overflow_lines_are_skipped_steps_where_the_counter_stays_0(read: Any) -> None:
@@ -157,7 +159,7 @@ def test_deepspeeds_rate_does_not_stand_in_for_a_megatron_line_without_one(read:
 
 def test_steps_lines_with_more_losses_in_the_middle(read: Any) -> None:
     result = read([pipe(7, more="lm loss: 12.6 aux loss: 0.01 ")])
-    assert (result["steps"], result["samples_per_s"]) == (1, 95.775)
+    assert (result["logged_lines"], result["samples_per_s"]) == (1, 95.775)
     assert result["step_time_ms"] == 2673
 
 
@@ -176,7 +178,7 @@ def test_steps_lines_with_more_losses_in_the_middle(read: Any) -> None:
 def test_forms_of_the_throughput_timer(read: Any, form: str, iteration: int, rate: float) -> None:
     line = f"[2022-10-29 00:42:31,004] [INFO] [timer.py:198:stop] {form}MemAllocated=1.64GB, MaxMemAllocated=5.5GB"
     result = read([line])
-    assert (result["steps"], result["last_iteration"]) == (1, iteration)
+    assert (result["logged_lines"], result["last_iteration"]) == (1, iteration)
     assert result["samples_per_s"] == rate
     assert result["memory_mib"] == 5.5 * 1024
 
@@ -184,13 +186,13 @@ def test_forms_of_the_throughput_timer(read: Any, form: str, iteration: int, rat
 def test_optimizer_lines_alone_count_steps_and_skips_but_no_time(read: Any) -> None:
     line = "[2022-10-29 00:42:31,004] [INFO] [logging.py:68:log_dist] [Rank 0] step={}, skipped={}, lr=[1e-07], mom=[(0.9, 0.95)]"
     result = read([line.format(step, skips) for step, skips in ((10, 2), (20, 3))])
-    assert (result["steps"], result["skipped"], result["step_time_ms"]) == (2, 3, None)
+    assert (result["logged_lines"], result["skipped"], result["step_time_ms"]) == (2, 3, None)
 
 
 def test_several_runs_in_one_file(read: Any) -> None:
     lines = [*(megatron(step, ms=100.0) for step in (1, 2, 3)), *(megatron(1, ms=300.0),) * 1]
     result = read([*lines, megatron(2, ms=300.0)])
-    assert (result["runs"], result["steps"]) == (2, 5)
+    assert (result["runs"], result["logged_lines"]) == (2, 5)
     assert (result["first_iteration"], result["last_iteration"]) == (1, 2)
     assert result["step_time_ms"] == 100
 
@@ -204,7 +206,7 @@ def test_warmup_leaves_out_lines_that_cover_it(read: Any) -> None:
     assert read(lines)["step_time_ms"] == 100
     assert read(lines[:3], warmup_iters=10)["step_time_ms"] == 100
     assert read(lines[:3], warmup_iters=11)["step_time_ms"] is None
-    assert read(lines[:3], warmup_iters=11)["steps"] == 3
+    assert read(lines[:3], warmup_iters=11)["logged_lines"] == 3
 
 
 def test_batch_size_on_the_line_gives_samples_per_s(read: Any) -> None:
@@ -236,7 +238,7 @@ def test_carriage_returns_crlf_and_invalid_utf8(read: Any) -> None:
         lines[0] + lines[1] + b"\n",
     ):
         result = read(text)
-        assert (result["steps"], result["last_loss"]) == (2, 12.64968)
+        assert (result["logged_lines"], result["last_loss"]) == (2, 12.64968)
 
 
 def test_a_log_split_over_nodes(tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_a_log_split_over_nodes(tmp_path: Path) -> None:
     last.write_text("".join(megatron(step, rate=1.5) + "\n" for step in (1, 2, 3)))
     for logs in ([first, last], [last, first]):
         result = parse(logs, None)
-        assert (result["steps"], result["runs"], result["samples_per_s"]) == (3, 1, 1.5)
+        assert (result["logged_lines"], result["runs"], result["samples_per_s"]) == (3, 1, 1.5)
         assert (result["system"], result["skipped"]) == ("megatron_deepspeed", 3)
     assert parse([first], None)["samples_per_s"] == 99.0
 
@@ -266,8 +268,8 @@ def test_evaluation_lines_are_no_steps(read: Any) -> None:
         "saving checkpoint at iteration      20 to ckpts/20/",
         "exiting program at iteration 100 | 10:00",
     ]
-    assert read(lines)["steps"] == 0
-    assert read([megatron(1), *lines])["steps"] == 1
+    assert read(lines)["logged_lines"] == 0
+    assert read([megatron(1), *lines])["logged_lines"] == 1
 
 
 def test_overflows_reach_the_intervals_of_a_campaign() -> None:
@@ -282,7 +284,7 @@ def test_megatron_lines_in_the_middle_of_a_long_log_are_not_overlooked(read: Any
     step = "[t] [INFO] [logging.py:68:log_dist] [Rank 0] step=10, skipped=0, lr=[1e-07], mom=[(0.9, 0.95)]"
     noise = ["building the model"] * 20_000
     result = read([step, *noise, megatron(10, rate=1.5), *noise, step])
-    assert (result["steps"], result["samples_per_s"]) == (1, 1.5)
+    assert (result["logged_lines"], result["samples_per_s"]) == (1, 1.5)
 
 
 def steps(*iterations: int) -> list[bytes]:
@@ -297,11 +299,23 @@ def steps(*iterations: int) -> list[bytes]:
         ({0: (3, 4), 1: (1, 2)}, [1, 2, 3, 4], []),
         ({0: (1, 2), 1: (1, 2, 3)}, [1, 2, 3], [0, 1]),
         ({0: (1, 2), 1: (1, 2)}, [1, 2], [0, 1]),
+        ({0: range(1, 32), 1: range(20, 51)}, [*range(1, 51)], [0, 1]),
+        ({0: range(20, 51), 1: range(1, 32)}, [*range(1, 51)], [0, 1]),
+        ({0: (1, 2, 3, 2, 3, 4), 1: (3, 4, 5)}, [1, 2, 3, 2, 3, 4, 5], [0, 1]),
     ],
 )
-def test_steps_that_several_nodes_log_count_once(
-    logs: dict[int, tuple[int, ...]], counted: list[int], apart: list[int]
+def test_parse_and_collect_count_the_lines_of_several_nodes_alike(
+    logs: dict[int, Sequence[int]], counted: list[int], apart: list[int], tmp_path: Path
 ) -> None:
-    found = measure("megatron_lm", {rank: steps(*said) for rank, said in logs.items()})
+    text = {rank: b"".join(steps(*iterations)) for rank, iterations in logs.items()}
+    found = measure("megatron_lm", {rank: [log] for rank, log in text.items()})
     assert [interval.iteration for interval in found.intervals] == counted
     assert sorted(found.by_node) == apart
+    for rank, log in text.items():
+        (tmp_path / f"{rank}.log").write_bytes(log)
+    result = parse([tmp_path / f"{rank}.log" for rank in logs], "megatron_lm", warmup_iters=1)
+    assert result["logged_lines"] == len(counted)
+    assert result["counted_lines"] == len(late_intervals(found.intervals, 1)) < len(counted)
+    assert (result["first_iteration"], result["last_iteration"]) == (counted[0], counted[-1])
+    assert result["runs"] == 1 + (counted.count(2) - 1)
+    assert ("repeats the steps of" in result["reason"]) == bool(apart)
