@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-SAMPLER = Path(__file__).parents[1] / "roles" / "launch" / "files" / "sampler.py"
+SAMPLER = Path(__file__).parents[1] / "node" / "sampler.py"
 SHORT_S = 1.5
 AIM = 0.01
 

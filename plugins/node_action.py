@@ -1,4 +1,4 @@
-"""What the roles' action plugins share: they ask a node's Python, and keep what it says as JSON.
+"""What the action plugins share: they run programs of node/ on a node, and keep what these answer.
 
 A plugin finds this by its place in the checkout: Ansible has no folder for code that the plugins of
 several roles share on the control node.
@@ -9,18 +9,30 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from plugins.program import program
+from node import answer
+from plugins.program import BOOT, message
 
-SIGN = "TRAINBENCH "  # begins the one line that is a program's answer
+
+class Answer(NamedTuple):
+    """What a program answered, None for nothing; its exit code, and what else it printed."""
+
+    facts: Any
+    code: int
+    words: str
+
+    @property
+    def last(self) -> str:
+        """The last line of what else was printed."""
+        return (self.words.splitlines() or [""])[-1]
 
 
 class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
-    """An action that asks its node's Python, `self.python`."""
+    """An action that runs programs by its node's Python, `self.python`."""
 
     TRANSFERS_FILES = False
     _supports_async = False
@@ -40,44 +52,45 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         """What the task does, and its result."""
         raise NotImplementedError
 
-    def ask(self, *arguments: str, data: bytes | None = None) -> str:
-        """A program's answer; `arguments` are the Python's, `data` its standard input.
+    def ask(self, entry: str, arguments: Any = None, file: str = "") -> Any:
+        """Return the answer of a program that refuses nothing.
 
         Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
         answered was not the program.
         """
-        answer, code, words = self._exchange(arguments, data)
-        if answer is not None:
-            return answer
-        words = words or "no output"
-        if code in (126, 127):
+        argv = (self.python, "-I", "-S", "-c", BOOT)
+        return self.expect(self.exchange(argv, message(entry, arguments, file)))
+
+    def tell(self, entry: str, arguments: Any = None) -> Any:
+        """Return a program's answer. Raises AnsibleActionFail with the program's own sentence."""
+        answered = self.send(entry, arguments)
+        if answered.code != 0 or answered.facts is None:
+            raise AnsibleActionFail(answered.last or f"no answer (exit {answered.code})")
+        return answered.facts
+
+    def send(self, entry: str, arguments: Any = None, python: str = "") -> Answer:
+        """Run a program, by the node's Python or another one with all that it has installed."""
+        argv = (python, "-c", BOOT) if python else (self.python, "-I", "-S", "-c", BOOT)
+        return self.exchange(argv, message(entry, arguments))
+
+    def exchange(self, argv: tuple[str, ...], given: str = "") -> Answer:
+        """Run a command on the node, with text on its standard input."""
+        # never empty: without input Ansible asks for a terminal, which would mix stderr into stdout
+        data = (given + "\n").encode()
+        variables = self._compute_environment_string()
+        command = f"{variables} {shlex.join(argv)}" if variables else shlex.join(argv)
+        done = self._low_level_execute_command(command, in_data=data)
+        output = str(done["stdout"])
+        return Answer(answer.read(output), int(done["rc"]), (done["stderr"] or output).strip())
+
+    def expect(self, answered: Answer) -> Any:
+        """Return the answer. Raises AnsibleError where there is none."""
+        if answered.facts is not None:
+            return answered.facts
+        words = answered.last or "no output"
+        if answered.code in (126, 127):
             words += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
-        raise AnsibleError(f"{self.python} gave no answer (exit {code}): {words}")
-
-    def tell(self, path: Path, spec: dict[str, Any], *words: str) -> dict[str, Any]:
-        """Run a program on the node with its words and `spec` on standard input; its answer.
-
-        `path` is its file or folder, as plugins/program.py has it.
-
-        Raises AnsibleActionFail with the program's own sentence.
-        """
-        argv = ("-I", "-c", program(path), *words)
-        answer, code, sentence = self._exchange(argv, json.dumps(spec).encode())
-        if answer is None:
-            raise AnsibleActionFail(sentence or f"no answer (exit {code})")
-        said: dict[str, Any] = json.loads(answer)
-        return said
-
-    def _exchange(
-        self, arguments: tuple[str, ...], data: bytes | None
-    ) -> tuple[str | None, int, str]:
-        """The answer, None without one; the exit code; the last line of what else was said."""
-        argv = [self.python, *arguments]
-        done = self._low_level_execute_command(shlex.join(argv), in_data=data)
-        found = (line for line in done["stdout_lines"] if line.startswith(SIGN))
-        answer = next(found, None)
-        words = (done["stderr"] or done["stdout"]).strip().splitlines()
-        return answer and answer[len(SIGN) :], done["rc"], words[-1] if words else ""
+        raise AnsibleError(f"{self.python} gave no answer (exit {answered.code}): {words}")
 
 
 def one_line(error: BaseException) -> str:

@@ -1,61 +1,95 @@
-"""Our programs that run on nodes: a package of small modules here, one Python text there.
+"""Send a program of node/ to where it runs: its module, and those that it imports.
 
-    roles/<role>/files/<program>/__init__.py    what it is and how it is called
-    roles/<role>/files/<program>/__main__.py    main(), which returns the exit code
-    roles/<role>/files/<program>/*.py           the rest, imported by `from .name import ...`
-
-A node has no checkout, and a program is to leave nothing there that it does not need, so that the
-text of all its modules travels as one: on `python3 -c`, on standard input, or as one file. What is
-not imported is not compiled.
+A message (node/sent.py says what is in it) travels on standard input, to `python -c BOOT`; nothing
+that a program is told stands on a command line or passes through a shell.
 """
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-IMPORTS = '''
-import sys
-from importlib.machinery import ModuleSpec
+from node.sent import BOOT
 
+__all__ = ["BOOT", "message", "sources"]
 
-class Sent:
-    """Imports the modules of SOURCES."""
-
-    def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self, is_package="." not in name) if name in SOURCES else None
-
-    def create_module(self, spec):
-        return None
-
-    def exec_module(self, module):
-        exec(compile(SOURCES[module.__name__], module.__name__, "exec"), module.__dict__)
+ROOT = Path(__file__).resolve().parents[1]
+ALWAYS = ("node.sent", "node.answer")  # what receives every program
+# A message is made for each task and node, and parsing whole modules would take most of its time.
+TYPES_ALONE = re.compile(r"^([ \t]*)if TYPE_CHECKING:.*\n(?:\1[ \t]+.*\n|[ \t]*\n)*", re.MULTILINE)
+STATEMENT = re.compile(
+    r"^[ \t]*(?:from[ \t]+[.\w]+[ \t]+import[ \t]*(?:\([^)]*\)|[^\n(]*)|import[ \t][^\n]*)"
+    r"|^SENDS\b[^=\n]*=[ \t]*\([^)]*\)",
+    re.MULTILINE,
+)
 
 
-sys.meta_path.insert(0, Sent())
-'''
+def sources(entry: str) -> dict[str, str]:
+    """Return the modules that the program `module:function` needs: name to text.
 
-
-def program(path: Path) -> str:
-    """Python text that runs the program: its main(), whose return is the exit code.
-
-    A program of one file is that file's text.
+    Raises LookupError for a program that there is not.
     """
-    if path.is_file():
-        return path.read_text("utf-8")
-    name = path.name
-    sources = {
-        name if part.stem == "__init__" else f"{name}.{part.stem}": part.read_text("utf-8")
-        for part in sorted(path.glob("*.py"))
-    }
-    run = f"\nif __name__ == '__main__':\n    from {name}.__main__ import main\n\n"
-    return f"SOURCES = {sources!r}{IMPORTS}{run}    sys.exit(main())\n"
+    module, _, function = entry.partition(":")
+    text = _read(f"node.{module}", ROOT)
+    if text is None or not re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE):
+        raise LookupError(f"{entry} is not a program of node/; a program is module:function")
+    found: dict[str, str] = {}
+    ahead = [*ALWAYS, f"node.{module}"]
+    while ahead:
+        name = ahead.pop()
+        text = None if name in found else _read(name, ROOT)
+        if text is not None:
+            found[name] = text
+            package = (ROOT / Path(*name.split("."))).is_dir()
+            ahead += [name.rpartition(".")[0], *imported(text, name, package)]
+    return found
 
 
-def loaded(folder: Path) -> str:
-    """Python text after which the program's modules can be imported; PROGRAM is its text."""
-    return f"PROGRAM = {program(folder)!r}\nexec(PROGRAM, {{'__name__': 'sent'}})\n"
+def message(entry: str, arguments: Any = None, file: str = "") -> str:
+    """Return the message that runs a program; `file` is on a node that has the modules already."""
+    carried = {"file": file} if file else {"sources": sources(entry)}
+    return json.dumps({**carried, "entry": f"node.{entry}", "arguments": arguments})
 
 
-def calling(folder: Path, module: str, call: str) -> str:
-    """Python text that calls one function of a module, `call` being the whole expression."""
-    return f"{loaded(folder)}from {folder.name}.{module} import {call.partition('(')[0]}\n{call}\n"
+def imported(text: str, name: str, package: bool) -> Iterator[str]:
+    """Yield what a module imports from node/ anywhere, and what it sends on (SENDS).
+
+    A name that is imported from a package may be a module or not: each is yielded.
+    """
+    for statement in _statements(TYPES_ALONE.sub("", text)):
+        if isinstance(statement, ast.Assign):
+            yield from ast.literal_eval(statement.value)
+        elif isinstance(statement, ast.Import):
+            yield from (each.name for each in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            above = name.split(".")
+            above = above[: len(above) - statement.level + package] if statement.level else []
+            origin = ".".join([*above, *filter(None, [statement.module])])
+            yield origin
+            yield from (f"{origin}.{each.name}" for each in statement.names)
+
+
+def _statements(text: str) -> Iterator[ast.stmt]:
+    for found in STATEMENT.finditer(text):
+        try:
+            yield from ast.parse(textwrap.dedent(found[0])).body
+        except SyntaxError:
+            continue  # a sentence of a docstring
+
+
+@cache
+def _read(name: str, root: Path) -> str | None:
+    """Return a module's text; None where it is none of node/."""
+    if name.partition(".")[0] != "node":
+        return None
+    path = root / Path(*name.split("."))
+    for file in (path / "__init__.py", path.with_suffix(".py")):
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+    return None

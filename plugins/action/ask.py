@@ -1,46 +1,64 @@
-"""Run one of our programs on the node, and return what it says.
+"""Run a program of node/ on the node, and return what it answers.
 
     ask:
-      argv: ["{{ python }}", -I, -c, "{{ source }}", look]
-      stdin: "{{ spec | to_json }}"
+      program: env.look:look
+      spec: "{{ spec }}"
+      python: "{{ home }}/env/bin/python3"  # where it is another than the node's own
+      changes: true                         # it is no question: not in check mode, and `changed`
 
-As ansible.builtin.command with these two words, in check mode too, and never `changed`. A module is
-a program that unpacks another one on the node; this is one shell and one program there, which
-halves what a question costs (docs/performance.md). For programs that look, and for steps between
-tasks that say `changed` and keep out of check mode, such as node_state's ledger.
+The result has `answer`, `rc` and `stderr`, and is `changed` where the answer says so. A program
+that refuses is a failed task, with its words. A module is a program that unpacks another one on the
+node; this is one shell and one program there, which halves what a question costs
+(docs/performance.md). Steps between tasks that say `changed`, such as those of node_state's ledger,
+are questions, too.
 """
 
 from __future__ import annotations
 
-import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible.module_utils.parsing.convert_bool import boolean
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from plugins.node_action import NodeAction
+
+ARGUMENTS = {"program", "spec", "python", "changes"}
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # untyped where mypy skips ansible
-    """`ask:` with `argv` and `stdin`; the result has `rc`, `stdout` and `stderr`."""
+class ActionModule(NodeAction):
+    """`ask:` as the file's first lines say."""
 
-    TRANSFERS_FILES = False
-    _supports_async = False
     _supports_check_mode = True
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Ansible's entry. A program that fails is a failed task, with its words."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        given = self._task.args
-        if unknown := set(given) - {"argv", "stdin"}:
-            raise AnsibleActionFail(f"ask takes argv and stdin, not {', '.join(sorted(unknown))}")
-        argv = [str(word) for word in given["argv"]]
-        # never empty: without input Ansible asks for a terminal, which would mix stderr into stdout
-        stdin = str(given.get("stdin") or "") + "\n"
-        done = self._low_level_execute_command(shlex.join(argv), in_data=stdin.encode())
-        said = {key: str(done[key]).strip("\r\n") for key in ("stdout", "stderr")}
-        result.update(changed=False, rc=done["rc"], **said)
-        if done["rc"] != 0:
-            words = said["stderr"] or said["stdout"] or f"exit code {done['rc']}, and no word"
-            result.update(failed=True, msg=words)
-        return result
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Run it. Raises AnsibleActionFail for a program that there is not."""
+        if unknown := set(arguments) - ARGUMENTS:
+            raise AnsibleActionFail(
+                f"ask takes {', '.join(sorted(ARGUMENTS))}, not {', '.join(sorted(unknown))}"
+            )
+        changes = boolean(arguments.get("changes", False))
+        if changes and self._task.check_mode:
+            return {"changed": False, "skipped": True, "msg": "it would run, were it no check"}
+        try:
+            spec, python = arguments.get("spec"), str(arguments.get("python") or "")
+            answered = self.send(str(arguments["program"]), spec, python)
+        except LookupError as error:
+            raise AnsibleActionFail(str(error)) from None
+        result = {"rc": answered.code, "answer": answered.facts, "stderr": ""}
+        if answered.code == 0 and answered.facts is not None:
+            said = isinstance(answered.facts, dict) and bool(answered.facts.get("changed"))
+            return {**result, "changed": changes or said}
+        words = answered.words or f"exit code {answered.code}, and no word"
+        code = answered.code or 1  # what ended well, and answered nothing, was not the program
+        return {
+            **result,
+            "changed": False,
+            "failed": True,
+            "rc": code,
+            "stderr": words,
+            "msg": words,
+        }

@@ -88,13 +88,8 @@ def dataset_needs(entries: Mapping[str, Any]) -> list[str]:
     return sorted(needs)
 
 
-def dataset_modules(names: Iterable[str], texts: Mapping[str, str]) -> list[list[str]]:
-    """Pairs of name and text of programs, as files/loader.py takes them."""
-    return [[name, texts[name]] for name in names]
-
-
 def dataset_plan(looked: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Who makes, gives and gets what, from what each node said of itself (staged.py, look).
+    """Who makes, gives and gets what, from what each node said of itself (node/dataset/look.py).
 
     make: names that no node has, maker: the node to make them (the one that has begun most of
     them, else the first); gives and gets: node to names. The first node that has a dataset says
@@ -132,7 +127,6 @@ class FilterModule:
         return {
             "dataset_addresses": dataset_addresses,
             "dataset_entries": dataset_entries,
-            "dataset_modules": dataset_modules,
             "dataset_needs": dataset_needs,
             "dataset_plan": dataset_plan,
         }

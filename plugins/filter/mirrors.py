@@ -7,7 +7,13 @@ address that none fits stays as it is.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from node.mirrors import mirrored as mirrors_of_a_kind
 
 KINDS = ("apt", "pip", "conda", "git", "data", "images")
 
@@ -16,15 +22,7 @@ def mirrored(address: str, kind: str, mirrors: Mapping[str, Mapping[str, str]] |
     """The address to use instead of `address`. Raises ValueError for an unknown kind."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of mirror; there are {', '.join(KINDS)}")
-    fits = [
-        (beginning, instead)
-        for beginning, instead in ((mirrors or {}).get(kind) or {}).items()
-        if address.startswith(beginning)
-    ]
-    if not fits:
-        return address
-    beginning, instead = max(fits, key=lambda fit: len(fit[0]))
-    return instead + address[len(beginning) :]
+    return mirrors_of_a_kind(address, (mirrors or {}).get(kind))
 
 
 class FilterModule:

@@ -1,4 +1,8 @@
-"""`lookup('program', PATH)`: the text of one of our programs, for a node's `python3 -c`."""
+"""`lookup('program', ENTRY, spec)`: a program of node/ as the message that runs it.
+
+For a command that somebody else runs: `[python, -I, -S, -c, BOOT, message]`, of which this is all
+but the Python.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +15,27 @@ from ansible.plugins.lookup import LookupBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from plugins.program import program
+from plugins.program import BOOT, message
 
 DOCUMENTATION = """
 name: program
-short_description: The text of a program that runs on nodes
+short_description: A program that runs on nodes, as arguments of a Python there
 description:
-  - Reads a folder of modules, as plugins/program.py describes it, into one Python text.
+  - Makes the message that plugins/program.py describes, for a command that is run on a node.
 options:
   _terms:
-    description: The folder, as a path or a name in the role's files.
+    description: The program, as module:function of node/, and what it is told.
     required: true
 """
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # untyped where mypy skips ansible
-    """Folders to texts."""
+    """Programs to what follows a Python on a command line."""
 
-    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **_: Any) -> list[str]:
-        """One text a folder. Raises AnsibleLookupError where one has no __main__.py."""
-        texts = []
-        for term in terms:
-            folder = Path(self.find_file_in_search_path(variables, "files", term) or term)
-            if not (folder / "__main__.py").is_file():
-                raise AnsibleLookupError(f"{term} is no program: it has no __main__.py")
-            texts.append(program(folder))
-        return texts
+    def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **_: Any) -> list[Any]:
+        """Return the one list of words. Raises AnsibleLookupError for a program that is not."""
+        entry, spec = terms
+        try:
+            return [["-I", "-S", "-c", BOOT, message(str(entry), spec)]]
+        except LookupError as error:
+            raise AnsibleLookupError(str(error)) from None

@@ -4,7 +4,7 @@ A figure is the median of its samples; of two tries the better one, since other 
 only ever slows it. It is slow if it is below the reference (the upper quartile of its like) by
 more than its tolerance: FLOORS, or three times its noise where that is more. Noise is the samples'
 MAD as a standard deviation (x 1.4826), of the figure itself or of its like, and how far two tries
-are apart. roles/verify/files/probe.py has the units and formulas.
+are apart. node/probe.py has the units and formulas.
 """
 
 from __future__ import annotations

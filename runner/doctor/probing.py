@@ -26,7 +26,7 @@ from runner.plan.make import port_of
 from runner.terms.cluster import Cluster, Node
 from runner.terms.run import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun
 
-PROGRAM = PROJECT / "roles" / "verify" / "files" / "probe.py"
+PROGRAM = PROJECT / "node" / "probe.py"
 SECONDS = 1.0  # of one measurement
 START_S = 120.0  # torch's import from a cold disk on every process, and the rendezvous
 PORT_TRIES = 3

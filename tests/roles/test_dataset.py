@@ -35,7 +35,7 @@ MAKE_OWN = """
 import hashlib, json, os, sys
 files, home = sys.argv[1:3]
 sys.path.insert(0, files)
-import megatron_mmap
+from node.dataset import megatron_mmap
 os.makedirs(home)
 prefix = os.path.join(home, "own_text_document")
 with megatron_mmap.Writer(prefix, "uint16") as writer:
@@ -95,7 +95,7 @@ def test_made_on_one_node_brought_to_the_others_and_repaired(
     assert checked.rc == 0, checked.out
     assert checked.changed() == dict.fromkeys(checked.recap, 1), checked.out
     assert all(node.exec(["test", "-e", ROOT]).returncode == 1 for node in group.nodes)
-    files = str(REPOSITORY / "roles" / "dataset" / "files")
+    files = str(REPOSITORY)
     make = [sys.executable, "-c", MAKE_OWN, files, f"{DATA}/own"]
     group.nodes[1].exec(make, check=True)
 

@@ -31,7 +31,6 @@ from tests.roles.play import Ran, play
 
 tokenizers = pytest.importorskip("tokenizers")
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-FILES = REPOSITORY / "roles" / "dataset" / "files"
 OSCAR = "huggingface.co/bigscience/misc-test-data/resolve/main/stas/oscar-1GB.jsonl.xz"
 VOCAB = "s3.amazonaws.com/models.huggingface.co/bert/gpt2-vocab.json"
 MERGES = "s3.amazonaws.com/models.huggingface.co/bert/gpt2-merges.txt"
@@ -39,7 +38,8 @@ MAKE_OWN = """
 import hashlib, json, os, sys
 files, home, millions = sys.argv[1:4]
 sys.path.insert(0, files)
-import megatron_mmap, staged
+from node.checksum import sha256
+from node.dataset import megatron_mmap
 os.makedirs(home)
 prefix = os.path.join(home, "own_text_document")
 with megatron_mmap.Writer(prefix, "uint16") as writer:
@@ -49,7 +49,7 @@ names = ["own_text_document.bin", "own_text_document.idx"]
 manifest = {
     "prefix": "own_text_document",
     "bytes": {name: os.path.getsize(os.path.join(home, name)) for name in names},
-    "sha256": {name: staged.sha256(os.path.join(home, name)) for name in names},
+    "sha256": {name: sha256(os.path.join(home, name)) for name in names},
 }
 json.dump(manifest, open(os.path.join(home, "dataset.json"), "w"))
 """
@@ -134,7 +134,8 @@ def serve(group: Group, sites: list[Site], content: bytes) -> tuple[Site, dict[s
         VOCAB: json.dumps(vocab).encode(),
         MERGES: b"#version: 0.2\nh e\n",
     }
-    catalogue = yaml.safe_load((FILES.parent / "vars" / "catalogue.yml").read_text())
+    described = REPOSITORY / "roles" / "dataset" / "vars" / "catalogue.yml"
+    catalogue = yaml.safe_load(described.read_text())
     entry = copy.deepcopy(catalogue["dataset_catalogue"]["oscar-1GB"])
     entry["inputs"] = [entry["inputs"][0]]
     for name, path in (("gpt2-vocab", VOCAB), ("gpt2-merges", MERGES)):
@@ -248,7 +249,7 @@ def test_a_node_that_goes_away_midway_is_completed_by_the_next_run(
     group = real_nodes(3, variables=variables(root))
     third = group.nodes[2]
     home = f"{root}/datasets/own"
-    make = [sys.executable, "-c", MAKE_OWN, str(FILES), home, "500"]
+    make = [sys.executable, "-c", MAKE_OWN, str(REPOSITORY), home, "500"]
     group.nodes[0].exec(make, check=True)
     size = int(group.nodes[0].exec(["stat", "-c", "%s", f"{home}/own_text_document.bin"]).stdout)
     assert size == 1_000_000_000

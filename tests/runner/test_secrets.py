@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
+from node.env.environment import Environment
+from node.env.indexes import sources
+from node.env.pip import pip
 from roles.launch.action_plugins.launch import fetchable
-from roles.python_env.files.env.environment import Environment
-from roles.python_env.files.env.indexes import sources
-from roles.python_env.files.env.pip import pip
 from runner.base.env import SECRET
 from runner.base.errors import UserError
 from runner.inventory import parse_inventory

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "roles" / "dataset" / "files"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "node" / "dataset"))
 import megatron_mmap
 
 pytest.importorskip("torch")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from node.dataset import look, unpack
 from plugins.filter.datasets import (
     dataset_addresses,
     dataset_entries,
     dataset_needs,
     dataset_plan,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "roles" / "dataset" / "files"))
-import staged
-import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,7 +79,7 @@ def test_the_files_that_a_document_lists_are_there(document: str) -> None:
     for name, files in LISTED[document].items():
         entry = entries(name)[name]
         assert document in entry["documents"]
-        there = {*staged.aliases(name, entry), *entry.get("keep", []), "vocab.json", "merges.txt"}
+        there = {*look.aliases(name, entry), *entry.get("keep", []), "vocab.json", "merges.txt"}
         assert set(files) <= there
 
 
@@ -143,7 +139,7 @@ def test_a_trainers_program_takes_the_documents_arguments() -> None:
     chosen = {"oscar-1GB": {"system": "megatron_deepspeed", "pin": "p"}}
     entry = entries("oscar-1GB", preprocess=chosen)["oscar-1GB"]
     assert entry["program"]["argv"][:3] == ["tools/preprocess_data.py", "--input", "{text}"]
-    assert staged.recipe(entry)["program"]["system"] == "megatron_deepspeed"
+    assert look.recipe(entry)["program"]["system"] == "megatron_deepspeed"
     assert dataset_needs({"oscar-1GB": entry}) == []
     with pytest.raises(ValueError, match="names x, which the catalogue does not have"):
         entries("default", preprocess={"x": {}})

@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from plugins.program import calling
+from plugins.program_text import calling
 from roles.launch.action_plugins.launch import SUPERVISOR, ActionModule, Launch
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign

@@ -1,4 +1,4 @@
-"""roles/nvidia_driver/files/driver.py on trees that look like a node's /sys and /proc."""
+"""node/driver.py on trees that look like a node's /sys and /proc."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from node.driver import look
 from roles.cuda.filter_plugins.cuda import by_apt, by_runfile
-from roles.nvidia_driver.files.driver import look
 
 OPEN = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n"
@@ -35,7 +35,7 @@ def test_gpus_and_switches_are_counted_by_vendor_and_class(tmp_path: Path) -> No
     device(tmp_path, "0000:02:00.1", "0x10de", "0x040300")  # a GPU's sound
     device(tmp_path, "0000:03:00.0", "0x10de", "0x068000")
     device(tmp_path, "0000:04:00.0", "0x1a03", "0x030000")  # the board's own graphics
-    found = look(str(tmp_path))
+    found = look({"root": str(tmp_path)})
     assert (found["gpus"], found["switches"]) == (2, 1)
     assert found["loaded"] == ""
     assert not found["nouveau"]
@@ -44,9 +44,9 @@ def test_gpus_and_switches_are_counted_by_vendor_and_class(tmp_path: Path) -> No
 @pytest.mark.parametrize(("text", "version"), [(OPEN, "580.82.07"), (CLOSED, "535.104.05")])
 def test_loaded_version_is_read_from_either_place(tmp_path: Path, text: str, version: str) -> None:
     write(tmp_path / "proc/driver/nvidia/version", text)
-    assert look(str(tmp_path))["loaded"] == version
+    assert look({"root": str(tmp_path)})["loaded"] == version
     write(tmp_path / "sys/module/nvidia/version", "550.54.15")
-    assert look(str(tmp_path))["loaded"] == "550.54.15"
+    assert look({"root": str(tmp_path)})["loaded"] == "550.54.15"
 
 
 def test_each_toolkit_answers_for_itself_and_stays_in_its_folder() -> None:

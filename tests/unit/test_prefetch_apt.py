@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from node import packages
 from runner.base.paths import PROJECT
 
 
@@ -25,7 +26,6 @@ def load(name: str, path: str) -> ModuleType:
     return module
 
 
-closure: Any = load("closure", "roles/prefetch/files/closure.py")
 debs: Any = load("debs", "roles/prefetch/action_plugins/debs.py")
 prefetch: Any = load("prefetch_apt", "roles/prefetch/files/prefetch.py")
 bring: Any = load("bring_apt", "roles/site/action_plugins/bring.py")
@@ -60,7 +60,7 @@ Version: 1
 
 
 def test_what_apt_would_download_is_read_with_epochs_and_any_architecture() -> None:
-    assert closure.printed(PRINTED) == {
+    assert packages.printed(PRINTED) == {
         "gcc-12-base_12.2.0-14+deb12u1_amd64.deb": "gcc-12-base:amd64=12.2.0-14+deb12u1",
         "git_1+2.39.5_amd64.deb": "git:amd64=1:2.39.5",
         "ca-certificates_20230311_all.deb": "ca-certificates=20230311",
@@ -68,13 +68,13 @@ def test_what_apt_would_download_is_read_with_epochs_and_any_architecture() -> N
 
 
 def test_an_entry_is_the_first_of_its_version_and_has_a_checksum() -> None:
-    found = closure.stanzas(SHOWN)
+    found = packages.stanzas(SHOWN)
     assert list(found) == ["git:amd64=1:2.39.5"]
-    assert closure.size_and_sum(found["git:amd64=1:2.39.5"]) == [7, "aa"]
+    assert packages.size_and_sum(found["git:amd64=1:2.39.5"]) == [7, "aa"]
 
 
 def test_an_entry_names_the_file_beside_it() -> None:
-    text = closure.entry(closure.stanzas(SHOWN)["git:amd64=1:2.39.5"], "git_1+2.39.5_amd64.deb")
+    text = packages.entry(packages.stanzas(SHOWN)["git:amd64=1:2.39.5"], "git_1+2.39.5_amd64.deb")
     assert text.endswith("\n perl\nFilename: ./git_1+2.39.5_amd64.deb\nSize: 7\nSHA256: aa\n")
     assert text.count("Filename") == 1
 
@@ -118,7 +118,7 @@ def repository(tmp_path: Path) -> Path:
     subprocess.run(argv, check=True, capture_output=True)
     data = (place / name).read_bytes()
     sums = f"Size: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
-    (place / f"{name}.control").write_text(closure.entry(control + sums, name))
+    (place / f"{name}.control").write_text(packages.entry(control + sums, name))
     (place / "old_1_all.deb").write_text("of an older prefetch")
     prefetch.write_repositories(tmp_path, {"debian12": [name]})
     return place

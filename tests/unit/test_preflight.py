@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from roles.launch.files.supervisor.gpus import gpu_fault
+from node.supervisor.gpus import gpu_fault
 from runner.base.paths import PROJECT
 
-FILES = PROJECT / "roles" / "launch" / "files"
+FILES = PROJECT / "node"
 GPUS = [
     ["0", "GPU-aa", "4", "143771"],
     ["1", "GPU-bb", "4", "143771"],

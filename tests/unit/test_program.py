@@ -1,77 +1,141 @@
-"""plugins/program.py: a folder of modules as one text that a node's Python runs."""
+"""plugins/program.py: a program of node/ as one message, with what it imports and no more."""
 
 from __future__ import annotations
 
 import ast
-import shlex
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from plugins.program import loaded, program
+from node import answer
+from plugins import program
+from plugins.program import BOOT, imported, message, sources
 from runner.base.paths import PROJECT
 
-PYTHON = [sys.executable, "-I", "-S"]
-OURS = sorted(path.parent for path in (PROJECT / "roles").glob("*/files/*/__main__.py"))
-LONGEST_WORD = 128 * 1024  # Linux, MAX_ARG_STRLEN
+PYTHON = [sys.executable, "-I", "-S", "-c", BOOT]
+NODE = sorted((PROJECT / "node").rglob("*.py"))
+HOSTILE = "a 'b' \"c\" $(touch /run/owned) `id` {{ lookup('pipe', 'id') }}\n✓ \\ \0 \ud800"
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A program whose modules are imported in any order, one of them only where it is needed."""
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node/ with a program whose modules are imported in several ways, one only where needed."""
     texts = {
-        "__init__": '"""What it\'s for: "quotes", \\\\, \\n and ü."""\n',
-        "__main__": (
-            "import sys\nfrom .words import say\n\n\ndef main():\n"
-            "    say(sys.argv[1:])\n"
-            "    if 'late' in sys.argv:\n        from . import late\n"
-            "    return len(sys.argv)\n"
+        "__init__": "",
+        "greet/__init__": '"""What it\'s for: "quotes", \\\\, \\n and ü."""\n',
+        "greet/main": (
+            "from typing import TYPE_CHECKING\n"
+            "from node.answer import ProgramError\n"
+            "from . import __doc__ as doc\n"
+            "from .words import (\n    say,\n)\n"
+            "if TYPE_CHECKING:\n    from . import typed\n\n"
+            'SENDS = ("node.handed",)\n\n'
+            "def main(spec):\n"
+            "    if spec == 'late':\n        from . import late\n"
+            "    if spec == 'no':\n        raise ProgramError('no; say yes', {'half': 1})\n"
+            "    return say(spec, doc)\n"
         ),
-        "words": "from . import __doc__ as doc\n\n\ndef say(words):\n    print(words, doc)\n",
-        "late": "this is no Python\n",
+        "greet/words": "def say(*words):\n    return list(words)\n",
+        "greet/late": "this is no Python\n",
+        "greet/typed": "",
+        "greet/stranger": "",
+        "handed": "import node.shared\n",
+        "shared": "",
+        "other": "",
     }
-    (tmp_path / "greet").mkdir()
     for name, text in texts.items():
-        (tmp_path / "greet" / f"{name}.py").write_text(text, encoding="utf-8")
-    return tmp_path / "greet"
+        path = tmp_path / "node" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text, encoding="utf-8")
+    for name in ("sent", "answer"):
+        text = (PROJECT / "node" / f"{name}.py").read_text(encoding="utf-8")
+        (tmp_path / "node" / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(program, "ROOT", tmp_path)
+    return tmp_path
 
 
-@pytest.mark.parametrize("standard_input", [False, True])
-def test_a_program_runs_from_one_text_and_leaves_no_file(
-    folder: Path, tmp_path: Path, standard_input: bool
-) -> None:
-    text = program(folder)
-    argv = [*PYTHON, "-", "a b"] if standard_input else [*PYTHON, "-c", text, "a b"]
-    given = text if standard_input else None
-    ran = subprocess.run(argv, input=given, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.stdout == "['a b'] What it's for: \"quotes\", \\, \n and ü.\n"
-    assert (ran.returncode, ran.stderr) == (2, "")
-    assert [path.name for path in tmp_path.iterdir()] == ["greet"]
+def run(entry: str, arguments: Any, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    text = message(entry, arguments)
+    return subprocess.run(PYTHON, input=text, cwd=tmp_path, capture_output=True, text=True)
+
+
+def test_what_travels_is_what_is_imported_or_handed_on(root: Path) -> None:
+    ours = {"node", "node.sent", "node.answer", "node.greet", "node.greet.main"}
+    more = {"node.greet.words", "node.greet.late", "node.handed", "node.shared"}
+    assert set(sources("greet.main:main")) == ours | more
+
+
+def test_a_program_answers_and_leaves_no_file(root: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    ran = run("greet.main:main", HOSTILE, tmp_path)
+    doc = 'What it\'s for: "quotes", \\, \n and ü.'
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert answer.read(ran.stdout) == [HOSTILE, doc]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_refusal_is_its_words_and_what_is_told_all_the_same(root: Path, tmp_path: Path) -> None:
+    ran = run("greet.main:main", "no", tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "no; say yes\n")
+    assert answer.read(ran.stdout) == {"half": 1}
 
 
 def test_a_module_that_is_not_imported_is_not_compiled_and_one_that_fails_is_named(
-    folder: Path,
+    root: Path, tmp_path: Path
 ) -> None:
-    ran = subprocess.run([*PYTHON, "-c", program(folder), "late"], capture_output=True, text=True)
+    ran = run("greet.main:main", "late", tmp_path)
     assert ran.returncode == 1
-    assert 'File "greet.late", line 1' in ran.stderr
+    assert 'File "node.greet.late", line 1' in ran.stderr
 
 
-def test_modules_can_be_used_one_by_one_and_the_text_be_handed_on(folder: Path) -> None:
-    text = f"{loaded(folder)}from greet.words import say\nsay([len(PROGRAM)])\n"
-    ran = subprocess.run([*PYTHON, "-c", text], capture_output=True, text=True)
-    assert ran.stdout.startswith(f"[{len(program(folder))}] What it's for")
+def test_the_modules_may_lie_on_the_node(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text(json.dumps(sources("greet.main:main")))
+    text = message("greet.main:main", "x", file=str(tmp_path / "modules.json"))
+    assert len(text) < 200
+    ran = subprocess.run(PYTHON, input=text, capture_output=True, text=True)
+    assert answer.read(ran.stdout)[0] == "x"
+    argument = subprocess.run([*PYTHON, text], capture_output=True, text=True)
+    assert argument.stdout == ran.stdout
 
 
-def test_a_program_of_one_file_is_its_own_text(folder: Path) -> None:
-    assert program(folder / "late.py") == "this is no Python\n"
+@pytest.mark.parametrize(
+    "entry", ["greet.main:none", "greet.none:main", "greet.main", "json:loads", "..x:main", ""]
+)
+def test_a_program_that_there_is_not_is_refused(root: Path, entry: str) -> None:
+    with pytest.raises(LookupError, match="is not a program of node/"):
+        message(entry)
 
 
-@pytest.mark.parametrize("folder", OURS, ids=lambda path: path.name)
-def test_ours_runs_on_a_nodes_oldest_python_and_is_one_word_on_a_command_line(folder: Path) -> None:
-    """Its syntax is held to 3.8, which nodes may have, on any Python; Ansible quotes it twice."""
-    for path in folder.glob("*.py"):
-        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-    assert len(shlex.quote(shlex.quote(program(folder)))) < LONGEST_WORD
+def whole(text: str, name: str, package: bool) -> set[str]:
+    """What a module imports, by all of its syntax, type checking left out."""
+    found = set()
+    ahead: list[ast.AST] = [ast.parse(text)]
+    while ahead:
+        here = ahead.pop()
+        if isinstance(here, ast.If) and ast.unparse(here.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(here, ast.Import):
+            found |= {each.name for each in here.names}
+        if isinstance(here, ast.ImportFrom):
+            above = name.split(".")
+            above = above[: len(above) - here.level + package] if here.level else []
+            origin = ".".join([*above, *filter(None, [here.module])])
+            found |= {origin, *(f"{origin}.{each.name}" for each in here.names)}
+        ahead += ast.iter_child_nodes(here)
+    return found
+
+
+@pytest.mark.parametrize("path", NODE, ids=name_of)
+def test_the_quick_reading_of_imports_misses_none(path: Path) -> None:
+    text, name = path.read_text(encoding="utf-8"), name_of(path)
+    package = path.stem == "__init__"
+    assert whole(text, name, package) <= set(imported(text, name, package))

@@ -53,7 +53,8 @@ def test_every_address_is_covered_by_a_mirror() -> None:
 def test_every_kind_is_put_to_use_by_a_role(kind: str) -> None:
     texts = [
         path.read_text(encoding="utf-8")
-        for path in (PROJECT / "roles").rglob("*")
+        for folder in ("roles", "node")
+        for path in (PROJECT / folder).rglob("*")
         if path.suffix in (".yml", ".py") and path.parent.name != "meta"
     ]
     if kind not in {item.kind for item in tool.found(PROJECT / "roles")}:
@@ -81,7 +82,7 @@ def test_text_within_other_text_and_programs_is_seen(tmp_path: Path) -> None:
 
 
 def test_an_address_without_a_rule_is_refused_by_role_and_key(tmp_path: Path) -> None:
-    for name in ("tools", "roles", "docs"):
+    for name in ("tools", "roles", "node", "docs"):
         shutil.copytree(PROJECT / name, tmp_path / name)
     defaults = tmp_path / "roles" / "launch" / "defaults"
     defaults.mkdir()

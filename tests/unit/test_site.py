@@ -6,8 +6,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +14,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from runner.base.paths import PROJECT
-
-PROGRAM = PROJECT / "roles/site/files/have.py"
+from tests.node import run
 
 
 def load() -> ModuleType:
@@ -43,12 +40,8 @@ def listed(**changed: bytes) -> dict[str, list[Any]]:
 
 def ask(folder: Path, *place: str, check: bool = False, **more: Any) -> tuple[dict[str, Any], str]:
     spec = {"folder": str(folder), "files": listed(), "place": list(place), "check": check, **more}
-    ran = subprocess.run(
-        [sys.executable, "-I", str(PROGRAM)], input=json.dumps(spec), capture_output=True, text=True
-    )
-    if ran.returncode:
-        return {}, ran.stderr.strip()
-    return json.loads(ran.stdout.removeprefix("TRAINBENCH ")), ""
+    ran = run("prefetched:have", spec)
+    return ran.facts or {}, ran.words
 
 
 def put(folder: Path, path: str, content: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "roles" / "dataset" / "files"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "node" / "dataset"))
 import megatron_mmap
 
 torch = pytest.importorskip("torch")

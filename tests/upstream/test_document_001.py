@@ -17,16 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
+from node.dataset import megatron_mmap, tokenize_text
 from runner.base.paths import PROJECT
 from runner.systems.common.pins import pins
 from tests.cluster.fixtures import Group, RealNodes
 from tests.roles.interpreters import python
 from tests.roles.play import play
 from tests.upstream import mirrors
-
-sys.path.insert(0, str(PROJECT / "roles" / "dataset" / "files"))
-import megatron_mmap
-import tokenize_text
 
 tokenizers = pytest.importorskip("tokenizers")
 pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -129,7 +126,7 @@ def test_its_pins_are_installed_and_its_program_tokenizes(
             same = ["cmp", f"{home}/{name}{end}", str(seen_by_nodes / "text" / f"{SAMPLE}{end}")]
             compared = node.exec(same)
             assert compared.returncode == 0, compared.stdout + compared.stderr
-    reader = str(PROJECT / "roles/dataset/files/megatron_mmap.py")
+    reader = str(PROJECT / "node/dataset/megatron_mmap.py")
     read = node.exec([sys.executable, reader, "check", f"{home}/{DATASET}_text_document", "--json"])
     summary = json.loads(read.stdout)
     assert (summary["documents"], summary["tokens"]) == (1000, 1_361_845)

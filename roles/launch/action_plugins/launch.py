@@ -2,7 +2,7 @@
 
 One task of one play is one cell: Ansible runs this plugin once a host, each in its own process,
 and each reads its node's slice of run.json here on the control node, so that what runs never
-passes through a template or a shell. `roles/launch/files/supervisor` does the work on the
+passes through a template or a shell. `node/supervisor` does the work on the
 node; docs/architecture.md has the protocol. The plugins of one run meet in the run's folder:
 
     nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
@@ -36,13 +36,13 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
-from plugins.program import calling
+from plugins.program_text import calling
 from runner.base.exclusive import create_once
 from runner.folder.endings import cause_of, ended_well, words_of
 
-FILES = Path(__file__).resolve().parents[1] / "files"
-SUPERVISOR = FILES / "supervisor"
-SAMPLER = FILES / "sampler.py"
+NODE = Path(__file__).resolve().parents[3] / "node"
+SUPERVISOR = NODE / "supervisor"
+SAMPLER = NODE / "sampler.py"
 FETCH_BYTES = 8 * 1024 * 1024
 RETRY_S = 0.5  # between two tries to reach a silent node
 SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days of them
@@ -93,9 +93,9 @@ class ActionModule(NodeAction):
         Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
         answered was not the supervisor.
         """
-        data = source.encode() if source is not None else None
-        said: dict[str, Any] = json.loads(self.ask("-I", "-S", *arguments, data=data))
-        return said
+        argv = (self.python, "-I", "-S", *arguments)
+        facts: dict[str, Any] = self.expect(self.exchange(argv, source or ""))
+        return facts
 
     def supervise(self, module: str, call: str) -> dict[str, Any]:
         """Send the supervisor with one call of a module's function (nothing is on disk yet)."""

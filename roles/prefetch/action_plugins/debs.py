@@ -3,7 +3,7 @@
 `debs:` with `step` and `folder` (absolute, on the control node). `step: plan` takes `groups` and
 `release` and returns `planned`; `step: fetch` takes `planned` and brings what the
 folder lacks, each file checked by its SHA-256, beside it a `.control` with its entry of apt's list.
-The node's side is roles/prefetch/files/closure.py.
+The node's side is node/packages.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction
 
-PROGRAM = Path(__file__).resolve().parents[1] / "files" / "closure.py"
 BATCH = 512 << 20  # bytes on the node's disk at a time
 
 
@@ -51,14 +50,14 @@ class ActionModule(NodeAction):
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if arguments["step"] == "plan":
-            planned = self.tell(PROGRAM, {"groups": arguments["groups"]}, "plan")
+            planned = self.tell("packages:plan", {"groups": arguments["groups"]})
             return {"planned": {**planned, "release": arguments["release"]}}
         scratch = arguments["planned"]["scratch"]
         folder = Path(arguments["folder"], "apt", arguments["planned"]["release"])
         try:
             return {"changed": self._fetch(arguments["planned"], folder)}
         finally:
-            self.tell(PROGRAM, {"scratch": scratch, "all": True}, "drop")
+            self.tell("packages:drop", {"scratch": scratch, "all": True})
 
     def _fetch(self, planned: dict[str, Any], folder: Path) -> bool:
         """Bring what is lacking; whether there was any."""
@@ -68,7 +67,7 @@ class ActionModule(NodeAction):
             folder.mkdir(parents=True, exist_ok=True)
             for names in batches(lacking):
                 spec = {"scratch": planned["scratch"], "files": names}
-                answer = self.tell(PROGRAM, spec, "fetch")
+                answer = self.tell("packages:fetch", spec)
                 for name in names:
                     part = folder / f"{name}.part"
                     self._connection.fetch_file(answer["paths"][name], str(part))
@@ -78,5 +77,5 @@ class ActionModule(NodeAction):
                     if not has(folder / name, lacking[name][1]):
                         (folder / name).unlink()
                         raise AnsibleActionFail(f"{name} came damaged; run it again")
-                self.tell(PROGRAM, {"scratch": planned["scratch"], "all": False}, "drop")
+                self.tell("packages:drop", {"scratch": planned["scratch"], "all": False})
         return bool(lacking)

@@ -35,6 +35,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node import fetch
 from plugins.filter import datasets, mirrors, pins
 
 INDEX = "https://pypi.org/simple"
@@ -291,7 +292,6 @@ class Prefetch:
         self.spec = spec
         self.folder = Path(spec["dir"])
         self.mirrors = spec["mirrors"]
-        self.downloader = Path(spec["roles"], "dataset", "files", "fetch.py")
 
     def files(self, files: Iterable[File]) -> None:
         """Files by URL, resumed and checked."""
@@ -303,10 +303,10 @@ class Prefetch:
                 "md5": item.md5,
                 "mirrors": self.mirrors.get(item.kind) or {},
             }
-            argv = [sys.executable, "-I", str(self.downloader)]
-            ran = subprocess.run(argv, input=json.dumps(asked), capture_output=True, text=True)
-            if ran.returncode != 0:
-                raise PrefetchError(ran.stderr.strip())
+            try:
+                fetch.bring(asked)
+            except fetch.FetchError as error:
+                raise PrefetchError(str(error)) from None
 
     def commits(self, commits: Iterable[tuple[str, str]]) -> None:
         """Bare repositories that have the commits, and give them out by their names."""
@@ -326,11 +326,11 @@ class Prefetch:
                 continue
             url = mirrors.mirrored(repository, "git", self.mirrors)
             ref = f"+{commit}:refs/heads/pin-{commit[:12]}"
-            fetch = [*git, "-c", "gc.auto=0", "fetch", "-q", "--no-tags", url]
+            fetching = [*git, "-c", "gc.auto=0", "fetch", "-q", "--no-tags", url]
             try:
-                run([*fetch, "--depth=1", ref], repository, cure)
+                run([*fetching, "--depth=1", ref], repository, cure)
             except PrefetchError:  # an older server gives out tips only
-                run([*fetch, "+refs/heads/*:refs/remotes/origin/*"], repository, cure)
+                run([*fetching, "+refs/heads/*:refs/remotes/origin/*"], repository, cure)
                 run([*git, "update-ref", f"refs/heads/pin-{commit[:12]}", commit], repository, cure)
             run([*git, "repack", "-q", "-a", "-d"], repository, cure)
 

@@ -3,7 +3,7 @@
 `bring:` with `source` (the folder that playbooks/prefetch.yml filled, on the control node),
 `folder` (where it lies on the node) and `data` (whether this node prepares the datasets, and so
 needs their files) and `release` (whose
-packages it takes, such as debian12; empty for none). The node's side is roles/site/files/have.py.
+packages it takes, such as debian12; empty for none). The node's side is node/prefetched.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction
 
-PROGRAM = Path(__file__).resolve().parents[1] / "files" / "have.py"
 MANIFEST = "manifest.json"
 
 
@@ -73,7 +72,7 @@ class ActionModule(NodeAction):
         files = needed(manifest, data=bool(arguments["data"]), release=release)
         check = bool(self._task.check_mode)
         spec = {"folder": folder, "files": files, "place": [], "check": check}
-        first = self.tell(PROGRAM, spec)
+        first = self.tell("prefetched:have", spec)
         changed = bool(first["lacking"] or first["extra"])
         if first["lacking"] and not check:
             for path in first["lacking"]:
@@ -82,7 +81,7 @@ class ActionModule(NodeAction):
                         f"{source / path} is gone; run playbooks/prefetch.yml again"
                     )
                 self._connection.put_file(str(source / path), f"{folder}/{path}.part")
-            self.tell(PROGRAM, {**spec, "place": first["lacking"]})
+            self.tell("prefetched:have", {**spec, "place": first["lacking"]})
         packages = f"apt/{release}"
         return {
             "changed": changed,

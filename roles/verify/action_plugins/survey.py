@@ -1,7 +1,7 @@
 """Ask a node what it is, from the control node, and compare all of them there.
 
     survey: {operation: begin, out_dir: DIR}             forget what was found last time
-    survey: {operation: read, out_dir: DIR, spec: ...}   one node: files/facts/, its clock
+    survey: {operation: read, out_dir: DIR, spec: ...}   one node: node/facts/, its clock
     survey: {operation: report, out_dir: DIR, ...}       all nodes: runner.doctor's comparison
 
 DIR is a folder of the control node (runner/folder/campaign.py knows its names, too):
@@ -29,10 +29,9 @@ from ansible.utils.display import Display
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
-from plugins.program import program
 
-PROGRAM = Path(__file__).resolve().parents[1] / "files" / "facts"
 PROJECT = Path(__file__).resolve().parents[3]
+# Not a program of node/: what it takes to receive one would count as the network's delay.
 CLOCK = "import time; print('TRAINBENCH', time.time())"
 GOOD_DELAY_S = 0.15  # of one exchange: a cold connection takes longer, so it is asked once more
 
@@ -63,11 +62,10 @@ class ActionModule(NodeAction):
         try:
             spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
             spec["write"] = bool(spec.get("write")) and not self._task.check_mode
-            said = self.ask("-I", "-S", "-", json.dumps(spec), data=program(PROGRAM).encode())
+            env = self.ask("facts.record:read", spec)
         except (AnsibleConnectionFailure, AnsibleError) as error:
             save(path, {"unreachable": one_line(error)})
             raise
-        env = json.loads(said)
         save(path, {"env": env, "expected": given.get("expected") or {}})
         roles = [str(role) for role in given.get("roles") or []]
         # setup brings conda to the nodes where no other Python will do
@@ -83,7 +81,7 @@ class ActionModule(NodeAction):
         best: tuple[float, float] | None = None
         for _ in range(3):
             sent, began = time.time(), time.monotonic()
-            said = self.ask("-I", "-S", "-c", CLOCK)
+            said = self.expect(self.exchange((self.python, "-I", "-S", "-c", CLOCK)))
             delay = time.monotonic() - began
             if best is None or delay < best[0]:
                 best = (delay, float(said) - (sent + delay / 2))

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from node.dataset.megatron_mmap import DatasetError, check_split
 from runner.base.errors import UserError, unreachable
 from runner.base.paths import dataset_home, env_file, system_home
 from runner.folder.campaign import ENV, Campaign
 from runner.folder.stored import read_json
 from runner.inventory import refuse_unedited
 from runner.launch.ssh.play import play
-from runner.megatron import DatasetError, check_split
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roles.verify.files import probe
+from node import probe
 from runner.doctor import judgement, probing, table
 from runner.doctor.judgement import PROBE_MARK, Judgement, judge_probe, lines
 from runner.folder.attempt import Attempt

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from node import image, pin
 from plugins.filter import pins as plugin
-from roles.trainer.files import pin
 from runner.base.errors import UserError
-from runner.base.paths import PROJECT
 from runner.inventory import parse_inventory
 from runner.plan import checks
 from runner.plan.containers import GPUS, image_of
@@ -201,17 +198,6 @@ def test_an_image_that_differs_between_nodes_is_brought_again() -> None:
 # The program on the node, with an engine that is a script
 
 
-@pytest.fixture(scope="module")
-def image() -> ModuleType:
-    path = PROJECT / "roles" / "container_image" / "files" / "image.py"
-    spec = importlib.util.spec_from_file_location("container_image", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def spec_of(folder: Path, said: str) -> dict[str, Any]:
     """`said` is what the engine answers to every question: the boundary, its program, stands in."""
     engine = folder / "podman"
@@ -224,7 +210,7 @@ def spec_of(folder: Path, said: str) -> dict[str, Any]:
     }
 
 
-def test_an_image_is_looked_at_by_its_id_and_recipe(image: ModuleType, tmp_path: Path) -> None:
+def test_an_image_is_looked_at_by_its_id_and_recipe(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "")
     assert image.look(spec)["faults"] == [f"the image {IMAGE} is not there"]
     spec = spec_of(tmp_path, "sha256:" + "ab" * 32)
@@ -244,15 +230,13 @@ def test_an_image_is_looked_at_by_its_id_and_recipe(image: ModuleType, tmp_path:
         image.verify(spec)
 
 
-def test_an_engine_that_is_not_there_is_named_with_the_cure(
-    image: ModuleType, tmp_path: Path
-) -> None:
+def test_an_engine_that_is_not_there_is_named_with_the_cure(tmp_path: Path) -> None:
     spec = {**spec_of(tmp_path, ""), "engine": "/usr/bin/no-podman"}
     with pytest.raises(image.ImageError, match=r"set container_runtime_engines: \[no-podman\]"):
         image.look(spec)
 
 
-def test_pips_own_configuration_is_the_sites(image: ModuleType, tmp_path: Path) -> None:
+def test_pips_own_configuration_is_the_sites(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "")
     mirrors = {"pip": {"https://pypi.org/": "https://u:p@pip.example.org/"}}
     text = image.pip_conf({**spec, "mirrors": mirrors, "find_links": "https://x.example/w"})

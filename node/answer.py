@@ -1,0 +1,53 @@
+"""What a program on a node answers: one line of JSON, or why it cannot.
+
+Python 3.6, too: an environment's own Python runs what checks it.
+"""
+
+import json
+import sys
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+SIGN = "TRAINBENCH "  # begins the line that is an answer
+
+
+class ProgramError(Exception):
+    """What is wrong, in one sentence with the cure, or a line for each thing that is.
+
+    `facts` is what the control node is told all the same.
+    """
+
+    def __init__(self, message: str, facts: "Any" = None) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+def write(facts: "Any") -> None:
+    """Print the answer."""
+    sys.stdout.write(SIGN + json.dumps(facts, sort_keys=True) + "\n")
+    sys.stdout.flush()
+
+
+def read(output: str) -> "Any":
+    """Return the answer in what a program printed; None without one."""
+    lines = [line for line in output.splitlines() if line.startswith(SIGN)]
+    return json.loads(lines[0][len(SIGN) :]) if lines else None
+
+
+def serve(program: "Callable[[Any], Any]", arguments: "Any") -> int:
+    """Run a program and print its answer, or on standard error why there is none; the exit code."""
+    try:
+        write(program(arguments))
+        return 0
+    except ProgramError as error:
+        if error.facts is not None:
+            write(error.facts)
+        words = str(error)
+    except OSError as error:
+        words = str(error)
+        if error.filename and error.strerror:
+            words = "%s: %s; see rights and disk there" % (error.filename, error.strerror)
+    print(words, file=sys.stderr)
+    return 1

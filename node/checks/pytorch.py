@@ -1,0 +1,42 @@
+"""Whether an environment's torch is the one wanted, asked by importing it.
+
+Its spec: version (such as 1.10.1+cu113), family (further modules), device. Answers what torch says
+of itself. Runs by the environment's own Python, which has torch.
+"""
+
+from node.answer import ProgramError
+from node.checks.imports import imported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+
+def faults(
+    spec: "Dict[str, Any]", have: str, cuda: "Optional[str]", available: bool
+) -> "List[str]":
+    """What is wrong, in words, with torch's version, its build's CUDA, and its devices."""
+    found = []
+    wanted = spec["version"]
+    if have != wanted and ("+" in wanted or have.partition("+")[0] != wanted):
+        found.append(f"torch is {have}, not {wanted}")
+    local = wanted.partition("+")[2]
+    if local.startswith("cu") and cuda != f"{local[2:-1]}.{local[-1]}":
+        found.append(f"torch is built for CUDA {cuda}, not {local[2:-1]}.{local[-1]}")
+    if spec["device"] == "cuda" and cuda is None:
+        found.append("torch is a build without CUDA, and the nodes train on CUDA")
+    elif spec["device"] == "cuda" and not available:
+        found.append("torch sees no CUDA device; see nvidia-smi")
+    return found
+
+
+def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Import torch and its family. Raises ProgramError with what is wrong."""
+    torch = imported("torch")
+    for name in spec["family"]:
+        imported(name)
+    have, cuda = str(torch.__version__), torch.version.cuda
+    found = faults(spec, have, cuda, torch.cuda.is_available())
+    if found:
+        raise ProgramError("; ".join(found))
+    return {"torch": have, "cuda": cuda}

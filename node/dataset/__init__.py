@@ -1,0 +1,1 @@
+"""Datasets of Megatron's format: made, checked and taken away on a node."""

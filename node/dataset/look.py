@@ -1,0 +1,170 @@
+"""What is staged on a node: check it, and take it away.
+
+    dataset.look:look       answer what is wrong with each dataset
+    dataset.look:verify     refuse what is wrong
+    dataset.look:remove     take away what setup staged; its spec: root, check (change nothing)
+
+Their spec: root, address (of the node in the cluster), datasets (name to entry of the catalogue).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+import sys
+from typing import Any
+
+from node import staged
+from node.answer import ProgramError
+from node.dataset import megatron_mmap
+from node.files import read_json
+
+# Every system finds the vocabulary and the tokens by the name that its document gives them.
+VOCAB_NAMES = ("gpt2-vocab.json", "encoder.json")
+MERGES_NAMES = ("gpt2-merges.txt", "vocab.bpe")
+CURE = "run setup's data step again"
+
+
+# What an entry of the catalogue asks for
+
+
+def aliases(name: str, entry: dict[str, Any]) -> dict[str, str]:
+    """Further names of files, and whose: one corpus in the naming of every system."""
+    tokens = f"{name}_text_document"
+    found = {
+        f"{prefix}{end}": f"{tokens}{end}"
+        for prefix in (f"{name}_text_sentence", *entry.get("prefixes", []))
+        for end in (".bin", ".idx")
+    }
+    found.update(dict.fromkeys(VOCAB_NAMES, "vocab.json"))
+    found.update(dict.fromkeys(MERGES_NAMES, "merges.txt"))
+    return found
+
+
+def recipe(entry: dict[str, Any]) -> dict[str, Any]:
+    """What a dataset of this entry must say of how it was made; addresses may change."""
+    if "corpus" in entry:
+        return dict(entry["corpus"])
+    inputs = {
+        each["file"]: each.get("sha256", "") or each.get("md5", "") for each in entry["inputs"]
+    }
+    steps = {key: entry[key] for key in ("tokens", "tokenise", "wiki", "program") if entry.get(key)}
+    return {"inputs": inputs, **steps}
+
+
+def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.State) -> list[str]:
+    """All that is wrong with a dataset; ``entry`` is None for one that somebody else made."""
+    try:
+        manifest = staged.manifest_of(home)
+    except staged.StagedError as error:
+        return [str(error)]
+    found = []
+    if entry is not None:
+        made = manifest.get("recipe", {})
+        for key, asked in recipe(entry).items():
+            if made.get(key) != asked:
+                words = f"with {key} {made.get(key)}, not {asked}"
+                found.append(f"{os.path.join(home, staged.MANIFEST)} was made {words}")
+        lacking = [each for each in aliases(name, entry) if each not in manifest["sha256"]]
+        if lacking and not found:
+            found.append(f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}")
+    for file, wanted in manifest["sha256"].items():
+        path = os.path.join(home, file)
+        if not os.path.isfile(path):
+            found.append(f"{path} does not exist")
+            continue
+        size = os.path.getsize(path)
+        if size != manifest["bytes"].get(file, size):
+            found.append(f"{path} has {size} bytes, not {manifest['bytes'][file]}")
+        elif state.sha256(path) != wanted:
+            found.append(f"{path} has sha256 {state.sha256(path)[:12]}, not {wanted[:12]}")
+    if not found:
+        try:
+            megatron_mmap.check(os.path.join(home, manifest["prefix"]))
+        except megatron_mmap.DatasetError as error:
+            found.append(str(error))
+    return found
+
+
+def read(spec: dict[str, Any]) -> dict[str, Any]:
+    """Each dataset's fault (empty for a whole one), identity, and bytes of a beginning.
+
+    With them the node's Python, and its address in the cluster as the inventory says it.
+    """
+    root = spec["root"]
+    state = staged.State(root)
+    answers = {}
+    for name, entry in spec["datasets"].items():
+        home = os.path.join(root, name)
+        wrong = faults(home, name, entry, state)
+        begun = 0
+        for folder, _, files in os.walk(os.path.join(root, ".work", name)):
+            begun += sum(os.path.getsize(os.path.join(folder, each)) for each in files)
+        identity = "" if wrong else state.sha256(os.path.join(home, staged.MANIFEST))
+        answers[name] = {"fault": "; ".join(wrong), "identity": identity, "begun": begun}
+    state.save()
+    python = list(sys.version_info[:2])
+    return {"python": python, "address": spec["address"], "datasets": answers}
+
+
+def look(spec: dict[str, Any]) -> dict[str, Any]:
+    """Answer what `read` finds."""
+    try:
+        return read(spec)
+    except (ProgramError, OSError) as error:
+        raise ProgramError(f"dataset error: {error}") from None
+
+
+def verify(spec: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what is wrong with any dataset, and answer what `read` finds all the same."""
+    found = look(spec)
+    wrong = {name: each["fault"] for name, each in found["datasets"].items() if each["fault"]}
+    if wrong:
+        cures = {name: "" if "setup" in words else f"; {CURE}" for name, words in wrong.items()}
+        lines = [f"dataset {name}: {words}{cures[name]}" for name, words in wrong.items()]
+        raise ProgramError("\n".join(lines), found)
+    return found
+
+
+# Removal
+
+
+def remove(spec: dict[str, Any]) -> dict[str, Any]:
+    """Take away what setup staged, alone among the programs that stage."""
+    there = os.path.isdir(spec["root"])
+    try:
+        # a program that stages now keeps its lock: nothing is taken from under it
+        with staged.locked(spec["root"]) if there else contextlib.nullcontext():
+            return take_away(spec)
+    except (ProgramError, OSError) as error:
+        raise ProgramError(f"dataset error: {error}") from None
+
+
+def take_away(spec: dict[str, Any]) -> dict[str, Any]:
+    """Take away what setup staged; what it found, and datasets of others, stay."""
+    root, check = spec["root"], spec["check"]
+    if not os.path.isdir(root):
+        return {"changed": False, "removed": [], "kept": []}
+    state = staged.State(root)
+    ours = dict(state.content["staged"])
+    for path in glob.glob(os.path.join(glob.escape(root), "*", staged.MANIFEST)):
+        manifest = read_json(path)
+        if isinstance(manifest, dict) and "recipe" in manifest:
+            ours.setdefault(os.path.basename(os.path.dirname(path)), list(manifest["sha256"]))
+    tools = [each for each in (".tools", ".work") if os.path.isdir(os.path.join(root, each))]
+    if not check:
+        for name, files in ours.items():
+            home = os.path.join(root, name)
+            if os.path.isdir(home):
+                staged.unlink(home, {*files, *staged.index_maps(home), staged.MANIFEST})
+                if not os.listdir(home):
+                    os.rmdir(home)
+        for each in tools:
+            shutil.rmtree(os.path.join(root, each))
+        staged.unlink(root, {".state.json", ".lock"})
+        if not os.listdir(root):
+            os.rmdir(root)
+    kept = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    return {"changed": bool(ours or tools), "removed": sorted(ours), "kept": kept}

@@ -1,0 +1,87 @@
+"""Decompress one file: xz, bz2, gz, zip or tar, as a stream, whole or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+from node import fetch
+from node.checksum import BLOCK
+
+OPEN: dict[str, Any] = {"xz": lzma.open, "bz2": bz2.open, "gz": gzip.open}
+KINDS = (*OPEN, "zip", "tar")
+DAMAGED = (lzma.LZMAError, zlib.error, zipfile.BadZipFile, tarfile.TarError, EOFError)
+
+
+@contextlib.contextmanager
+def _opened(archive: str, kind: str, member: str) -> Iterator[IO[bytes]]:
+    """The content as a stream; ``member`` is the file to take out of a zip or tar."""
+    if kind in OPEN:
+        with OPEN[kind](archive, "rb") as stream:
+            yield stream
+    elif kind == "zip":
+        with zipfile.ZipFile(archive) as box, box.open(member) as stream:
+            yield stream
+    else:
+        # "r|*": from the beginning to the member once, whatever it is compressed with
+        with tarfile.open(archive, "r|*") as pack:
+            for entry in pack:
+                found = pack.extractfile(entry) if entry.name == member else None
+                if found is not None:
+                    with found:
+                        yield found
+                    return
+            raise KeyError(member)
+
+
+def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
+    """Write the archive's content to ``target``; its size in bytes.
+
+    Raises fetch.FetchError: a damaged archive, which is removed so that the next run fetches it
+    again; a member that is not in it; a full disk.
+    """
+    if kind not in KINDS:
+        raise fetch.FetchError(f"{kind!r} is no kind of archive; there are {', '.join(KINDS)}")
+    part = target + ".part"
+    try:
+        with _opened(archive, kind, member) as stream, open(part, "wb") as file:
+            while True:
+                block = stream.read(BLOCK)
+                if not block:
+                    break
+                file.write(block)
+            size = file.tell()
+        os.replace(part, target)
+        return size
+    except KeyError:
+        raise fetch.FetchError(f"{archive} holds no {member}; correct the catalogue") from None
+    except DAMAGED as error:
+        os.unlink(archive)
+        raise fetch.FetchError(
+            f"{archive} is damaged ({error}); it was removed, run this again to fetch it anew"
+        ) from None
+    except OSError as error:
+        if error.errno in fetch.FULL:
+            _remove(part)
+            raise fetch.full(os.path.dirname(target), os.path.basename(target), None) from None
+        if error.errno is None:  # what gzip and bz2 say of foreign bytes
+            os.unlink(archive)
+            raise fetch.FetchError(
+                f"{archive} is damaged ({error}); it was removed, run this again to fetch it anew"
+            ) from None
+        raise
+    finally:
+        _remove(part)
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)

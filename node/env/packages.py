@@ -1,0 +1,66 @@
+"""The packages that lie in an environment, by their own metadata."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from node.canonical import canonical
+from node.files import read_json
+
+if TYPE_CHECKING:
+    from .pins import Packages, Spec
+
+
+def installed(said: Spec) -> Packages:
+    """Every package on the path of the interpreter that said so; the first one counts."""
+    found: Packages = {}
+    for folder in said.get("path", []):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            # what begins with ~ is what an interrupted pip left
+            if not name.endswith((".dist-info", ".egg-info")) or name.startswith("~"):
+                continue
+            entry = metadata(os.path.join(folder, name))
+            if not entry:
+                continue
+            if name.endswith(".egg-info") and not within(folder, (said["prefix"], "/usr")):
+                entry["origin"] = f"file://{folder}"  # an editable install of older tools
+            found.setdefault(canonical(entry["name"]), entry)
+    return found
+
+
+def within(folder: str, places: tuple[str, ...]) -> bool:
+    """Whether the folder lies in one of the places."""
+    real = os.path.realpath(folder)
+    return any(real.startswith(os.path.realpath(place) + os.sep) for place in places)
+
+
+def metadata(folder: str) -> dict[str, str]:
+    """Name, version and origin of one package, from the top lines of its metadata."""
+    files = [os.path.join(folder, name) for name in ("METADATA", "PKG-INFO")]
+    fields: dict[str, str] = {}
+    for path in [*files, folder]:
+        if not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, colon, value = line.partition(": ")
+                if not line.strip():
+                    break  # the description follows
+                if colon and key in ("Name", "Version"):
+                    fields.setdefault(key.lower(), value.strip())
+        break
+    return {**fields, "origin": origin(folder)} if len(fields) == 2 else {}
+
+
+def origin(folder: str) -> str:
+    """The address that a package was installed from; empty for one of an index."""
+    said = read_json(os.path.join(folder, "direct_url.json"))
+    if said is None:
+        return ""
+    archive, vcs = said.get("archive_info") or {}, said.get("vcs_info") or {}
+    sha256 = (archive.get("hashes") or {}).get("sha256") or archive.get("hash", "")[
+        len("sha256=") :
+    ]
+    tail = f"#sha256={sha256}" if sha256 else f"@{vcs['commit_id']}" if vcs else ""
+    return str(said.get("url", "")) + tail

@@ -1,0 +1,78 @@
+"""Programs that change an environment: how they are run, and why one failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+from node.files import read_text, write_text
+
+from .environment import EnvError, Environment
+from .interpreter import clean
+
+if TYPE_CHECKING:
+    from .pins import Spec
+
+LOG_LINES = 15
+FLAGS = {
+    "no_deps": "--no-deps",
+    "no_build_isolation": "--no-build-isolation",
+    "force": "--force-reinstall",
+    "no_cache": "--no-cache-dir",
+}
+
+
+def pip(
+    env: Environment,
+    name: str,
+    options: Spec,
+    lines: list[str],
+    limits: list[str],
+    variables: dict[str, str] | None = None,
+) -> None:
+    """Run `pip install` on lines of a requirements file, within the limits."""
+    with tempfile.TemporaryDirectory(prefix="trainbench-pip-") as scratch:
+        files = [os.path.join(scratch, each) for each in ("requirements.txt", "constraints.txt")]
+        write_text(files[0], "".join(f"{line}\n" for line in lines))
+        write_text(files[1], "".join(f"{line}\n" for line in limits))
+        argv = [env.python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        argv += [flag for key, flag in FLAGS.items() if options.get(key)]
+        call(env, name, [*argv, "-r", files[0], "-c", files[1]], variables or {})
+
+
+def call(env: Environment, name: str, argv: list[str], variables: dict[str, str]) -> None:
+    """Run a program, its output in a log of its own; EnvError says how it ended."""
+    os.makedirs(os.path.join(env.home, "logs"), exist_ok=True)
+    log = os.path.join(env.home, "logs", re.sub(r"[^A-Za-z0-9._-]", "_", name) + ".log")
+    given = {**env.spec["environment"], **variables}
+    path = [os.path.join(env.path, "bin"), os.environ.get("PATH", os.defpath)]
+    if given.get("CUDA_HOME"):
+        path.insert(1, os.path.join(given["CUDA_HOME"], "bin"))
+    with open(log, "w", encoding="utf-8") as file:
+        done = subprocess.run(
+            argv,
+            env=clean({**given, "PATH": os.pathsep.join(path)}),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=env.home,
+        )
+    if done.returncode != 0:
+        raise EnvError(failure(name, read_text(log), log))
+
+
+def failure(name: str, output: str, log: str) -> str:
+    """Why a program failed: one sentence where the reason is known, else the end of its log."""
+    if "No space left on device" in output:
+        return f"the disk is full while installing {name}; free some space and run setup again"
+    lines = [line for line in output.splitlines() if line.strip()]
+    for line in lines:
+        if line.startswith("ERROR: No matching distribution found for "):
+            return (
+                f"{line[7:]} (step {name}); correct the pin, or name an index that has it with "
+                "python_env_index_url"
+            )
+    return f"{name} cannot be installed; {log} ends with:\n" + "\n".join(lines[-LOG_LINES:])

@@ -1,0 +1,378 @@
+"""Download one file: resumed where it was left, checked by checksum, retried while it gets on.
+
+    fetch:bring     put the file in place, if it is not there; answer {"changed": bool}
+
+Its spec: url (the public address), path (where the file goes), sha256 and md5 (left out or "" where
+nobody knows it), mirrors (beginning of an address to what stands in its place).
+
+A source is an http or https address, a file:// address, or an absolute path. What came so far lies
+beside the target as ``<target>.part``, so that the next run goes on from there;
+``<target>.part.json`` says of which file of the server it is a part, so that two versions of a file
+are never mixed.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any, BinaryIO, NamedTuple
+
+from node.answer import ProgramError
+from node.checksum import BLOCK
+from node.files import read_json
+from node.mirrors import mirrored
+
+TIMEOUT_S = 30  # without a byte
+TRIES = 6  # in a row without a byte gained: 1 + 2 + 4 + 8 + 16 s of waiting
+MAX_WAIT_S = 30.0
+PROGRESS_S = 30.0
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# A server's words that waiting may change; all other refusals last.
+PASSING = (408, 425, 429, 500, 502, 503, 504)
+
+
+class FetchError(ProgramError):
+    """A file cannot be had; the message is one sentence with the cure."""
+
+
+class _AgainError(Exception):
+    """Something that another try may mend."""
+
+
+class Fetched(NamedTuple):
+    """What a download did: bytes that came now, bytes that were there, and the file's SHA-256."""
+
+    received: int
+    resumed: int
+    sha256: str
+
+
+def human(size: float) -> str:
+    """A size in bytes as people say it."""
+    if size < 1024:
+        return f"{size:.0f} bytes"
+    units = ["KiB", "MiB", "GiB", "TiB"]
+    size /= 1024
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        del units[0]
+    return f"{size:.1f} {units[0]}"
+
+
+def shown(source: str) -> str:
+    """A source as messages and logs may show it: without user, password and query."""
+    parts = urllib.parse.urlsplit(source)
+    if not parts.netloc:
+        return source
+    return urllib.parse.urlunsplit(
+        (parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")
+    )
+
+
+def _without_user(source: str) -> tuple[str, str]:
+    """An address without its user and password, and those as HTTP sends them."""
+    parts = urllib.parse.urlsplit(source)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return source, ""
+    secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+    return urllib.parse.urlunsplit(parts._replace(netloc=host)), f"Basic {secret}"
+
+
+def checksums(path: str) -> dict[str, str]:
+    """The file's SHA-256 and MD5 (upstream states some in MD5), read once."""
+    # MD5 proves that the file is upstream's, not that nobody forged it; hence both are recorded
+    digests = {"sha256": hashlib.sha256(), "md5": _md5()}
+    with open(path, "rb") as stream:
+        while True:
+            block = stream.read(BLOCK)
+            if not block:
+                return {kind: digest.hexdigest() for kind, digest in digests.items()}
+            for digest in digests.values():
+                digest.update(block)
+
+
+def _md5() -> Any:
+    try:
+        return hashlib.md5(usedforsecurity=False)  # a node in FIPS mode refuses it otherwise
+    except TypeError:  # Python 3.8
+        return hashlib.md5()  # noqa: S324
+
+
+def need_room(folder: str, need: int, what: str) -> None:
+    """Refuse what does not fit on the disk. Raises FetchError."""
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise FetchError(
+            f"the disk of {folder} is too small for {what}: {human(need)} more are needed and "
+            f"{human(free)} are free; free {human(need - free)}, or set cluster_root (of "
+            "prefetch.yml: prefetch_dir) to a larger disk, and run this again: it goes on from "
+            "where it was"
+        )
+
+
+def full(folder: str, what: str, need: int | None) -> FetchError:
+    """What to say of a disk that became full on the way; ``need`` is what was still to come."""
+    free = shutil.disk_usage(folder).free
+    more = f"{human(need)} more are needed and " if need is not None else ""
+    return FetchError(
+        f"the disk of {folder} is full while writing {what}: {more}{human(free)} are free; free "
+        "some, or set cluster_root (of prefetch.yml: prefetch_dir) to a larger disk, and run this "
+        "again: it goes on from where it was"
+    )
+
+
+def say(words: str) -> None:
+    """Tell whoever watches; standard output is for results."""
+    print(words, file=sys.stderr, flush=True)
+
+
+class Download:
+    """One file on its way; ``run`` is all there is to call."""
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        sha256: str = "",
+        md5: str = "",
+        why: str = "the catalogue",
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``why`` says who stated the checksum."""
+        self.source, self.target = source, target
+        self.wanted = {"sha256": sha256, "md5": md5}
+        self.why, self.wait = why, wait
+        self.part = target + ".part"
+        self.about = self.part + ".json"
+        self.folder = os.path.dirname(target)
+        self.total: int | None = None
+        self.received = 0
+        self.doubtful = False  # the part may be of another file; its checksum tells
+
+    def run(self) -> Fetched:
+        """Bring the file. Raises FetchError."""
+        resumed = self._size()
+        if os.path.exists(self.target):
+            resumed = os.path.getsize(self.target)
+        else:
+            self._gather()
+            os.replace(self.part, self.target)
+        found = checksums(self.target)
+        wrong = [kind for kind, wanted in self.wanted.items() if wanted and found[kind] != wanted]
+        self._forget()
+        if not wrong:
+            return Fetched(self.received, resumed, found["sha256"])
+        os.unlink(self.target)
+        if self.doubtful:
+            self.doubtful = False
+            return self.run()
+        raise FetchError(
+            f"{os.path.basename(self.target)} from {shown(self.source)} has {wrong[0]} "
+            f"{found[wrong[0]]}, not {self.wanted[wrong[0]]} as {self.why} says; it was removed: "
+            "correct the source or the checksum and run this again"
+        )
+
+    # The whole
+
+    def _gather(self) -> None:
+        """Try until the part is whole, as long as tries get on."""
+        failures = 0
+        while True:
+            before = self._size()
+            try:
+                self._receive()
+                return
+            except _AgainError as error:
+                failures = 1 if self._size() > before else failures + 1
+                if failures >= TRIES:
+                    raise FetchError(
+                        f"cannot download {shown(self.source)}: {error}; check the node's way to "
+                        "it, or name a mirror in site_mirrors, and run this again: it goes on "
+                        f"from {human(self._size())}"
+                    ) from None
+                self.wait(min(2.0 ** (failures - 1), MAX_WAIT_S))
+            except OSError as error:
+                if error.errno in FULL:
+                    left = None if self.total is None else self.total - self._size()
+                    raise full(self.folder, os.path.basename(self.target), left) from None
+                raise FetchError(f"cannot write {self.part}: {error.strerror}") from None
+
+    def _size(self) -> int:
+        try:
+            return os.path.getsize(self.part)
+        except FileNotFoundError:
+            return 0
+
+    def _forget(self) -> None:
+        for path in (self.part, self.about):
+            if os.path.exists(path):
+                os.unlink(path)
+
+    # Of which file of the server the part is
+
+    def _validator(self) -> str:
+        """What the server called the file when the part was begun; empty for another source."""
+        about = read_json(self.about)
+        if about is None:
+            return ""
+        return str(about["validator"]) if about.get("source") == self.source else ""
+
+    def _begin(self, validator: str) -> None:
+        with open(self.about, "w", encoding="utf-8") as stream:
+            json.dump({"source": self.source, "validator": validator}, stream)
+
+    def _restart(self) -> None:
+        """Nothing of the part can be used."""
+        self.doubtful = False
+        with open(self.part, "wb"):
+            pass
+
+    # One try
+
+    def _receive(self) -> None:
+        if self.source.startswith(("http://", "https://")):
+            self._receive_http()
+        else:
+            self._receive_file()
+
+    def _receive_file(self) -> None:
+        """From a folder that the node sees, such as a shared disk."""
+        path = self.source
+        if path.startswith("file://"):
+            path = urllib.request.url2pathname(urllib.parse.urlsplit(path).path)
+        try:
+            stream = open(path, "rb")  # noqa: SIM115  # closed below; an error here is another
+        except OSError as error:
+            raise FetchError(
+                f"cannot read {path}: {error.strerror}; bring the file there, or correct "
+                "site_mirrors"
+            ) from None
+        with stream:
+            state = os.fstat(stream.fileno())
+            validator = f"{state.st_size} {state.st_mtime_ns}"
+            if self._size() and self._validator() != validator:
+                self._restart()
+            self._begin(validator)
+            stream.seek(self._size())
+            self._copy(stream, state.st_size)
+
+    def _receive_http(self) -> None:
+        have, validator = self._size(), self._validator()
+        headers = {"User-Agent": "trainbench", "Accept-Encoding": "identity"}
+        if have and not validator and not any(self.wanted.values()):
+            self._restart()  # it could be of another version, and no checksum would tell
+            have = 0
+        if have:
+            headers["Range"] = f"bytes={have}-"
+            self.doubtful = not validator
+        if have and validator:
+            headers["If-Range"] = validator
+        # the scheme is http or https: _receive saw to it
+        address, secret = _without_user(self.source)
+        request = urllib.request.Request(address, headers=headers)  # noqa: S310
+        if secret:  # for this host, and not for one that it sends us to
+            request.add_unredirected_header("Authorization", secret)
+        try:
+            answer = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            self._refused(error, have)
+            return
+        except urllib.error.URLError as error:
+            raise _AgainError(
+                str(getattr(error.reason, "strerror", None) or error.reason)
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise _AgainError(str(error) or type(error).__name__) from None
+        with answer:
+            length = answer.headers.get("Content-Length")
+            size = int(length) if length else None
+            if answer.status == 206:
+                span, _, total = answer.headers.get("Content-Range", "").rpartition("/")
+                if not span.startswith(f"bytes {have}-") or not total.isdigit():
+                    self._restart()
+                    raise _AgainError("the server answered with another part than asked for")
+                self._copy(answer, int(total))
+                return
+            if have:
+                self._restart()  # another version, or a server that knows no parts
+            etag = answer.headers.get("ETag", "")
+            strong = etag if etag and not etag.startswith("W/") else ""
+            self._begin(strong or answer.headers.get("Last-Modified", ""))
+            self._copy(answer, size)
+
+    def _refused(self, error: urllib.error.HTTPError, have: int) -> None:
+        """What an error's status means; returns only if the part turns out to be whole."""
+        if error.code == 416:
+            total = error.headers.get("Content-Range", "").rpartition("/")[2]
+            if total == str(have):
+                return
+            self._restart()
+            raise _AgainError("the server has less than what came before")
+        words = f"the server says {error.code} {error.reason}"
+        if error.code in PASSING:
+            after = error.headers.get("Retry-After", "")
+            if after.isdigit():
+                self.wait(min(float(after), MAX_WAIT_S))
+            raise _AgainError(words)
+        raise FetchError(
+            f"cannot download {shown(self.source)}: {words}; correct the address, or name a mirror "
+            "in site_mirrors"
+        )
+
+    def _copy(self, stream: BinaryIO, total: int | None) -> None:
+        """Append what comes to the part; ``total`` is the size of the whole in bytes."""
+        self.total = total
+        have = self._size()
+        if total is not None:
+            need_room(self.folder, total - have, os.path.basename(self.target))
+        told = time.monotonic()
+        # unbuffered: what was written is there, whatever ends us
+        with open(self.part, "ab", buffering=0) as file:
+            while True:
+                try:
+                    block = stream.read(BLOCK)
+                except (OSError, http.client.HTTPException) as error:
+                    raise _AgainError(str(error) or type(error).__name__) from None
+                if not block:
+                    break
+                left = memoryview(block)
+                while left:
+                    written = file.write(left)
+                    have, left = have + written, left[written:]
+                    self.received += written
+                if time.monotonic() - told > PROGRESS_S:
+                    told = time.monotonic()
+                    of = f" of {human(total)}" if total else ""
+                    say(f"{os.path.basename(self.target)}: {human(have)}{of}")
+        if total is not None and have != total:
+            if have > total:
+                self._restart()
+            raise _AgainError(f"the connection ended after {human(have)} of {human(total)}")
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def bring(spec: dict[str, Any]) -> dict[str, bool]:
+    """Put the file in place, if it is not there. Raises FetchError."""
+    path, wanted = spec["path"], {kind: spec.get(kind, "") for kind in ("sha256", "md5")}
+    if os.path.exists(path):
+        found = checksums(path)
+        if all(found[kind] == digest for kind, digest in wanted.items() if digest):
+            return {"changed": False}
+        os.unlink(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    Download(mirrored(spec["url"], spec["mirrors"]), path, **wanted, why="its pin").run()
+    return {"changed": True}

@@ -1,0 +1,47 @@
+"""Files: read if they are there, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll of a run
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def read_text(path: str) -> str:
+    """Return a file's text; empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def read_json(path: str) -> Any:
+    """Return a file's JSON; None where there is no such (whole) file."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except (OSError, ValueError):
+        return None
+
+
+def write_text(path: str, text: str, mode: int = 0o666, last: bool = False) -> None:
+    """Write a file so that a reader sees all of it or none of it; `mode` is less the umask.
+
+    `last`: it is to survive a node that loses its power right afterwards.
+    """
+    fresh = "%s.new%d" % (path, os.getpid())
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            if last:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise

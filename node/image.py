@@ -1,0 +1,287 @@
+"""One image that a pin set is: whether it is there and what is in it, building, giving it on.
+
+    image:look      say what is there and what differs, and change nothing
+    image:build     build it from its base
+    image:save      write it to a file that node/share.py can give
+    image:load      take it from that file
+    image:verify    ask the engine and the image itself; refuse what differs
+    image:remove    remove the images of the pin sets in `folders`
+
+Their spec: engine (path of podman or docker), image (its local name), base (the public name),
+requirements (lists of exact pins, one call of pip each), files (name to text: of the build), home
+(of the pin set), archive (folder for save and load), mirrors (kind to beginning to what stands in
+its place), index, extra_index, find_links (of pip), address (of the node in the cluster).
+
+Beside the sources lies image.json, which says which image it is, made by which recipe, and all that
+pip has in it.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from node.answer import ProgramError
+from node.canonical import canonical
+from node.checksum import sha256
+from node.files import read_json, write_text
+from node.mirrors import mirrored
+
+if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
+    Spec = dict[str, Any]
+
+LOG_LINES = 20
+INDEX = "https://pypi.org/simple"
+ANSWER_S = 120  # for an engine to answer; building, saving and loading take as long as they take
+LOCK = "/etc/trainbench/lock.txt"
+FREEZE = ["python3", "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"]
+
+
+class ImageError(ProgramError):
+    """What is wrong with the image, with the cure."""
+
+
+def ask(spec: Spec, *words: str) -> str:
+    """What the engine prints. Raises ImageError with its own last words."""
+    try:
+        done = subprocess.run(
+            [spec["engine"], *words], capture_output=True, text=True, timeout=ANSWER_S
+        )
+    except FileNotFoundError:
+        name = os.path.basename(spec["engine"])
+        raise ImageError(
+            f"{spec['engine']} is not here; set container_runtime_engines: [{name}] and run setup"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ImageError(f"{spec['engine']} gave no answer for {ANSWER_S} s") from None
+    if done.returncode != 0:
+        raise ImageError(f"{spec['engine']} {words[0]}: {last(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def last(text: str) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def identity(spec: Spec) -> str:
+    """The id of the image of that name; empty where there is none."""
+    said = ask(spec, "images", "--no-trunc", "--quiet", spec["image"]).split()
+    return said[0].rpartition(":")[2] if said else ""
+
+
+def recipe(spec: Spec) -> str:
+    """A checksum of all that the image is made of."""
+    told = [spec["base"], spec["requirements"], sorted(spec["files"].items())]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def record_file(spec: Spec) -> str:
+    """Where it is written down which image it is."""
+    return os.path.join(spec["home"], "image.json")
+
+
+def recorded(path: str) -> Spec:
+    """What the record says; empty without one."""
+    said = read_json(path)
+    return said if isinstance(said, dict) else {}
+
+
+def look(spec: Spec) -> Spec:
+    """What is there, in the form that the program env of python_env says it."""
+    record, found = recorded(record_file(spec)), identity(spec)
+    faults = []
+    if not found:
+        faults.append(f"the image {spec['image']} is not there")
+    elif record.get("image") != found:
+        faults.append(f"the image {spec['image']} is not the one that setup put here")
+    elif record.get("recipe") != recipe(spec):
+        faults.append(f"the image {spec['image']} is of another base, pin or build file")
+    lines = record.get("lines", [])
+    have = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in lines}
+    wanted = [
+        canonical(re.split(r"==|\[", pin)[0]) for pins in spec["requirements"] for pin in pins
+    ]
+    return {
+        "address": spec["address"],
+        "image": found if not faults else "",
+        "python": record.get("python", ""),
+        "versions": {name: have.get(name, "") for name in sorted(set(wanted))},
+        "lock": hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest(),
+        "lines": lines,
+        "faults": faults,
+        "todo": [],
+        "make": "image" if faults else "",
+    }
+
+
+def verify(spec: Spec) -> Spec:
+    """Refuse an image that is not what it should be, or does not hold what its lock says."""
+    said = look(spec)
+    if not said["faults"]:
+        now = ask(spec, "run", "--rm", "--pull=never", "--network=none", spec["image"], *FREEZE)
+        if sorted(now.split()) != sorted(said["lines"]):
+            said["faults"] = [f"the image {spec['image']} does not hold what its lock says"]
+    if said["faults"]:
+        raise ImageError(f"{'; '.join(said['faults'])}; run setup")
+    return said
+
+
+def pip_conf(spec: Spec) -> str:
+    """Where pip looks while the image is built: as the site says, else as the node's own does."""
+    index = spec["index"] or mirrored(INDEX, spec["mirrors"].get("pip"))
+    more = {"extra-index-url": spec["extra_index"], "find-links": spec["find_links"]}
+    if index == INDEX and not any(more.values()):
+        try:
+            with open("/etc/pip.conf", encoding="utf-8") as file:
+                return file.read()
+        except OSError:
+            return ""
+    for address in (index, *more.values()):
+        if address.startswith(("/", "file:")):
+            raise ImageError(
+                f"{address} is a folder, which is not seen while an image is built; name an index"
+                " by http in python_env_index_url"
+            )
+    lines = ["[global]", f"index-url = {index}"]
+    return "\n".join([*lines, *(f"{key} = {text}" for key, text in more.items() if text), ""])
+
+
+def build(spec: Spec) -> Spec:
+    """Build the image; the whole output is in logs/image.log of the pin set."""
+    log = os.path.join(spec["home"], "logs", "image.log")
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    base = mirrored(spec["base"], spec["mirrors"].get("images"))
+    with tempfile.TemporaryDirectory(prefix="trainbench-image-", dir=spec["home"]) as scratch:
+        context = os.path.join(scratch, "context")
+        os.mkdir(context)
+        texts = {
+            f"requirements-{number:02}.txt": "".join(f"{pin}\n" for pin in pins)
+            for number, pins in enumerate(spec["requirements"], 1)
+        }
+        for name, text in {**spec["files"], **texts}.items():
+            with open(os.path.join(context, name), "w", encoding="utf-8") as file:
+                file.write(text)
+                # the umask of whoever runs this must not decide what is in an image
+                os.fchmod(file.fileno(), 0o755 if text.startswith("#!") else 0o644)
+        secret = os.path.join(scratch, "pip.conf")
+        with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(pip_conf(spec))
+        argv = [spec["engine"], "build", "--tag", spec["image"], "--network=host"]
+        argv += ["--build-arg", f"BASE={base}", "--secret", f"id=pip,src={secret}"]
+        # Its own form is renamed when it is saved: the same image would have two ids.
+        argv += ["--format=docker"] if spec["engine"].endswith("podman") else []
+        argv += ["--file", os.path.join(context, "Containerfile"), context]
+        logged(argv, log, f"the image {spec['image']} cannot be built from {base}")
+    return write_down(spec)
+
+
+def logged(argv: list[str], log: str, words: str) -> None:
+    """Run the engine, its output in a file; ImageError has the end of it."""
+    try:
+        with open(log, "w", encoding="utf-8") as file:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "DOCKER_BUILDKIT": "1"},
+            )
+    except FileNotFoundError:
+        raise ImageError(f"{argv[0]} is not here; see container_runtime_engines") from None
+    if done.returncode == 0:
+        return
+    with open(log, encoding="utf-8", errors="replace") as file:
+        lines = [line.rstrip() for line in file if line.strip()]
+    if any("no space left on device" in line.lower() for line in lines):
+        raise ImageError(f"{words}: the disk is full; free some space and run setup again")
+    raise ImageError(f"{words}; {log} ends with:\n" + "\n".join(lines[-LOG_LINES:]))
+
+
+def write_down(spec: Spec) -> Spec:
+    """Ask the image what it holds, and write it beside the sources."""
+    words = ["run", "--rm", "--pull=never", "--network=none", spec["image"]]
+    version = ask(spec, *words, "python3", "--version").split()[-1]
+    record = {
+        "schema": 1,
+        "image": identity(spec),
+        "name": spec["image"],
+        "base": spec["base"],
+        "recipe": recipe(spec),
+        "python": version,
+        "lines": ask(spec, *words, "cat", LOCK).split(),
+    }
+    os.makedirs(spec["home"], exist_ok=True)
+    write_text(record_file(spec), json.dumps(record, indent=2) + "\n")
+    return look(spec)
+
+
+def save(spec: Spec) -> Spec:
+    """The image as a file, described as a dataset is; the identity is the description's SHA-256."""
+    folder = spec["archive"]
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder, mode=0o700)
+    path = os.path.join(folder, "image.bin")
+    log = os.path.join(spec["home"], "logs", "image-save.log")
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    argv = [spec["engine"], "save", "--output", path, spec["image"]]
+    logged(argv, log, f"the image {spec['image']} cannot be written to {path}")
+    manifest = {
+        "recipe": {"image": identity(spec)},
+        "prefix": "image",  # the .bin of a dataset
+        "bytes": {"image.bin": os.path.getsize(path)},
+        "sha256": {"image.bin": sha256(path)},
+    }
+    text = json.dumps(manifest)
+    with open(os.path.join(folder, "dataset.json"), "w", encoding="utf-8") as file:
+        file.write(text)
+    return {"identity": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def load(spec: Spec) -> Spec:
+    """Take the image from the file."""
+    path = os.path.join(spec["archive"], "image.bin")
+    log = os.path.join(spec["home"], "logs", "image-load.log")
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    argv = [spec["engine"], "load", "--input", path]
+    logged(argv, log, f"the image {spec['image']} cannot be taken from {path}")
+    wanted = recorded(os.path.join(spec["archive"], "dataset.json"))["recipe"]["image"]
+    if identity(spec) != wanted:
+        raise ImageError(
+            f"{spec['image']} became another image on the way; the nodes need one engine of one"
+            " version"
+        )
+    return write_down(spec)
+
+
+def remove(spec: Spec) -> Spec:
+    """Remove the images that the records of the folders name; an engine that is gone has none."""
+    removed = []
+    for folder in spec["folders"]:
+        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "image.json"))):
+            asked = {"engine": spec["engine"], "image": recorded(path).get("name", "")}
+            if asked["image"] and os.path.exists(spec["engine"]) and identity(asked):
+                removed.append(asked["image"])
+                if not spec["check"]:
+                    ask(asked, "rmi", "--force", asked["image"])
+    return {"removed": removed}
+
+
+def recorded_here(spec: Spec) -> Spec:
+    """Answer where the first record of an image lies below the folder `systems`."""
+    pattern = os.path.join(glob.escape(spec["systems"]), "*", "*", "image.json")
+    records = sorted(glob.glob(pattern))
+    if not records:
+        raise ImageError(
+            "not run, for there is no image to run it in; name one in container_runtime_image, such"
+            " as nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04, or a pin set that is an image"
+        )
+    return {"record": records[0]}

@@ -1,0 +1,126 @@
+"""Compare an Ascend node with what is wanted: NPUs, driver, CANN.
+
+    npu:verify     answer what there is; refuse it with one line for each item that is missing or
+                   differs, with where to get it
+
+Its spec: devices, driver_version, cann_home, cann_version; a version may be empty for any.
+
+The table of `npu-smi info` is read as drivers 22.0 to 25.5 print it: its first row has the
+version, and each chip two rows, of which the first has its health and the second its bus address.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+from typing import Any
+
+from node.answer import ProgramError
+
+DRIVER_PAGE = "https://www.hiascend.com/hardware/firmware-drivers/community"
+CANN_PAGE = "https://www.hiascend.com/developer/download/community/result?module=cann"
+# Where the driver's installer puts npu-smi, beside what PATH has.
+FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/local/Ascend/driver/tools"
+PATIENCE_S = 60  # npu-smi asks each chip in turn, and a sick one answers late
+
+
+def read_table(text: str) -> dict[str, Any]:
+    """Version, number of chips and those that are not OK, from the table of `npu-smi info`."""
+    version = re.search(r"^\|\s*npu-smi\s+\S+\s+Version:\s*(\S+)", text, flags=re.MULTILINE)
+    chips, sick, health = 0, [], ""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) < 3:
+            continue
+        if re.fullmatch(r"[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]", cells[1]):
+            chips += 1
+            if health not in ("OK", ""):
+                sick.append(f"NPU at {cells[1]}: health is {health}")
+        elif re.match(r"[0-9]", cells[0]):
+            health = cells[1]
+    return {"driver": version.group(1) if version else "", "chips": chips, "sick": sick}
+
+
+def cann_version(home: str) -> str:
+    """The version that CANN's installer wrote down; empty where there is none."""
+    for pattern in ("latest/*-linux", "*-linux", "latest"):
+        for path in sorted(glob.glob(f"{home}/{pattern}/ascend_toolkit_install.info")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                found = re.search(r"^version=(.+)$", file.read(), flags=re.MULTILINE)
+            if found:
+                return found.group(1).strip()
+    return ""
+
+
+def ask(program: str) -> tuple[str, str]:
+    """The table, or why there is none."""
+    try:
+        ran = subprocess.run(
+            [program, "info"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"no answer in {PATIENCE_S} s"
+    except OSError as error:
+        return "", error.strerror or str(error)
+    text = ran.stdout.decode(errors="replace")
+    if ran.returncode != 0:
+        return "", f"exit {ran.returncode}: {(text.strip().splitlines() or ['no output'])[-1]}"
+    return text, ""
+
+
+def compare(wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What there is, and one line for each item that is missing or differs."""
+    faults = []
+    found: dict[str, Any] = {"driver": "", "chips": 0, "sick": []}
+    program = shutil.which("npu-smi", path=f"{os.environ.get('PATH', os.defpath)}:{FOLDERS}")
+    if program is None:
+        faults.append(
+            f"npu-smi: not there; install the NPU's driver and firmware from {DRIVER_PAGE}"
+        )
+    else:
+        text, why = ask(program)
+        if why:
+            faults.append(
+                f"npu-smi: {why}; see that driver and firmware fit, and reboot after both"
+            )
+        else:
+            found = read_table(text)
+            faults += found["sick"]
+            if found["chips"] != int(wanted["devices"]):
+                faults.append(
+                    f"NPUs: {found['chips']}, not {wanted['devices']}; see `npu-smi info`, or"
+                    " correct cluster_devices_per_node"
+                )
+            if wanted["driver_version"] not in ("", found["driver"]):
+                faults.append(
+                    f"driver: {found['driver']}, not {wanted['driver_version']}; install that one"
+                    f" from {DRIVER_PAGE}"
+                )
+    home = wanted["cann_home"]
+    found["cann"] = cann_version(home)
+    if not os.path.isfile(f"{home}/set_env.sh"):
+        faults.append(
+            f"CANN: {home}/set_env.sh is not there; install the toolkit from {CANN_PAGE}, or name"
+            " its folder in npu_cann_home"
+        )
+    elif wanted["cann_version"] not in ("", found["cann"]):
+        faults.append(
+            f"CANN: {found['cann'] or 'no version'}, not {wanted['cann_version']}; install that one"
+            f" from {CANN_PAGE}, or name its folder in npu_cann_home"
+        )
+    return found, faults
+
+
+def verify(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return what there is. Raises ProgramError where something is missing or differs."""
+    found, faults = compare(wanted)
+    if faults:
+        raise ProgramError("\n".join(faults))
+    return found

@@ -1,0 +1,211 @@
+"""A node's pin sets of one system: everything that lies there, asked for at once.
+
+    pin:look      say what is there and what differs, and change nothing
+    pin:verify    the same, and use it; refuse what is not as it should be
+
+Their spec: system, and pins, each with pin, home, trees (specs of node/tree.py), env (spec of
+node/env) or image (spec of node/image.py) with within (the command line that runs a program in it)
+and gpus (whether that gives it the node's), files (place to SHA-256 of what this checkout puts
+there), said (what else installed.json has), checks (program of node/checks, and what it is asked),
+environment (variables for the checks), script (of src, that must answer --help, or "").
+
+One question to a node, however many parts a pin set has: a task costs more than what it asks.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from node import answer, image, sent, tree
+from node.answer import ProgramError
+from node.checksum import sha256
+from node.env import look as environment
+from node.files import read_json
+
+if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
+    from collections.abc import Callable
+
+    Spec = dict[str, Any]
+
+SENDS = (
+    "node.checks.apex",
+    "node.checks.deepspeed",
+    "node.checks.imports",
+    "node.checks.oneflow",
+    "node.checks.pytorch",
+)
+AT_ONCE = 4
+CHECK_S = 600  # the first import of a framework from a slow disk takes minutes
+DRIVER = "/proc/driver/nvidia/version"  # where the node has a GPU that can be used
+
+
+class PinError(ProgramError):
+    """What is wrong with a pin set."""
+
+
+def checksum(path: str) -> str:
+    """A file's checksum; empty without one."""
+    try:
+        return sha256(path)
+    except OSError:
+        return ""
+
+
+def installed(pin: Spec, trees: Spec, env: Spec) -> Spec:
+    """What installed.json says: an identity that differs whenever what runs differs."""
+    known = {name: tree["identity"] for name, tree in trees.items()}
+    keys = ("versions", "python", "lock", "image")
+    identity: Spec = {key: env[key] for key in keys if key in env}
+    if "source" in known:
+        identity["source"] = known.pop("source")
+    if known:
+        identity["sources"] = known
+    if pin["files"]:
+        names = {os.path.basename(path): digest for path, digest in pin["files"].items()}
+        identity["files"] = names
+    return {"schema": 1, "pin": pin["pin"], **pin["said"], "identity": identity}
+
+
+def looked(pin: Spec) -> Spec:
+    """What is there of one pin set. Raises PinError for what setup would refuse too."""
+    trees = {spec["name"]: tree.make({**spec, "check": True}) for spec in pin["trees"]}
+    have = image.look(pin["image"]) if "image" in pin else environment.look(pin["env"])
+    files = [path for path, wanted in pin["files"].items() if checksum(path) != wanted]
+    wanted = installed(pin, trees, have)
+    moving = [name for name, each in trees.items() if each["changed"]]
+    differs = [
+        *moving,
+        *have["faults"],
+        *(["lock"] if have["todo"] and not have["faults"] else []),
+        *files,
+    ]
+    record = os.path.join(pin["home"], "installed.json")
+    if not differs and read_json(record) != wanted:
+        differs.append(record)
+    return {"trees": moving, "env": have, "files": files, "installed": wanted, "differs": differs}
+
+
+def checked(pin: Spec) -> list[str]:
+    """What the environment's Python says when it is used: the faults."""
+    source = os.path.join(pin["home"], "src")
+    env = {"PYTHONNOUSERSITE": "1", "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
+    env.update(pin["environment"])
+    if "image" in pin:
+        names = [word for name in env for word in ("--env", name)]
+        python = [*pin["within"], *names, pin["image"]["image"], "python3"]
+    else:
+        python = [os.path.join(pin["env"]["path"], "bin", "python3")]
+        path = [os.path.dirname(python[0]), os.environ.get("PATH", os.defpath)]
+        env["PATH"] = os.pathsep.join(path)
+    faults = []
+    for check in pin["checks"]:
+        words = refusal([*python, "-c", sent.BOOT], check, env)
+        faults += [f"{check['program']}: {words}"] if words else []
+    if pin["script"]:
+        argv = [*python, os.path.join(source, pin["script"]), "--help"]
+        done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
+        if done.returncode != 0:
+            faults.append(f"{argv[-2]} --help: {done.stderr.strip()[-2000:]}")
+    return faults + seen(pin)
+
+
+def refusal(argv: list[str], check: Spec, env: dict[str, str]) -> str:
+    """What a check, run by the environment's own Python, has against it; empty for nothing."""
+    try:
+        done = subprocess.run(
+            argv,
+            input=sent.message(f"checks.{check['program']}:check", check),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, **env},
+            cwd="/",
+            timeout=CHECK_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{argv[0]} gave no answer within {CHECK_S} s"
+    if answer.read(done.stdout) is not None:
+        return ""
+    return "\n".join(done.stderr.strip().splitlines()[-20:]) or f"exit code {done.returncode}"
+
+
+def seen(pin: Spec) -> list[str]:
+    """Whether a container sees the node's GPUs, by nvidia-smi in it: the fault, if any."""
+    if not pin.get("gpus") or not os.path.exists(DRIVER):
+        return []
+    argv = [*pin["within"], pin["image"]["image"], "nvidia-smi", "-L"]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CHECK_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"nvidia-smi in a container: {error}"]
+    if done.returncode == 0 and "GPU 0: " in done.stdout:
+        return []
+    # Docker's last line says that there is help
+    lines = [x for x in (done.stdout + done.stderr).splitlines() if x and "--help'" not in x]
+    words = lines[-1] if lines else "it names no GPU"
+    return [f"nvidia-smi in a container: {words}; see NVIDIA's container toolkit on this node"]
+
+
+def verified(pin: Spec) -> list[str]:
+    """Every fault of one pin set, in words."""
+    faults = []
+    identities: Spec = {}
+    for spec in pin["trees"]:
+        try:
+            identities[spec["name"]] = tree.verify(spec)
+        except (ProgramError, OSError) as error:
+            faults.append(str(error))
+    have: Spec = {}
+    try:
+        have = image.verify(pin["image"]) if "image" in pin else environment.verify(pin["env"])
+    except (ProgramError, OSError) as error:
+        faults.append(str(error))
+    faults += [
+        f"{path} {'is not as in this checkout' if os.path.exists(path) else 'is not there'}"
+        for path, wanted in pin["files"].items()
+        if checksum(path) != wanted
+    ]
+    if not have:
+        return faults  # what fails to import in a broken environment is no news
+    if not faults:
+        path = os.path.join(pin["home"], "installed.json")
+        if read_json(path) != installed(pin, identities, have):
+            faults.append(f"{path} does not say what is there")
+    return faults + checked(pin)
+
+
+def each_pin(step: Callable[[Spec], Any], spec: Spec) -> tuple[Spec, list[str]]:
+    """Do a step for all pin sets, some at once; what was found of each, and the errors."""
+    found: Spec = {}
+    errors = []
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = [(pin["pin"], pool.submit(step, pin)) for pin in spec["pins"]]
+        for name, answered in asked:
+            try:
+                found[name] = answered.result()
+            except (ProgramError, OSError) as error:
+                errors.append(f"{spec['system']} {name}: {error}")
+    return found, errors
+
+
+def look(spec: Spec) -> Spec:
+    """What is there of each pin set, and which differ."""
+    found, errors = each_pin(looked, spec)
+    if errors:
+        raise PinError("\n".join(errors))
+    differing = [name for name in found if found[name]["differs"]]
+    return {"system": spec["system"], "pins": found, "differing": differing}
+
+
+def verify(spec: Spec) -> Spec:
+    """Refuse pin sets that are not what they should be, each fault a line."""
+    found, errors = each_pin(verified, spec)
+    errors += [f"{spec['system']} {name}: {fault}" for name in found for fault in found[name]]
+    if errors:
+        raise PinError("\n".join(errors))
+    return {"system": spec["system"]}

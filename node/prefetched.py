@@ -1,0 +1,115 @@
+"""The node's side of a prefetched folder: what is lacking, and what came is put in place.
+
+    prefetched:have     answer {"lacking": [paths], "extra": [paths]}
+
+Its spec: folder (absolute), files (relative path to [size in bytes, sha256]: all that the
+folder is to have), place (paths that lie there as `<path>.part` now), check (change nothing).
+Extra files, which are of an older prefetch, are removed.
+
+A file is read for its checksum once: `.have.json` keeps its size and time beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import Any
+
+from node.answer import ProgramError
+from node.checksum import sha256
+from node.files import read_json, write_text
+
+RECORD = ".have.json"
+MIB = 1 << 20
+
+
+class SiteError(ProgramError):
+    """What is wrong with the folder, with the cure."""
+
+
+def stamp(path: str) -> list[int]:
+    """What tells whether a file was touched since."""
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns]
+
+
+def walk(folder: str) -> list[str]:
+    """Every file below the folder, by relative path; links are none of ours."""
+    return [
+        os.path.relpath(os.path.join(where, name), folder)
+        for where, _, names in os.walk(folder)
+        for name in names
+    ]
+
+
+class Folder:
+    """The folder, with the record of checksums that were read already."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.path: str = spec["folder"]
+        self.files: dict[str, tuple[int, str]] = spec["files"]
+        self.record: dict[str, Any] = dict(read_json(self.full(RECORD)) or {})
+
+    def full(self, path: str) -> str:
+        """The path on this node."""
+        return os.path.join(self.path, path)
+
+    def has(self, path: str) -> bool:
+        """Whether the file is there with its checksum."""
+        full, (size, wanted) = self.full(path), self.files[path]
+        if not os.path.isfile(full) or os.path.getsize(full) != size:
+            return False
+        known = self.record.get(path, {})
+        if known.get("stamp") != stamp(full):
+            known = self.record[path] = {"stamp": stamp(full), "sha256": sha256(full)}
+        return bool(known["sha256"] == wanted)
+
+    def lacking(self) -> list[str]:
+        """The files that are not there, or have another checksum."""
+        return [path for path in self.files if not self.has(path)]
+
+    def extra(self) -> list[str]:
+        """What an older prefetch, or a transfer that broke off, left."""
+        return [path for path in walk(self.path) if path not in self.files and path != RECORD]
+
+    def make_room(self, lacking: list[str]) -> None:
+        """Folders for what will come. Raises SiteError where the disk is too small."""
+        for path in lacking:
+            os.makedirs(os.path.dirname(self.full(path)), exist_ok=True)
+        needed = sum(self.files[path][0] for path in lacking)
+        os.makedirs(self.path, exist_ok=True)
+        free = shutil.disk_usage(self.path).free
+        if needed > free:
+            raise SiteError(
+                f"{self.path} needs {needed // MIB} MiB more, and its disk has {free // MIB} MiB"
+                " free; make room, or name another cluster_root"
+            )
+
+    def place(self, paths: list[str]) -> None:
+        """Put in place what came, if it is what was sent."""
+        for path in paths:
+            part = self.full(path) + ".part"
+            if sha256(part) != self.files[path][1]:
+                os.unlink(part)
+                raise SiteError(f"{path} came damaged; run it again")
+            os.replace(part, self.full(path))
+
+    def save(self) -> None:
+        """Keep what was read, for the next run."""
+        record = {path: self.record[path] for path in sorted(self.record) if path in self.files}
+        write_text(self.full(RECORD), json.dumps(record, indent=1))
+
+
+def have(spec: dict[str, Any]) -> dict[str, Any]:
+    """Look, or put in place and look again."""
+    folder = Folder(spec)
+    if not spec["check"]:
+        folder.place(spec["place"])
+    lacking, extra = folder.lacking(), folder.extra()
+    if not spec["check"]:
+        for path in extra:
+            os.unlink(folder.full(path))
+        folder.make_room(lacking)
+        folder.save()
+    return {"lacking": lacking, "extra": extra}

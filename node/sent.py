@@ -1,0 +1,67 @@
+"""Import the modules that came with a program, and run it. First of all texts in a message.
+
+A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping lies on
+this node), `entry` (module:function) and `arguments`, which the function gets. BOOT reads it from
+standard input, or from its one argument. A module that nobody imports is not compiled.
+
+Python 3.6, too: an environment's own Python runs what checks it.
+"""
+
+import json
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Dict, Optional
+
+BOOT = """\
+import json, sys, types
+job = json.loads(sys.argv[1]) if sys.argv[1:] else json.load(sys.stdin)
+if "file" in job:
+    job["sources"] = json.load(open(job["file"], encoding="utf-8"))
+sent = sys.modules["node.sent"] = types.ModuleType("node.sent")
+exec(job["sources"]["node.sent"], sent.__dict__)
+sys.exit(sent.run(job))
+"""
+SOURCES = {}  # type: Dict[str, str]  # what came
+
+
+class Sent:
+    """Import the modules of SOURCES."""
+
+    def find_spec(
+        self, name: str, path: "Any" = None, target: "Any" = None
+    ) -> "Optional[ModuleSpec]":
+        """Return the spec of a module that came; None for any other."""
+        if name not in SOURCES:
+            return None
+        package = any(other.startswith(name + ".") for other in SOURCES)
+        return ModuleSpec(name, self, is_package=package)  # type: ignore[arg-type]  # duck-typed
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """Compile and run the module's text."""
+        name = module.__name__
+        exec(compile(SOURCES[name], name, "exec"), module.__dict__)  # noqa: S102  # as import does
+
+
+def run(job: "Dict[str, Any]") -> int:
+    """Run a message's program; return the exit code."""
+    SOURCES.update(job["sources"])
+    sys.meta_path.insert(0, Sent())
+    module, _, function = job["entry"].partition(":")
+    serve = import_module("node.answer").serve
+    return int(serve(getattr(import_module(module), function), job["arguments"]))
+
+
+def message(entry: str, arguments: "Any") -> str:
+    """Return a message that hands a program on, with the modules that came here.
+
+    The program's module, which nobody may import here, is named in SENDS of the module that asks.
+    """
+    return json.dumps({"sources": SOURCES, "entry": "node." + entry, "arguments": arguments})

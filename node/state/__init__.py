@@ -1,0 +1,18 @@
+"""A machine's packages, files and services: what is there, what is wanted, and what was found.
+
+    state.look:look         answer the differences and what would mend them; change nothing
+    state.look:verify       fail with the differences
+    state.steps:begin       write down what the machine is like before a change
+    state.steps:wanted      answer what apt would be asked for, and its sources
+    state.steps:key         install repositories' keys that were fetched, if they are right
+    state.steps:finish      write down what the change made new; fail if something differs
+    state.steps:account     the same after a failure: fails for nothing that differs
+    state.steps:undo        answer what takes it all off again; change nothing
+    state.steps:forget      remove the ledger, or say what could not be taken off
+
+roles/node_state/meta/argument_specs.yml says what the lists of their spec hold.
+
+The ledger, /var/lib/trainbench/<name>.json, holds what was new because of us: never more, so that
+removal leaves what was found. While a change is under way it also holds the list of packages from
+before, which a change that dies leaves there for the next one to compare with.
+"""

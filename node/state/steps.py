@@ -1,0 +1,141 @@
+"""The steps around a change, which write ledgers and keys, and what prefetch asks."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+from typing import Any
+
+from . import ledger as books
+from .compare import compare, own_repositories
+from .keys import dearmor, key_fault
+from .machine import CHECK_S, LEDGERS, ROOT, read_machine, run
+from .packages import split
+from .repositories import keyring, sources, wrong_key
+from .spec import Spec, StateError
+
+
+def write_ledger(name: str, ledger: dict[str, Any]) -> None:
+    """Write it whole or not at all."""
+    os.makedirs(LEDGERS, mode=0o755, exist_ok=True)
+    handle, path = tempfile.mkstemp(dir=LEDGERS, prefix=f".{name}.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(ledger, file, indent=1, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path, f"{LEDGERS}/{name}.json")
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def begin(spec: Spec) -> dict[str, Any]:
+    """Write down what there is."""
+    machine = read_machine(spec)
+    todo = compare(spec, machine)["todo"]
+    write_ledger(spec["name"], books.before(spec, machine, todo))
+    return {}
+
+
+def key(spec: Spec) -> dict[str, Any]:
+    """Install the keys that were fetched beside the ledgers."""
+    for each in spec["repositories"]:
+        fetched = f"{LEDGERS}/{each['name']}.key"
+        if not os.path.exists(fetched):
+            continue
+        with open(fetched, "rb") as file:
+            data = file.read()
+        os.unlink(fetched)
+        fault = key_fault(data, each["fingerprints"])
+        if fault:
+            raise StateError(wrong_key(each, fault))
+        path = ROOT + keyring(each)
+        with open(path + ".new", "wb") as file:
+            file.write(dearmor(data))
+        os.chmod(path + ".new", 0o644)
+        os.replace(path + ".new", path)
+    return {}
+
+
+def wanted(spec: Spec) -> dict[str, Any]:
+    """What apt would be asked for, and the repositories that nobody else has configured."""
+    machine = read_machine(spec)
+    found = []
+    for each in own_repositories(spec, machine):
+        try:
+            # any scheme: at an air-gapped site a key is a file
+            import urllib.request  # a third of the time of a look, which needs none
+
+            with urllib.request.urlopen(each["key"], timeout=CHECK_S) as answer:  # noqa: S310
+                data = answer.read()
+        except OSError as error:
+            why = getattr(error, "reason", error)
+            raise StateError(
+                f"cannot fetch {each['key']} ({why}); bring that server back or name a mirror in "
+                "site_mirrors.apt"
+            ) from None
+        fault = key_fault(data, each["fingerprints"])
+        if fault:
+            raise StateError(wrong_key(each, fault))
+        text = sources(each)["content"]
+        ring = base64.b64encode(dearmor(data)).decode()
+        found.append({"name": each["name"], "content": text, "key": ring})
+    items = [split(item) for item in spec["packages"]]
+    return {
+        "name": spec["name"],
+        "wanted": [f"{names[0]}={version}" if version else names[0] for names, version in items],
+        "lacking": compare(spec, machine)["todo"]["packages"],
+        "files": [item for item in spec["files"] if item["path"].startswith("/etc/apt/")],
+        "repositories": found,
+    }
+
+
+def finish(spec: Spec) -> dict[str, Any]:
+    """Count what is new; nothing may differ any more."""
+    return count(spec, whole=True)
+
+
+def account(spec: Spec) -> dict[str, Any]:
+    """Count what is new after a failure."""
+    return count(spec, whole=False)
+
+
+def count(spec: Spec, whole: bool) -> dict[str, Any]:
+    """Count what is new; with ``whole`` nothing may differ any more."""
+    machine = read_machine(spec)
+    owed = machine.ledger.get("owed", {})
+    machine.ledger["owed"] = {}
+    left = compare(spec, machine)["differences"]
+    machine.ledger["owed"] = owed
+    if "before" in machine.ledger:
+        write_ledger(spec["name"], books.account(spec, machine, done=whole and not left))
+    if whole and left:
+        raise StateError("setup ran to its end, and yet: " + "; ".join(left))
+    return {"differences": left}
+
+
+def undo(spec: Spec) -> dict[str, Any]:
+    """What takes it all off again."""
+    machine = read_machine(spec)
+    # exit code 0 and a note where there is no such version
+    shown = {item: run(["apt-cache", "show", item])[1] for item in books.removed(machine)}
+    return books.undo(machine, [item for item, text in shown.items() if "\nVersion: " in text])
+
+
+def forget(spec: Spec) -> dict[str, Any]:
+    """Remove the ledger once nothing of it is left."""
+    machine = read_machine(spec)
+    plan = books.undo(machine)
+    left = plan["remove"] + plan["install"] + plan["delete"] + [
+        path for item in plan["unmake"] for path in item["paths"] if path in machine.paths
+    ]  # fmt: skip
+    if left:
+        raise StateError(f"these could not be undone: {', '.join(left)}; run teardown again")
+    if machine.ledger:
+        os.unlink(f"{LEDGERS}/{spec['name']}.json")
+        if not os.listdir(LEDGERS):
+            os.rmdir(LEDGERS)
+    return {"stays": plan["stays"]}

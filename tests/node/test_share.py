@@ -1,0 +1,247 @@
+"""share.py: nodes as threads, each with an address of its own on the loopback."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import http.client
+import json
+import os
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node import fetch, share, staged
+from node.checksum import sha256
+from node.dataset import look, megatron_mmap
+from tests.node import run
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Nodes:
+    """Folders that stand for nodes; the first ``holders`` of them have the dataset."""
+
+    def __init__(self, tmp_path: Path, count: int, holders: int = 1, tokens: int = 500_000) -> None:
+        self.names = [f"n{number}" for number in range(1, count + 1)]
+        self.addresses = {name: f"127.0.0.{number + 1}" for number, name in enumerate(self.names)}
+        self.roots = {name: tmp_path / name for name in self.names}
+        self.holders = self.names[:holders]
+        self.port = free_port()
+        for root in self.roots.values():
+            root.mkdir()
+        for name in self.holders:
+            self.make(self.roots[name], tokens)
+        self.manifest = json.loads((self.roots["n1"] / "d" / "dataset.json").read_text())
+        self.identity = sha256(str(self.roots["n1"] / "d" / "dataset.json"))
+        digests = {digest: file for file, digest in self.manifest["sha256"].items()}
+        self.size = sum(self.manifest["bytes"][file] for file in digests.values())
+        self.size += (self.roots["n1"] / "d" / "dataset.json").stat().st_size
+
+    @staticmethod
+    def make(root: Path, tokens: int) -> None:
+        out = root / ".work" / "out"
+        (out / "text").mkdir(parents=True)
+        numbers = random.Random(1)
+        with megatron_mmap.Writer(out / "d_text_document", "uint16") as writer:
+            writer.add_document([numbers.randrange(60_000) for _ in range(tokens)])
+        os.link(out / "d_text_document.bin", out / "d_text_sentence.bin")
+        (out / "text" / "x").write_text("text")
+        files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+        manifest = {
+            "prefix": "d_text_document",
+            "bytes": {file: (out / file).stat().st_size for file in files},
+            "sha256": {file: sha256(str(out / file)) for file in files},
+            "recipe": {},
+        }
+        staged.place(str(root), "d", str(out), manifest, json.dumps(manifest))
+
+    def spec(self, name: str, getters: list[str]) -> dict[str, Any]:
+        return {
+            "root": str(self.roots[name]),
+            "me": name,
+            "token": "t" * 40,
+            "addresses": self.addresses,
+            "port": self.port,
+            "has": {"d": self.identity} if name in self.holders else {},
+            "wants": {"d": self.identity} if name in getters else {},
+            "holders": self.holders,
+            "waiting": getters,
+        }
+
+    def share(self, names: list[str] | None = None) -> dict[str, Any]:
+        """Run the program on the nodes at the same time; node to its answer or its error."""
+        names = names or self.names
+        getters = [name for name in self.names if name not in self.holders]
+
+        def run(name: str) -> Any:
+            try:
+                return share.exchange(self.spec(name, getters))
+            except fetch.FetchError as error:
+                return str(error)
+
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            return dict(zip(names, pool.map(run, names), strict=True))
+
+    def whole(self, name: str) -> bool:
+        root = str(self.roots[name])
+        return not look.faults(os.path.join(root, "d"), "d", None, staged.State(root))
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share, "CHUNK", 1 << 16)
+    monkeypatch.setattr(share, "LOST_S", 2.0)
+    monkeypatch.setattr(share, "PAUSE_S", 0.02)
+
+
+def test_all_have_it_and_links_are_links_again(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 5)
+    answers = nodes.share()
+    assert all(nodes.whole(name) for name in nodes.names)
+    home = nodes.roots["n5"] / "d"
+    assert (home / "d_text_document.bin").samefile(home / "d_text_sentence.bin")
+    for name in nodes.names[1:]:
+        assert answers[name]["received"] == nodes.size  # the same bytes once, however many names
+        assert not list((nodes.roots[name] / ".work").iterdir())
+    assert sum(each["sent"] for each in answers.values()) == 4 * nodes.size
+    # the others gave too: the holder did not send it four times
+    assert answers["n1"]["sent"] < 4 * nodes.size
+
+
+def test_nobody_waits_when_all_are_done(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 3, tokens=1000)
+    begun = time.monotonic()
+    answers = nodes.share()
+    assert time.monotonic() - begun < share.LOST_S
+    assert answers["n1"]["lost"] == []
+
+
+def test_a_part_is_gone_on_with(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2)
+    tokens = nodes.roots["n1"] / "d" / "d_text_document.bin"
+    folder = nodes.roots["n2"] / ".work" / "share"
+    folder.mkdir(parents=True)
+    part = folder / (sha256(str(tokens)) + ".part")
+    part.write_bytes(tokens.read_bytes()[:900_000])
+    answer = nodes.share()["n2"]
+    assert (answer["received"], answer["resumed"]) == (nodes.size - 900_000, 900_000)
+    assert nodes.whole("n2")
+
+
+def test_what_is_right_already_does_not_come_again(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2)
+    nodes.share()
+    (nodes.roots["n2"] / "d" / "text" / "x").write_text("txet")
+    answer = nodes.share()["n2"]
+    assert answer["received"] < 10_000
+    assert nodes.whole("n2")
+
+
+def test_a_damaged_part_is_fetched_again(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2)
+    tokens = nodes.roots["n1"] / "d" / "d_text_document.bin"
+    folder = nodes.roots["n2"] / ".work" / "share"
+    folder.mkdir(parents=True)
+    (folder / (sha256(str(tokens)) + ".part")).write_bytes(b"x" * 900_000)
+    nodes.share()
+    assert nodes.whole("n2")
+
+
+def test_one_that_never_comes_delays_but_stops_nobody(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 4)
+    answers = nodes.share(["n1", "n2", "n3"])
+    assert nodes.whole("n2")
+    assert nodes.whole("n3")
+    assert answers["n1"]["lost"] == ["n4"]
+
+
+def test_without_a_holder_it_ends_and_says_whom_it_missed(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 3)
+    answers = nodes.share(["n2", "n3"])
+    assert "nobody gave a byte of d's dataset.json for 2 s, and n1 should have it" in answers["n2"]
+    assert f"reaches them on port {nodes.port}" in answers["n3"]
+
+
+def test_a_holder_that_goes_midway_is_replaced_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = Nodes(tmp_path, 4, holders=2)
+    real = share.Handler._send
+    sent = threading.Event()
+
+    def send(self: share.Handler, path: str, begin: int, end: int) -> None:
+        if begin > 300_000 and self.connection.getsockname()[0] == nodes.addresses["n1"]:
+            sent.set()
+            raise OSError("gone")
+        real(self, path, begin, end)
+
+    monkeypatch.setattr(share.Handler, "_send", send)
+    nodes.share()
+    assert sent.is_set()
+    assert nodes.whole("n3")
+    assert nodes.whole("n4")
+
+
+def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2, tokens=1000)
+    spec = nodes.spec("n1", ["n2"])
+    shelf = share.Shelf(str(tmp_path))
+    shelf.add_dataset(str(nodes.roots["n1"] / "d"), nodes.identity)
+    server = share.listen(nodes.addresses["n1"], nodes.port, share.Hub(spec, shelf))
+
+    def ask(path: str, token: str, span: str = "bytes=0-99") -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(nodes.addresses["n1"], nodes.port, timeout=5)
+        headers = {"X-Trainbench-Token": token, "X-Trainbench-Node": "n2", "Range": span}
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    manifest = (nodes.roots["n1"] / "d" / "dataset.json").read_bytes()
+    assert ask(f"/{nodes.identity}", "wrong") == (403, b"")
+    assert ask(f"/{nodes.identity}", "") == (403, b"")
+    assert ask(f"/{nodes.identity}", spec["token"]) == (206, manifest[:100])
+    assert ask(f"/{nodes.identity}", spec["token"], "bytes=999999-1999999") == (416, b"")
+    assert ask("/" + "0" * 64, spec["token"]) == (404, b"")
+    assert ask("/../../etc/passwd", spec["token"]) == (400, b"")
+    server.shutdown()
+    server.server_close()
+
+
+def test_addresses_that_cannot_serve(tmp_path: Path) -> None:
+    hub: Any = None
+    with pytest.raises(fetch.FetchError, match="which no other node reaches; set cluster_address"):
+        share.listen("localhost", 0, hub)
+    with pytest.raises(fetch.FetchError, match=r"192\.0\.2\.1 port 29871: .*; set cluster_address"):
+        share.listen("192.0.2.1", 29871, hub)
+    with pytest.raises(fetch.FetchError, match="set cluster_address"):
+        share.listen("no-such-host.invalid", 0, hub)
+
+
+def test_a_disk_that_is_too_small_is_said_before_a_byte_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = Nodes(tmp_path, 2)
+
+    def refuse(folder: str, need: int, what: str) -> None:
+        raise fetch.FetchError(f"{folder} {need} {what}")
+
+    monkeypatch.setattr(fetch, "need_room", refuse)
+    answers = nodes.share()
+    assert answers["n2"].startswith(str(nodes.roots["n2"]))
+    assert answers["n1"]["lost"] == []  # it said that it needs no more
+
+
+def test_the_program_says_what_it_did(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 1, tokens=1000)
+    assert run("share:share", nodes.spec("n1", [])).facts["received"] == 0
+    assert hashlib.sha256(b"").hexdigest() not in nodes.manifest["sha256"].values()
