@@ -250,7 +250,7 @@ def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> A
 def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", host):
         raise UserError(
-            f"{path}: {host!r} cannot be a node's name, for it names folders, too; use letters,"
+            f"{path}: {host!r} cannot be a node's name, because it also names folders; use letters,"
             " digits, '.', '_', '-', and put the address into ansible_host"
         )
     local = variables.get("ansible_connection") == "local"

@@ -115,7 +115,7 @@ def unpack(path: Path, folder: Path) -> Path:
     except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, ValueError) as error:
         why = str(error) or "it is cut short"
         raise UserError(
-            f"{path} is no export of a campaign ({why}); `python -m runner export` writes one"
+            f"{path} is not an export of a campaign ({why}); `python -m runner export` writes one"
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be extracted: {error.strerror}") from None
@@ -179,7 +179,7 @@ def _extract(member: tarfile.TarInfo, archive: tarfile.TarFile, folder: Path) ->
         with target.open("xb") as stream:
             shutil.copyfileobj(source, stream, _CHUNK)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise tarfile.ReadError(f"{member.name} stands in it twice") from None
+        raise tarfile.ReadError(f"{member.name} is in it twice") from None
     if target.stat().st_size != member.size:
         raise tarfile.ReadError(f"{member.name} is cut short")
     return parts[0]

@@ -59,8 +59,8 @@ def _same_figures(before: list[Record], after: list[Record]) -> None:
     for ours, theirs in zip(before, after, strict=True):
         if ours.measurement.intervals != theirs.measurement.intervals:
             raise UserError(
-                f"redaction would change what the log of cell {ours.cell} says, for a host or user"
-                " is named like a word in it; export without --redact and redact by hand"
+                f"redaction would change what the log of cell {ours.cell} says, because a host or"
+                " user is named like a word in it; export without --redact and redact by hand"
             )
 
 

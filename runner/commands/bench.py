@@ -56,13 +56,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument(
         "--only", action="append", default=[], metavar="GLOB", help="only cells whose name matches"
     )
-    command.add_argument("--again", action="store_true", help="run finished cells once more, too")
+    command.add_argument("--again", action="store_true", help="also run finished cells once more")
     command.add_argument(
         "--retry", type=_count, default=0, metavar="N", help="try a run that fails N times more"
     )
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
-        help="end after S seconds, whatever runs; the same command goes on there",
+        help="end after S seconds, whatever runs; the same command goes on from there",
     )  # fmt: skip
     command.add_argument(
         "--format",
@@ -75,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _count(word: str) -> int:
     """Read a whole number of at least 0."""
     if not word.isdecimal():
-        raise argparse.ArgumentTypeError(f"{word!r} is no whole number of at least 0")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
     return int(word)
 
 
@@ -87,7 +87,7 @@ def _seconds(word: str) -> float:
         value = math.nan
     if not 0 < value < threading.TIMEOUT_MAX:
         raise argparse.ArgumentTypeError(
-            f"{word!r} is no number of seconds above 0 and below {threading.TIMEOUT_MAX:.0f}"
+            f"{word!r} is not a number of seconds above 0 and below {threading.TIMEOUT_MAX:.0f}"
         )
     return value
 

@@ -12,7 +12,7 @@ from runner.base.paths import DEFAULT_RUNS
 from runner.matrix.table_shape import SHAPES
 
 DESCRIPTION = """\
-Turn the logs of a campaign into one table. Reads only; it can be repeated for ever.
+Turn the logs of a campaign into one table. Reads only, so it can be repeated.
 
   python -m runner collect                                    the newest campaign
   python -m runner collect --campaign zero.tar.gz             what `export` wrote

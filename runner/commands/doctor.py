@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
         dest="found",
         type=Path,
         metavar="FOLDER",
-        help="ask nobody: compare again what verify.yml or doctor left there",
+        help="compare again what verify.yml or doctor left there; ask no node",
     )
 
 

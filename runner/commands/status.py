@@ -1,4 +1,4 @@
-"""`python -m runner status`: how far a campaign is, from another terminal."""
+"""`python -m runner status`: how far a campaign has got, from another terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from runner.base.paths import DEFAULT_RUNS
 
 DESCRIPTION = """\
-Say how far a campaign is: what has ended and how, what runs now, and about how long it takes.
+Say how far a campaign has got: what has ended and how, what runs now, and about how long it takes.
 Reads the campaign's folder only, so it may be asked at any time and from any terminal.
 
-exit codes: 0 said, 2 there is no such campaign
+exit codes: 0 printed, 2 there is no such campaign
 """
 
 
@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the command line."""
     parser = commands.add_parser(
         "status",
-        help="how far a campaign is, from another terminal",
+        help="how far a campaign has got, from another terminal",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -136,7 +136,7 @@ def saved(name: str, document: Any) -> Side:
         isinstance(row, dict) and {"cell", "cell_id", "status"} <= set(row) for row in table
     ):
         raise UserError(
-            f"{name} is no saved table; `python -m runner collect --format json --output FILE`"
+            f"{name} is not a saved table; `python -m runner collect --format json --output FILE`"
             " writes one"
         )
     environment = document.get("environment")

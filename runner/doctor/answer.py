@@ -161,7 +161,7 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
             envs[host] = said["env"]
             expected[host] = said.get("expected") or {}
         else:
-            unreachable[host] = str(said.get("unreachable") or "it did not answer to the end")
+            unreachable[host] = str(said.get("unreachable") or "it stopped answering")
     failures = {
         host: entry["failures"]
         for host, entry in asked["nodes"].items()

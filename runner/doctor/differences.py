@@ -16,6 +16,7 @@ from runner.doctor.items import NOTE, SPOILS, Item, ItemRule, items_of
 
 ABSENT = "–"
 PARTS_SHOWN = 3
+MIXED = "not the same on all its devices"
 # Seconds. The logs of a run are laid side by side by their times: a second is about a step.
 TIME_SPOILS_S, TIME_NOTE_S = 1.0, 0.1
 # MiB. A run keeps 256 MiB of log a node and its scratch files; below 2 GiB the next one may fail.
@@ -124,11 +125,7 @@ def _alike(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
     for host in mixed:
         if host not in odd:
             odd.append(host)
-            findings.append(
-                Finding(
-                    name, rule.severity, (host,), texts[host], "not one on its devices", rule.why
-                )
-            )
+            findings.append(Finding(name, rule.severity, (host,), texts[host], MIXED, rule.why))
     shown = None if usual is None else texts[groups[usual][0]]
     return ItemDifference(name, rule.severity, texts, tuple(odd), shown), findings
 

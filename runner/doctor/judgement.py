@@ -254,7 +254,8 @@ def judge_probe(
     rows, verdicts, notes = [], [], []
     for test in tests:
         figures = collected.get(test, ())
-        reason = errors.get(test, "") or ("" if figures else failed or "the probe did not say")
+        silent = "" if figures else failed or "the probe printed no result"
+        reason = errors.get(test) or silent
         row = _row(test, figures, device, reason)
         rows.append(row)
         verdicts += _named(row, hosts, devices_per_node)

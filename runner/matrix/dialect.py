@@ -31,7 +31,7 @@ class _Loader(yaml.SafeLoader):
         for key in keys:
             if keys.count(key) > 1:
                 line = node.start_mark.line + 1
-                raise UserError(f"the key {key!r} stands twice in the mapping at line {line}")
+                raise UserError(f"the key {key!r} is given twice in the mapping at line {line}")
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 

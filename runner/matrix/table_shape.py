@@ -86,7 +86,7 @@ def check_table(value: Any, where: str) -> dict[str, Any]:
     for key in (*_LISTS, "labels"):
         if value.get(key) and key not in _USED[shape]:
             fits = ", ".join(name for name, used in _USED.items() if key in used)
-            raise UserError(f"{where}: table: shape {shape} has no {key}; {fits} have")
+            raise UserError(f"{where}: table: shape {shape} has no {key}; {fits} have it")
     return dict(value)
 
 

@@ -46,8 +46,8 @@ def check_image(cell: Cell, cluster: Cluster) -> None:
     for node in cluster.nodes[: cell.nodes]:
         if ":" in str(node.root):
             raise UserError(
-                f"cluster_root of {node.host} is {node.root}, whose ':' no engine can mount; name"
-                " another folder"
+                f"cluster_root of {node.host} is {node.root}, and no engine can mount a path with"
+                " ':'; name another folder"
             )
 
 

@@ -59,7 +59,7 @@ BAD = {
     "broken matrix": Bad("defaults: {system: torch_gpt\n", ("is not valid YAML at line",)),
     "tabs in a matrix": Bad("defaults:\n\tsystem: torch_gpt\n", ("not valid YAML at line 2",)),
     "empty matrix": Bad("# nothing\n", ("holds no matrix", "defaults: {system: ...}")),
-    "key that stands twice": Bad(f"{GOOD}{GOOD}", ("'defaults' stands twice",)),
+    "key that stands twice": Bad(f"{GOOD}{GOOD}", ("'defaults' is given twice",)),
     "no system": Bad("axes: {zero_stage: [0]}\n", ("no system is named",)),
     "unknown system": Bad("defaults: {system: torch-gpt}", ("did you mean 'torch_gpt'?",)),
     "unknown pin": Bad(

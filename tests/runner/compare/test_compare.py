@@ -207,7 +207,7 @@ def test_nothing_to_compare_is_bad_input(a: list[Any], b: list[Any], words: str)
     "document", [[], {}, {"rows": 3}, {"rows": [3]}, {"rows": [{"cell": "a"}]}]
 )
 def test_json_that_is_no_table_is_refused(document: Any) -> None:
-    with pytest.raises(UserError, match="x is no saved table"):
+    with pytest.raises(UserError, match="x is not a saved table"):
         saved("x", document)
 
 
@@ -298,8 +298,8 @@ def test_folders_archives_and_saved_tables_compare_alike(
     ("content", "words"),
     [
         (b"text", "neither an archive of `export` nor a table"),
-        (b"{}", "is no saved table"),
-        (b"\x1f\x8bx", "is no export of a campaign"),
+        (b"{}", "is not a saved table"),
+        (b"\x1f\x8bx", "is not an export of a campaign"),
         (None, "there is no file or folder"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from runner.base.errors import UserError
 from runner.doctor import answer, table
-from runner.doctor.differences import Finding, NodeComparison, compare_nodes, short
+from runner.doctor.differences import MIXED, Finding, NodeComparison, compare_nodes, short
 from runner.doctor.items import ITEM_RULES, NOTE, SPOILS
 from runner.folder.checkup import Checkup, checkup_of
 
@@ -127,7 +127,7 @@ def test_a_small_difference_in_memory_is_none() -> None:
 def test_one_device_unlike_the_others_of_its_node() -> None:
     odd = {"gpu/devices/5": {**GPU, "power.limit": "500.00"}}
     finding = only(compare_nodes(nodes(1, node1=odd)))
-    assert finding.words == "GPU power limit W is 700.00 (5: 500.00), not one on its devices"
+    assert finding.words == f"GPU power limit W is 700.00 (5: 500.00), {MIXED}"
     assert only(compare_nodes(nodes(3, node2=odd))).nodes == ("node2",)
 
 

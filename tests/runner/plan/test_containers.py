@@ -98,7 +98,7 @@ def test_run_json_brings_it_back() -> None:
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        (small_cluster(root="/opt/t:b"), r"cluster_root of n1 is /opt/t:b, whose ':'"),
+        (small_cluster(root="/opt/t:b"), r"cluster_root of n1 is /opt/t:b, and no engine"),
     ],
 )
 def test_what_no_container_can_have_is_refused(cluster: Cluster, words: str) -> None:
