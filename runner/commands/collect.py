@@ -46,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument(
         "--shape",
         metavar="NAME",
-        help=f"a document's table: {', '.join(SHAPES)} (default: the matrix's)",
+        help=f"a document's table (docs/documents.md): {', '.join(SHAPES)} (default: the matrix's)",
     )
     command.add_argument(
         "--published",

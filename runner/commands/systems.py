@@ -12,6 +12,8 @@ List the systems that can be benchmarked; with a NAME, what a matrix may set for
   python -m runner systems                 every system, its launcher and its pin sets
   python -m runner systems torch_gpt       its keys, their defaults and what they may be
 
+Documents 000 to 004 are the write-ups that TrainBench reproduces: docs/documents.md.
+
 exit codes: 0 listed, 2 there is no such system
 """
 

@@ -20,6 +20,7 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 
+# The documents: docs/documents.md.
 SHAPES: Mapping[str, str] = {
     "flat": "one row a cell, one column a figure: everything",
     "osdi": "document 003: a table a scale, differences from the baseline row in the cells",

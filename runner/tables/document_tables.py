@@ -1,4 +1,4 @@
-"""Tables as the documents print them: 003's (osdi), 004's (ascend). Pure: rows to sheets."""
+"""Tables as documents print them (docs/documents.md): 003's (osdi), 004's (ascend). Pure."""
 
 from __future__ import annotations
 
