@@ -1,7 +1,8 @@
 """ascend_gpt: the Ascend model zoo's GPT-2 on NPUs, and its reference on CUDA.
 
 Document 004 (docs/documents.md): five model sizes, each with its own parallel sizes, batches and
-learning rates, on the 8 devices of one node. docs/systems/ascend_gpt.md has each difference from upstream's scripts.
+learning rates, on the 8 devices of one node. docs/systems/ascend_gpt.md has each difference from
+upstream's scripts.
 """
 
 from __future__ import annotations
