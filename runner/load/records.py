@@ -100,7 +100,6 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | Non
     parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
     words = {key: value for key, value in asked.items() if key not in ("id", "repeats")}
     cell = Cell(**{**words, "parameters": parameters})
-    sizes = system.parallel(cell)
     return Record(
         campaign=campaign.name,
         cell=cell.name,
@@ -117,9 +116,7 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | Non
         warmup_iters=warmup_iters,
         activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
         model=system.model(cell.parameters),
-        tensor_parallel=sizes["tensor_parallel"],
-        pipeline_parallel=sizes["pipeline_parallel"],
-        data_parallel=sizes["data_parallel"],
+        parallel=system.sizes(cell),
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from math import prod
 
 from runner.base.errors import UserError
 from runner.plan.containers import check_image
 from runner.systems.common.registry import load_system
-from runner.systems.common.system import PARALLEL_SIZES
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.records import DATA_PARALLEL
 
 
 def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:
@@ -56,16 +57,22 @@ def _check_machines(cell: Cell, cluster: Cluster) -> None:
 
 
 def _check_sizes(cell: Cell) -> None:
-    """Check that parallel sizes divide the world size, the batch sizes and the heads."""
+    """Check that parallel sizes divide the world size, each other, the batch and the heads."""
     system = load_system(cell.system)
-    sizes = _parallel_sizes(cell)
-    tensor, pipeline = sizes["tensor_parallel"], sizes["pipeline_parallel"]
-    if cell.world_size % (tensor * pipeline):
+    sizes = system.sizes(cell)
+    own = {split.name: sizes[split.name] for split in system.parallel if not split.within}
+    if cell.world_size % prod(own.values()):
         raise UserError(
-            f"tensor_parallel {tensor} x pipeline_parallel {pipeline} does not divide the"
+            f"{' x '.join(f'{name} {size}' for name, size in own.items())} does not divide the"
             f" {cell.world_size} devices ({cell.nodes} x {cell.devices_per_node}); change one"
         )
-    heads = system.model(cell.parameters).num_attention_heads
+    for split in system.parallel:
+        if split.within and sizes[split.within] % sizes[split.name]:
+            raise UserError(
+                f"{split.name} {sizes[split.name]} does not divide {split.within}"
+                f" {sizes[split.within]}, whose ranks it splits; change one"
+            )
+    tensor, heads = sizes["tensor_parallel"], system.model(cell.parameters).num_attention_heads
     if heads % tensor:
         raise UserError(
             f"tensor_parallel {tensor} does not divide num_attention_heads {heads}; change one"
@@ -73,23 +80,12 @@ def _check_sizes(cell: Cell) -> None:
     if system.global_batch == "given":
         micro = int(cell.parameters["micro_batch_size"])
         batch = int(cell.parameters["global_batch_size"])
-        data = sizes["data_parallel"]
+        data = sizes[DATA_PARALLEL]
         if batch % (micro * data):
             raise UserError(
                 f"micro_batch_size {micro} x data_parallel {data} does not divide"
                 f" global_batch_size {batch}; make it a multiple of {micro * data}"
             )
-
-
-def _parallel_sizes(cell: Cell) -> Mapping[str, int]:
-    """Ask the system for them. Raises UserError for one that leaves a size out."""
-    sizes = load_system(cell.system).parallel(cell)
-    if missing := [name for name in PARALLEL_SIZES if name not in sizes]:
-        raise UserError(
-            f"`parallel` of runner/systems/{cell.system}.py says no {', '.join(missing)}; it"
-            f" returns {', '.join(PARALLEL_SIZES)} (1 where the trainer splits nothing)"
-        )
-    return sizes
 
 
 def _check_iterations(cell: Cell, warmup_iters: int | None) -> None:

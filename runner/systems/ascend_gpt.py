@@ -224,7 +224,7 @@ SYSTEM = System(
     parse=partial(measure, "ascend_gpt"),
     model=gpt.shape,
     estimate=gpt.estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("npu", "cuda"),
     resolve=resolve,
 )

@@ -180,6 +180,6 @@ SYSTEM = System(
     parse=partial(measure, "libai"),
     model=gpt.shape,
     estimate=gpt.estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("cpu", "cuda"),
 )

@@ -166,6 +166,6 @@ SYSTEM = System(
     parse=partial(measure, "megatron_core"),
     model=gpt.shape,
     estimate=estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("cuda",),
 )

@@ -317,6 +317,6 @@ SYSTEM = System(
     parse=partial(measure, "megatron_deepspeed"),
     model=gpt.shape,
     estimate=gpt.estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("cuda",),
 )

@@ -267,6 +267,6 @@ SYSTEM = System(
     parse=partial(measure, "megatron_lm"),
     model=gpt.shape,
     estimate=gpt.estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("cuda",),
 )

@@ -135,6 +135,6 @@ SYSTEM = System(
     parse=partial(measure, "oneflow_gpt"),
     model=model,
     estimate=estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("cuda",),
 )

@@ -208,6 +208,6 @@ SYSTEM = System(
     parse=partial(measure, "torch_gpt"),
     model=shape,
     estimate=estimate,
-    parallel=gpt.parallel,
+    parallel=gpt.PARALLEL,
     devices=("cpu", "cuda"),
 )

@@ -12,26 +12,24 @@ from runner.tables.formatting import (
     axis_text,
     decimals,
     difference_text,
+    initials,
     number_text,
     percent_text,
 )
 from runner.tables.machine import machine_value
-from runner.tables.row import Row, axis_names
+from runner.tables.row import Row, axis_names, sizes_named
 
 INCOMPLETE = "†"  # beside a number of a run that did not end ok
 DOUBTFUL = "‡"  # beside a difference that a note says something about
 UNSTEADY = "§"  # beside a throughput of steps that drift, or that spread too widely
 DIVERGED = "≠"  # beside a throughput of a cell that learns something else than its baseline
 
-# Axes that already have a column of their own.
+# Axes that already have a column of their own, as the parallel sizes have.
 _SHOWN = frozenset(
     {
         "system",
         "nodes",
         "devices_per_node",
-        "data_parallel",
-        "tensor_parallel",
-        "pipeline_parallel",
         "micro_batch_size",
         "global_batch_size",
     }
@@ -92,12 +90,13 @@ class Column:
 
 def columns(table: Sequence[Row]) -> list[Column]:
     """Return every column for people, in order; `select_columns` leaves out and folds."""
+    shown = _SHOWN | set(sizes_named(table))
     return [
         Column("cell", "cell", lambda r: printable(r.cell), "name"),
         Column("status", "status", lambda r: r.status, "name"),
         Column("campaign", "campaign", lambda r: printable(r.record.campaign), "setting"),
         Column("system", "system", lambda r: printable(r.record.system), "setting"),
-        *(_axis(name) for name in axis_names(table) if name not in _SHOWN),
+        *(_axis(name) for name in axis_names(table) if name not in shown),
         Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
         Column("parallel", "parallel", _parallel, "setting"),
         Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
@@ -272,8 +271,9 @@ def _nodes(row: Row) -> str:
 
 
 def _parallel(row: Row) -> str:
-    record = row.record
-    return f"dp{record.data_parallel} tp{record.tensor_parallel} pp{record.pipeline_parallel}"
+    """Each size behind the initials of its name: `dp4 tp2 pp1`."""
+    sizes = row.record.parallel.items()
+    return " ".join(f"{initials(name)}{size}" for name, size in sizes) or MISSING
 
 
 def _batch(row: Row) -> str:

@@ -23,6 +23,7 @@ from runner.tables.footnotes import of_doubts, of_losses, of_warmup
 from runner.tables.formatting import MISSING, value_text
 from runner.tables.row import Difference, Row
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
+from runner.terms.records import DATA_PARALLEL
 
 _STATUS = Head("status", "status", number=False)
 _STEPS = Head("steps_measured", "steps measured")
@@ -184,8 +185,9 @@ def _axes(row: Row) -> str:
 def _size(row: Row) -> str:
     """Write the sizes as document 003 does: `1n_8g_dp_4bs`; model parallel, `2n_8g_4dp_4mp_8bs`."""
     record = row.record
-    model = record.tensor_parallel * record.pipeline_parallel
-    parallel = "dp" if model == 1 else f"{record.data_parallel}dp_{model}mp"
+    data = record.parallel.get(DATA_PARALLEL, record.world_size)
+    model = record.world_size // max(data, 1)
+    parallel = "dp" if model == 1 else f"{data}dp_{model}mp"
     batch = MISSING if record.micro_batch_size is None else record.micro_batch_size
     return f"{record.nodes}n_{record.devices_per_node}g_{parallel}_{batch}bs"
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from runner.tables.formatting import value_text
 from runner.tables.row import Row, Scaling
+from runner.terms.records import DATA_PARALLEL
 
 # What may differ between two cells of one series.
 SCALED = frozenset(
@@ -20,7 +21,7 @@ SCALED = frozenset(
         "device_ids",
         "processes",
         "world_size",
-        "data_parallel",
+        DATA_PARALLEL,
         "global_batch_size",
         "gradient_accumulation_steps",
     }
@@ -58,12 +59,11 @@ def _series(row: Row, batch: str) -> _Series:
     record = row.record
     same = {**record.parameters, **row.axes}
     key = {name: value_text(value) for name, value in same.items() if name not in SCALED}
+    key |= {name: str(size) for name, size in record.parallel.items() if name not in SCALED}
     key |= {
         "campaign": record.campaign,
         "model": str(record.model),
         "micro_batch_size": str(record.micro_batch_size),
-        "tensor_parallel": str(record.tensor_parallel),
-        "pipeline_parallel": str(record.pipeline_parallel),
         "activation_checkpointing": str(record.activation_checkpointing),
         "batch": batch,
     }

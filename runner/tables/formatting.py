@@ -25,6 +25,11 @@ def value_text(value: Any) -> str:
     return printable(str(value))
 
 
+def initials(name: str) -> str:
+    """A parallel size in a few letters: `tp` for tensor_parallel."""
+    return "".join(word[0] for word in name.split("_") if word)
+
+
 def axis_text(row: Row, axis: str) -> str | None:
     """Return the row's value of an axis; None when neither its axes nor its parameters have one."""
     value = row.value(axis)

@@ -5,37 +5,40 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from runner.figures.flops import MODEL_FLOPS
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
 from runner.tables.ran_on import environment_section, facts_as_text
-from runner.tables.row import COMPARED, Row, axis_names
+from runner.tables.row import COMPARED, Row, axis_names, sizes_named
 
 _BASIS = {"ok": "ok runs", "incomplete": "steps before the run ended", "none": None}
 
-# What was asked for.
-_SETTINGS: dict[str, Callable[[Row], Any]] = {
-    "system": lambda r: r.record.system,
-    "nodes": lambda r: r.record.nodes,
-    "devices_per_node": lambda r: r.record.devices_per_node,
-    "devices": lambda r: r.record.world_size,
-    "data_parallel": lambda r: r.record.data_parallel,
-    "tensor_parallel": lambda r: r.record.tensor_parallel,
-    "pipeline_parallel": lambda r: r.record.pipeline_parallel,
-    "micro_batch_size": lambda r: r.record.micro_batch_size,
-    "global_batch_size": lambda r: r.record.global_batch_size,
-    "activation_checkpointing": lambda r: r.record.activation_checkpointing,
-}
-_MACHINE: dict[str, Callable[[Row], Any]] = {
+_Columns = Mapping[str, Callable[[Row], Any]]
+
+_OUTCOME: _Columns = {
     "campaign": lambda r: r.record.campaign,
     "cell": lambda r: r.cell,
     "cell_id": lambda r: r.record.cell_id,
     "status": lambda r: r.status,
     "reason": lambda r: r.reason or None,
     "numbers_from": lambda r: _BASIS[r.statistics.basis],
-    **_SETTINGS,
+}
+# What was asked for; between the two stand the parallel sizes that a table's systems name.
+_DEVICES: _Columns = {
+    "system": lambda r: r.record.system,
+    "nodes": lambda r: r.record.nodes,
+    "devices_per_node": lambda r: r.record.devices_per_node,
+    "devices": lambda r: r.record.world_size,
+}
+_BATCH: _Columns = {
+    "micro_batch_size": lambda r: r.record.micro_batch_size,
+    "global_batch_size": lambda r: r.record.global_batch_size,
+    "activation_checkpointing": lambda r: r.record.activation_checkpointing,
+}
+_MEASURED: _Columns = {
     "samples_per_s": lambda r: r.samples_per_s,
     "samples_per_s_p5": lambda r: _summary(r, "samples_per_s", "p5"),
     "samples_per_s_p95": lambda r: _summary(r, "samples_per_s", "p95"),
@@ -92,7 +95,7 @@ _MACHINE: dict[str, Callable[[Row], Any]] = {
     "strong_scaling_efficiency": lambda r: _efficiency(r, "strong"),
     "weak_scaling_efficiency": lambda r: _efficiency(r, "weak"),
 }
-_BASELINE: dict[str, Callable[[Row], Any]] = {
+_BASELINE: _Columns = {
     "baseline": lambda r: f"{r.comparison.axis}={r.comparison.value}" if r.comparison else None,
     "baseline_cell": lambda r: r.comparison.cell if r.comparison else None,
     "baseline_note": lambda r: (r.comparison.note or None) if r.comparison else None,
@@ -106,7 +109,7 @@ _BASELINE: dict[str, Callable[[Row], Any]] = {
     "loss_difference": lambda r: _parity(r, "by"),
     "loss_tolerance": lambda r: _parity(r, "tolerance"),
 }
-_PUBLISHED: dict[str, Callable[[Row], Any]] = {
+_PUBLISHED: _Columns = {
     "published_source": lambda r: "; ".join(dict.fromkeys(d.source for d in r.published)) or None,
     **{
         f"published_{name}": lambda r, name=name: r.published_figure(name)  # type: ignore[misc]
@@ -116,7 +119,7 @@ _PUBLISHED: dict[str, Callable[[Row], Any]] = {
     "published_memory_used_mib_percent": lambda r: _of_published(r, "memory_used_mib"),
 }
 
-_EVERY = _MACHINE | _BASELINE | _PUBLISHED
+_EVERY = {**_OUTCOME, **_DEVICES, **_BATCH, **_MEASURED, **_BASELINE, **_PUBLISHED}
 
 
 def _summary(row: Row, quantity: str, part: str) -> Any:
@@ -159,20 +162,31 @@ def _difference(row: Row, name: str, part: str) -> Any:
 
 def machine_value(row: Row, name: str) -> Any:
     """Return the row's value in the machine column `name`."""
-    return _EVERY[name](row)
+    return _EVERY[name](row) if name in _EVERY else row.record.parallel_size(name)
 
 
-def machine_names() -> list[str]:
-    """Return the machine columns, whether a table has them or not."""
-    return list(_EVERY)
+def machine_names(table: Sequence[Row]) -> list[str]:
+    """Return the machine columns, whether the table has them or not."""
+    return [*_EVERY, *sizes_named(table)]
 
 
-def _columns(table: Sequence[Row]) -> dict[str, Callable[[Row], Any]]:
+def _settings(table: Sequence[Row]) -> _Columns:
+    """Return what was asked for, with the parallel sizes."""
+    sizes = {name: partial(_size, name=name) for name in sizes_named(table)}
+    return {**_DEVICES, **sizes, **_BATCH}
+
+
+def _size(row: Row, name: str) -> int:
+    return row.record.parallel_size(name)
+
+
+def _columns(table: Sequence[Row]) -> _Columns:
     """Return every machine column; those of a baseline or of documents only when the table
     has one.
     """
     compared = _BASELINE if any(row.comparison for row in table) else {}
-    return _MACHINE | compared | (_PUBLISHED if any(row.published for row in table) else {})
+    published = _PUBLISHED if any(row.published for row in table) else {}
+    return {**_OUTCOME, **_settings(table), **_MEASURED, **compared, **published}
 
 
 def to_csv(table: Sequence[Row]) -> str:
@@ -226,7 +240,8 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
         }
         for row in table
     ]
-    settings = [{**row["axes"], **{name: row[name] for name in _SETTINGS}} for row in rows]
+    asked = _settings(table)
+    settings = [{**row["axes"], **{name: row[name] for name in asked}} for row in rows]
     document = {
         "schema": 1,
         "campaign": campaigns[0] if len(campaigns) == 1 else campaigns or None,

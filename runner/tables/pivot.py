@@ -38,7 +38,7 @@ def pivot(
     for key in (*rows, *columns, *cut):
         if table and key not in known:
             raise UserError(f"table: no cell has the key {key!r}{nearest(key, known)}")
-    names = machine_names()
+    names = machine_names(table)
     for value in values:
         if value not in names:
             raise UserError(f"table: there is no column {value!r}{nearest(value, names)}")

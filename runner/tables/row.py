@@ -119,7 +119,10 @@ class Row:
         """
         if axis in self.axes:
             return self.axes[axis]
-        return self.record.parameters.get(axis, getattr(self.record, axis, None))
+        for known in (self.record.parameters, self.record.parallel):
+            if axis in known:
+                return known[axis]
+        return getattr(self.record, axis, None)
 
     @property
     def samples_per_s(self) -> float | None:
@@ -254,13 +257,18 @@ def axis_names(table: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in table for name in row.axes))
 
 
+def sizes_named(table: Sequence[Row]) -> list[str]:
+    """Every parallel size that the system of any row names, in the order first seen."""
+    return list(dict.fromkeys(name for row in table for name in row.record.parallel))
+
+
 def facts(row: Row) -> dict[str, Any]:
     """Return everything that a cell is known by: parameters, sizes, axes."""
     record = row.record
     names = (
-        *("system", "nodes", "devices_per_node", "data_parallel", "tensor_parallel"),
-        *("pipeline_parallel", "micro_batch_size", "global_batch_size", "date", "device"),
+        *("system", "nodes", "devices_per_node"),
+        *("micro_batch_size", "global_batch_size", "date", "device"),
     )
-    sizes = {name: getattr(record, name) for name in names}
+    sizes = {name: getattr(record, name) for name in names} | dict(record.parallel)
     shape = vars(record.model) if record.model else {}
     return {**shape, **record.parameters, **sizes, "devices": record.world_size, **row.axes}

@@ -24,6 +24,9 @@ STATUSES: Mapping[str, str] = {
 }
 
 
+DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
+
+
 @dataclass(frozen=True)
 class Interval:
     """One logged line of a trainer.
@@ -97,6 +100,7 @@ class Record:
 
     `warmup_iters` None: where warm-up ends is found in the steps. `device` is the name of the
     nodes' devices as nvidia-smi or npu-smi prints it, empty where they have none or several kinds.
+    `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
     `date` is the day that it began, by the control node's clock (YYYY-MM-DD).
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
     and `log` then the log that does.
@@ -114,9 +118,7 @@ class Record:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     nodes: int = 1
     devices_per_node: int = 1
-    tensor_parallel: int = 1
-    pipeline_parallel: int = 1
-    data_parallel: int = 1
+    parallel: Mapping[str, int] = field(default_factory=dict)
     micro_batch_size: int | None = None
     global_batch_size: int | None = None
     warmup_iters: int | None = 0
@@ -129,6 +131,10 @@ class Record:
     diagnosis: str | None = None
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def parallel_size(self, name: str) -> int:
+        """A parallel size; what the system does not name it does not split: 1."""
+        return self.parallel.get(name, 1)
 
     @property
     def world_size(self) -> int:

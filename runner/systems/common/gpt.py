@@ -9,7 +9,7 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.systems.common import estimates
 from runner.systems.common.pins import pins
-from runner.systems.common.system import Estimate
+from runner.systems.common.system import Estimate, Split, parallel_sizes
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.records import ModelShape
@@ -23,6 +23,7 @@ TENSOR_PARALLEL = Parameter(
 PIPELINE_PARALLEL = Parameter(
     "pipeline_parallel", int, 1, "stages that the layers are split into", minimum=1
 )
+PARALLEL = (Split("tensor_parallel"), Split("pipeline_parallel"))
 CHECKPOINT = Parameter(
     "checkpoint",
     str,
@@ -49,13 +50,7 @@ def options(values: Mapping[str, Any], table: Iterable[tuple[str, str]]) -> list
 
 def parallel(cell: Cell) -> dict[str, int]:
     """Tensor and pipeline sizes as given; the rest of the devices are data parallel."""
-    tensor = int(cell.parameters.get("tensor_parallel", 1))
-    pipeline = int(cell.parameters.get("pipeline_parallel", 1))
-    return {
-        "tensor_parallel": tensor,
-        "pipeline_parallel": pipeline,
-        "data_parallel": max(cell.world_size // (tensor * pipeline), 1),
-    }
+    return parallel_sizes(cell, PARALLEL)
 
 
 def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> ModelShape:

@@ -8,15 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.records import Measurement, ModelShape
+from runner.terms.records import DATA_PARALLEL, Measurement, ModelShape
 from runner.terms.run import Command, NodeContext
 
-# What `parallel` of a system returns; their product is the world size.
-PARALLEL_SIZES = ("data_parallel", "tensor_parallel", "pipeline_parallel")
+
+@dataclass(frozen=True)
+class Split:
+    """A way in which a trainer spreads one model over devices, such as tensor_parallel.
+
+    `name` is the parameter that says over how many; without one it is 1. `within`: it splits the
+    ranks of that other size, such as expert_parallel those of data_parallel, and takes no devices
+    of its own.
+    """
+
+    name: str
+    within: str = ""
+
+
+def parallel_sizes(cell: Cell, splits: Iterable[Split]) -> dict[str, int]:
+    """Each size by its name; data_parallel is what the others leave of the world size."""
+    sizes = {split.name: int(cell.parameters.get(split.name) or 1) for split in splits}
+    own = prod(sizes[split.name] for split in splits if not split.within)
+    return {DATA_PARALLEL: max(cell.world_size // own, 1), **sizes}
 
 
 @dataclass(frozen=True)
@@ -37,7 +55,7 @@ class System:
     sizes, before anything else sees them. `check` raises UserError for a cell that cannot run;
     `command` gives what a node starts; `parse` reads the logs of all nodes (node rank to byte
     blocks); `model` gives the shape for the FLOP formula; `estimate` what a cell needs; `parallel`
-    all of PARALLEL_SIZES.
+    lists how the trainer splits a model beside data parallelism.
     """
 
     name: str
@@ -51,7 +69,7 @@ class System:
     parse: Callable[[Mapping[int, Iterable[bytes]]], Measurement]
     model: Callable[[Mapping[str, Any]], ModelShape]
     estimate: Callable[[Cell, Cluster], Estimate]
-    parallel: Callable[[Cell], Mapping[str, int]]
+    parallel: tuple[Split, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda", "npu")  # what it can train on
     resolve: Callable[[dict[str, Any]], dict[str, Any]] = lambda parameters: parameters
 
@@ -61,7 +79,11 @@ class System:
             return int(cell.parameters["global_batch_size"])
         passes = int(cell.parameters.get("gradient_accumulation") or 1)
         micro = cell.parameters.get("micro_batch_size")
-        return None if micro is None else micro * self.parallel(cell)["data_parallel"] * passes
+        return None if micro is None else micro * self.sizes(cell)[DATA_PARALLEL] * passes
+
+    def sizes(self, cell: Cell) -> dict[str, int]:
+        """The cell's parallel sizes by name, data_parallel first."""
+        return parallel_sizes(cell, self.parallel)
 
     def parameter(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""

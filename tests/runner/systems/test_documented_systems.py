@@ -239,7 +239,7 @@ def test_a_named_model_fills_in_what_the_cell_leaves_out() -> None:
     values = cell.parameters
     assert (values["hidden_size"], values["num_layers"], values["seq_length"]) == (2560, 32, 2048)
     assert (values["micro_batch_size"], values["global_batch_size"]) == (4, 32)
-    assert load_system("ascend_gpt").parallel(cell) == {
+    assert load_system("ascend_gpt").sizes(cell) == {
         "tensor_parallel": 2,
         "pipeline_parallel": 2,
         "data_parallel": 2,

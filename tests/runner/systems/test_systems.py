@@ -100,19 +100,10 @@ TOY = '''
 """A toy: a program that takes tensor and pipeline sizes."""
 
 from runner.systems.common.pins import pins
-from runner.systems.common.system import Estimate, System
+from runner.systems.common.system import Estimate, Split, System
 from runner.terms.cell import Parameter
 from runner.terms.records import Measurement, ModelShape
 from runner.terms.run import Command
-
-
-def parallel(cell):
-    tensor, pipeline = cell.parameters["tensor_parallel"], cell.parameters["pipeline_parallel"]
-    return {
-        "tensor_parallel": tensor,
-        "pipeline_parallel": pipeline,
-        "data_parallel": cell.world_size // (tensor * pipeline),
-    }
 
 
 SYSTEM = System(
@@ -124,6 +115,7 @@ SYSTEM = System(
     parameters=(
         Parameter("tensor_parallel", int, 1, "devices a layer is split over", minimum=1),
         Parameter("pipeline_parallel", int, 1, "devices the layers are split over", minimum=1),
+        Parameter("expert_parallel", int, 1, "data parallel ranks of one expert", minimum=1),
     ),
     check=lambda cell, cluster: None,
     command=lambda cell, node: Command(
@@ -135,7 +127,11 @@ SYSTEM = System(
     parse=lambda logs: Measurement(),
     model=lambda parameters: ModelShape(2, 8, 4, 16, 100),
     estimate=lambda cell, cluster: Estimate(1.0, 2.0, "a guess"),
-    parallel=parallel,
+    parallel=(
+        Split("tensor_parallel"),
+        Split("pipeline_parallel"),
+        Split("expert_parallel", within="data_parallel"),
+    ),
 )
 '''
 COPIED = ("runner", "roles", "inventory", "playbooks", "templates", "ansible.cfg")
@@ -189,21 +185,6 @@ def test_the_new_system_is_planned(project: Path, tmp_path: Path) -> None:
     assert plan["files"] == {"localhost": {"toy.json": "{}"}}
 
 
-def test_a_parallel_that_leaves_sizes_out_is_refused(project: Path, tmp_path: Path) -> None:
-    text = (project / "runner/systems/toy.py").read_text().replace('name="toy"', 'name="toy2"')
-    short = text.replace("parallel=parallel,", 'parallel=lambda cell: {"data_parallel": 1},')
-    (project / "runner/systems/toy2.py").write_text(short)
-    matrix = tmp_path / "m.yaml"
-    matrix.write_text("defaults: {system: toy2}")
-    try:
-        done = runner(project, "bench", "--matrix", str(matrix), "--dry-run")
-    finally:
-        (project / "runner/systems/toy2.py").unlink()
-    assert done.returncode == 2
-    words = "`parallel` of runner/systems/toy2.py says no tensor_parallel, pipeline_parallel; it"
-    assert words in done.stderr
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -214,6 +195,10 @@ def test_a_parallel_that_leaves_sizes_out_is_refused(project: Path, tmp_path: Pa
         (
             "devices_per_node: 2, tensor_parallel: 2, pipeline_parallel: 2",
             "tensor_parallel 2 x pipeline_parallel 2 does not divide the 2 devices (1 x 2)",
+        ),
+        (
+            "devices_per_node: 2, expert_parallel: 3",
+            "expert_parallel 3 does not divide data_parallel 2, whose ranks it splits; change one",
         ),
         ("model: x", "'model' is not a key of toy"),
     ],

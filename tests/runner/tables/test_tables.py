@@ -49,7 +49,7 @@ def cell(
         "axes": axes or {},
         "nodes": nodes,
         "devices_per_node": 8,
-        "data_parallel": devices,
+        "parallel": {"data_parallel": devices, "tensor_parallel": 1, "pipeline_parallel": 1},
         "micro_batch_size": per_device,
         "global_batch_size": batch or per_device * devices,
         "warmup_iters": 2,
@@ -166,7 +166,7 @@ def test_weak_and_strong_scaling() -> None:
     "other",
     [
         {"system": "libai"},
-        {"tensor_parallel": 2},
+        {"parallel": {"data_parallel": 8, "tensor_parallel": 2, "pipeline_parallel": 1}},
         {"activation_checkpointing": True},
         {"parameters": {"fp16": True}},
         {"status": "failed"},
@@ -290,10 +290,29 @@ def test_a_narrow_table_keeps_the_comparison_and_the_notes_of_what_it_shows() ->
 def test_columns_that_alone_tell_rows_apart_stay() -> None:
     named = [cell("left", 10.0), cell("right", 20.0)]
     assert "left" in to_table(rows(named), 40).split("\n---")[1]
-    split = [replace(OSDI[0], cell=f"tp{n}", tensor_parallel=n) for n in (1, 2)]
+    split = [
+        replace(OSDI[0], cell=f"tp{n}", parallel={**OSDI[0].parallel, "tensor_parallel": n})
+        for n in (1, 2)
+    ]
     text = to_table(rows(split), 60)
     assert "tp2 pp1" in text.split("\n---")[1]
     assert "fit 60 columns: cell" in text
+
+
+def test_parallel_sizes_are_those_that_the_systems_of_the_table_name() -> None:
+    plain = replace(cell("plain", 10.0), system="toy", parallel={"data_parallel": 8})
+    experts = {"data_parallel": 4, "context_parallel": 2, "expert_parallel": 4}
+    (alone,) = csv.DictReader(io.StringIO(to_csv(rows([plain]))))
+    assert [name for name in alone if name.endswith("_parallel")] == ["data_parallel"]
+    both = rows([plain, replace(plain, cell="moe", cell_id="moe", parallel=experts)])
+    lines = list(csv.DictReader(io.StringIO(to_csv(both))))
+    found = [{name: line[name] for name in line if name.endswith("_parallel")} for line in lines]
+    assert found[0] == {"data_parallel": "8", "context_parallel": "1", "expert_parallel": "1"}
+    assert found[1] == {name: str(size) for name, size in experts.items()}
+    document = json.loads(to_json(both))
+    assert document["rows"][0]["expert_parallel"] == 1
+    assert "dp4 cp2 ep4" in to_table(both, 400)
+    assert "expert" not in to_csv(rows([plain]))
 
 
 def test_an_included_cell_shows_its_defaults_in_the_axes_of_others() -> None:
@@ -440,6 +459,9 @@ any_records = st.builds(
     parameters=st.dictionaries(texts, any_value, max_size=2),
     nodes=sizes,
     devices_per_node=sizes,
+    parallel=st.fixed_dictionaries(
+        {"data_parallel": sizes}, optional={"tensor_parallel": sizes, "expert_parallel": sizes}
+    ),
     global_batch_size=st.one_of(st.none(), sizes),
     warmup_iters=st.integers(0, 10),
     model=st.one_of(st.none(), st.builds(ModelShape, *[sizes] * 5)),
