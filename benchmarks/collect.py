@@ -30,6 +30,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from runner.folder import names
 from runner.terms.cell import Cell
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
@@ -91,10 +92,10 @@ def peak_mib(campaign: Path) -> float:
 def by_naive(campaign: Path) -> int:
     """A loop over lines; counts steps."""
     count = 0
-    for outcome in campaign.glob("*/repeat*/attempt*/outcome.json"):
+    for outcome in campaign.glob(f"{names.ATTEMPTS}/{names.OUTCOME}"):
         json.loads(outcome.read_text())
         rates = []
-        for log in outcome.parent.glob("nodes/*/launcher.log"):
+        for log in outcome.parent.rglob(names.LOG):
             for line in log.read_text().splitlines():
                 if "step=" in line:
                     words = dict(word.split("=", 1) for word in line.split() if "=" in word)

@@ -32,6 +32,7 @@ from pathlib import Path
 import yaml
 from tabulate import tabulate
 
+from runner.folder import names
 from tests import stand_in
 from tests.cluster import Cluster
 
@@ -63,12 +64,12 @@ def campaign(folder: Path, inventory: Path, nodes: int, cells: int) -> tuple[flo
         capture_output=True,
         cwd=PROJECT,
     )
-    return time.monotonic() - began, [path.parent for path in runs.glob("*/*/*/*/outcome.json")]
+    return time.monotonic() - began, [path.parent for path in runs.rglob(names.OUTCOME)]
 
 
 def own_time(run: Path) -> tuple[float, float]:
     """The trainer's own time in a run (the slowest node's), and the spread of its starts."""
-    done = [json.loads(path.read_text()) for path in run.glob("nodes/*/done.json")]
+    done = [json.loads(path.read_text()) for path in run.rglob(names.DONE)]
     starts = [entry["started_at"] for entry in done]
     return max(entry["wall_s"] for entry in done), max(starts) - min(starts)
 

@@ -15,7 +15,7 @@ from runner.base.paths import DEFAULT_INVENTORY
 from runner.doctor.items import ITEM_RULES
 from runner.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as CAUSES
-from runner.launch.ssh.inspection import DATASET_KEYS
+from runner.launch.inspection import DATASET_KEYS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from runner.base.errors import UserError
+from runner.folder import names
 from runner.folder.campaign import Campaign, campaigns, find_campaign
 
 MOST_FILES = 1_000_000
@@ -92,7 +93,7 @@ def files(folder: Path) -> dict[str, Path]:
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
-        if hidden or path.name in ("lock", "halt.control") or path.is_symlink():
+        if hidden or path.name in (names.LOCK, "halt.control") or path.is_symlink():
             continue
         if path.is_file():
             found[inside.as_posix()] = path
@@ -119,7 +120,7 @@ def unpack(path: Path, folder: Path) -> Path:
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be extracted: {error.strerror}") from None
-    found = [folder / root for root in roots if (folder / root / "campaign.json").is_file()]
+    found = [folder / root for root in roots if (folder / root / names.CAMPAIGN).is_file()]
     if len(roots) != 1 or not found or Campaign(found[0]).settings is None:
         raise UserError(f"{path} holds no campaign.json that this version can read")
     return found[0]

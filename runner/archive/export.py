@@ -13,6 +13,7 @@ from runner.archive import archive
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.base.text import blocks
+from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
 from runner.logs.text import whole_lines
@@ -113,7 +114,7 @@ def _hosts(campaign: Campaign) -> dict[str, str]:
     order.
     """
     found: dict[str, str] = {}
-    for path in sorted(campaign.path.glob("*/repeat*/attempt*/run.json")):
+    for path in sorted(campaign.path.glob(f"{names.ATTEMPTS}/{names.RUN}")):
         run = _json(path)
         nodes = run.get("nodes", []) if isinstance(run, dict) else []
         found |= {node["host"]: node["host"] for node in nodes}

@@ -46,12 +46,14 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.compare.verdicts import compare_campaigns, side, thresholds
     from runner.inventory import load_inventory
     from runner.launch import rerun
+    from runner.launch.ssh.engine import Ssh
     from runner.launch.view import View
     from runner.load.records import record_of
 
     found = rerun.recorded(chosen.run_dir)
     machines = load_inventory(chosen.inventory or rerun.inventory(found))
-    attempt, campaign, tally = rerun.rerun(found, machines, view=View())
+    engine = Ssh(machines, found.campaign.path.parent)
+    attempt, campaign, tally = rerun.rerun(found, machines, engine=engine, view=View())
     was = side("recorded", [record_of(found.attempt, found.campaign)])
     now = side("rerun", [record_of(attempt, campaign)])
     try:

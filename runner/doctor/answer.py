@@ -14,6 +14,7 @@ from runner.doctor import table
 from runner.doctor.differences import NodeComparison, compare_nodes, short
 from runner.doctor.items import SPOILS
 from runner.doctor.judgement import Judgement
+from runner.folder import names
 from runner.folder.checkup import Checkup
 from runner.folder.stored import SCHEMA
 
@@ -150,7 +151,8 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
     asked = checkup.asked
     if asked is None:
         raise UserError(
-            f"{checkup.path} holds no asked.json; `ansible-playbook playbooks/verify.yml` writes it"
+            f"{checkup.path} holds no {names.ASKED};"
+            " `ansible-playbook playbooks/verify.yml` writes it"
         )
     nodes = list(hosts) or list(asked["nodes"])
     envs, expected, unreachable = {}, {}, {}

@@ -12,11 +12,10 @@ from runner.base.errors import UserError, unreachable
 from runner.base.text import tail
 from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
-from runner.folder.attempt import Attempt
 from runner.folder.checkup import Checkup, checkup_of
 from runner.inventory import load_inventory, refuse_unedited
 from runner.launch.interrupts import Interrupts
-from runner.launch.ssh.play import play
+from runner.launch.ssh.engine import Ssh
 from runner.launch.view import live
 from runner.terms.cluster import Cluster
 
@@ -26,14 +25,14 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     cluster = load_inventory(inventory)
     refuse_unedited(cluster)
     checkup = checkup_of(runs, cluster.label)
-    interrupts = Interrupts()
+    engine, interrupts = Ssh(cluster, runs), Interrupts()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with checkup.locked(), interrupts.handled():
-        found = _survey(checkup, cluster, runs, "env" in only, interrupts, console)
+        found = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
         if checks := [one for one in only if one != "env"]:
             found = replace(
                 found,
-                judgement=_measure(checkup, cluster, found, checks, runs, interrupts, console),
+                judgement=_measure(checkup, cluster, found, checks, engine, interrupts, console),
             )
     if interrupts.count:
         raise KeyboardInterrupt
@@ -43,7 +42,7 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
 def _survey(
     checkup: Checkup,
     cluster: Cluster,
-    runs: Path,
+    engine: Ssh,
     roles: bool,
     interrupts: Interrupts,
     console: Console,
@@ -53,18 +52,12 @@ def _survey(
     hosts = [node.host for node in cluster.nodes]
     title = f"asking {len(hosts)} node{'s' if len(hosts) > 1 else ''} what they are"
     with live(console, lambda elapsed_s: f"{title}, {elapsed_s:.0f} s"):
-        played = play(
-            "verify.yml",
-            cluster.path,
-            hosts=hosts,
-            variables={
-                "verify_out_dir": str(checkup.path.resolve()),
-                "verify_compare": False,
-                **({} if roles else {"verify_only": ["env"]}),
-            },
-            private=runs / ".ansible",
-            cancelled=interrupts.once,
-        )
+        variables = {
+            "verify_out_dir": str(checkup.path.resolve()),
+            "verify_compare": False,
+            **({} if roles else {"verify_only": ["env"]}),
+        }
+        played = engine.play("verify.yml", hosts, variables, interrupts.once)
     if interrupts.count:
         raise KeyboardInterrupt
     if checkup.asked is None:
@@ -85,7 +78,7 @@ def _measure(
     cluster: Cluster,
     found: Answer,
     checks: Sequence[str],
-    runs: Path,
+    engine: Ssh,
     interrupts: Interrupts,
     console: Console,
 ) -> judgement.Judgement:
@@ -93,28 +86,13 @@ def _measure(
     pin, reason = probing.torch_of(found.envs)
     if reason:
         return judgement.Judgement(reason=reason)
-    running: list[Attempt] = []
-
-    def started(attempt: Attempt) -> None:
-        running.append(attempt)
-        interrupts.running = attempt
-        if interrupts.count:
-            attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
 
     def line(elapsed_s: float) -> str:
-        logs = running[-1].logs() if running else {}
+        run = interrupts.running
+        logs = run.logs() if run else {}
         now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
         return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
     nodes = [node for node in cluster.nodes if node.host in found.envs]
     with live(console, line):
-        return probing.launch(
-            checkup,
-            cluster,
-            nodes,
-            pin,
-            checks,
-            runs,
-            started=started,
-            cancelled=interrupts.twice,
-        )
+        return probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)

@@ -1,35 +1,36 @@
 """The probe as a run on all nodes: which torch, what each node starts. Pure but for `launch`.
 
-It goes the way of any run of bench: run.json, roles/launch, the supervisor's lease and time limit.
+It goes the way of any run of bench: run.json, the engine, the supervisor's lease and time limit.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from runner import __version__
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.text import tail
 from runner.doctor import judgement
-from runner.folder import endings
-from runner.folder.attempt import Attempt
+from runner.folder import names
+from runner.folder.attempt import RunFolder
 from runner.folder.checkup import Checkup
-from runner.folder.stored import SCHEMA, write_json
+from runner.folder.endings import first_bad, incomplete
+from runner.folder.stored import write_json
 from runner.judge.decide import last_words
-from runner.launch.ssh.play import play
+from runner.launch.engine import Engine
+from runner.launch.interrupts import Interrupts
+from runner.launch.run import carry_out, on_a_free_port
 from runner.plan.make import port_of
 from runner.terms.cluster import Cluster, Node
-from runner.terms.run import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun
+from runner.terms.orders import Limits, NodeRun, Orders
 
 PROGRAM = PROJECT / "node" / "probe.py"
 SECONDS = 1.0  # of one measurement
 START_S = 120.0  # torch's import from a cold disk on every process, and the rendezvous
-PORT_TRIES = 3
 
 
 def torch_of(envs: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
@@ -71,10 +72,8 @@ def plan(
     *,
     number: int,
     port_try: int = 0,
-) -> dict[str, Any]:
-    """Return what run.json holds: one process of the probe's a node, which starts one for each
-    device.
-    """
+) -> Orders:
+    """Order one process of the probe's a node, which starts one for each device."""
     run_id = f"doctor-{cluster.name}/{number}"
     port = port_of(run_id, port_try)
     # A cluster whose nodes have other numbers of devices is measured with the fewest.
@@ -112,20 +111,21 @@ def plan(
                 dir=str(folder),
             )
         )
-    return {
-        "schema": SCHEMA,
-        "trainbench": __version__,
-        "run_id": run_id,
-        "supervisor": {
-            "time_limit_s": START_S + 10 * SECONDS * (12 + 2 * len(nodes)),
-            "lost_contact_s": cluster.lost_contact_s,
-            "grace_s": GRACE_S,
-            "log_cap_bytes": LOG_CAP_BYTES,
-            "log_limit_bytes": LOG_LIMIT_BYTES,
-            "stall_limit_s": START_S,
-        },
-        "nodes": [asdict(run) for run in runs],
-    }
+    limits = Limits(
+        time_limit_s=START_S + 10 * SECONDS * (12 + 2 * len(nodes)),
+        stall_limit_s=START_S,
+        lost_contact_s=cluster.lost_contact_s,
+    )
+    return Orders(run_id, limits, tuple(runs))
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A probe that has ended: its folder, the engine's words, and the first cause."""
+
+    attempt: RunFolder
+    words: str
+    cause: str
 
 
 def launch(
@@ -134,36 +134,23 @@ def launch(
     nodes: Sequence[Node],
     pin: str,
     checks: Sequence[str],
-    runs: Path,
-    *,
-    started: Callable[[Attempt], None],
-    cancelled: Callable[[], bool],
+    engine: Engine,
+    interrupts: Interrupts,
 ) -> judgement.Judgement:
-    """Run the probe on the nodes, another port where one is in use, and judge what it said.
-
-    `started` hears of each attempt before it begins; `cancelled` does not wait for its end.
-    """
+    """Run the probe on the nodes, another port where one is in use, and judge what it said."""
     began = time.monotonic()
-    for port_try in range(PORT_TRIES):
+
+    def probe(port_try: int) -> Probed:
         attempt = checkup.new_probe()
-        run = plan(cluster, nodes, pin, checks, number=attempt.number, port_try=port_try)
-        write_json(attempt.path / "run.json", run)
-        started(attempt)
-        played = play(
-            "bench.yml",
-            cluster.path,
-            hosts=[node.host for node in nodes],
-            variables={
-                "launch_run_dir": str(attempt.path.resolve()),
-                "launch_lock": str(checkup.lock.resolve()),
-                "launch_holder": checkup.holder,
-            },
-            private=runs / ".ansible",
-            cancelled=cancelled,
-        )
+        orders = plan(cluster, nodes, pin, checks, number=attempt.number, port_try=port_try)
+        content = {"trainbench": __version__, **orders.to_json()}
+        write_json(attempt.path / names.RUN, content)
+        words = carry_out(engine, checkup, attempt, orders, interrupts)
         halt = attempt.halt
-        if halt is None or halt["cause"] != "port_in_use":
-            break
+        return Probed(attempt, words, halt.cause if halt else "")
+
+    probed = on_a_free_port(probe, interrupts)
+    attempt = probed.attempt
     said = [
         line for path in attempt.logs().values() for line in judgement.lines(tail(path, 1 << 24))
     ]
@@ -175,12 +162,12 @@ def launch(
         checks=checks,
         torch=pin,
         took_s=time.monotonic() - began,
-        failed=failed(attempt, said, [node.host for node in nodes], played.words),
+        failed=failed(attempt, said, [node.host for node in nodes], probed.words),
     )
 
 
 def failed(
-    attempt: Attempt, said: Sequence[Mapping[str, Any]], hosts: Sequence[str], words: str
+    attempt: RunFolder, said: Sequence[Mapping[str, Any]], hosts: Sequence[str], words: str
 ) -> str:
     """Say why the probe did not end well, or nothing: its own error first, else the launch's."""
     for one in said:
@@ -188,13 +175,13 @@ def failed(
             return f"{hosts[int(one['node'])]}: {one['error']}"
     halt = attempt.halt
     if halt is not None:
-        host = str(halt.get("host"))
-        logs = {node["host"]: node["node_rank"] for node in (attempt.run or {}).get("nodes", [])}
-        told = last_words(tail(attempt.log(logs[host], host))) if host in logs else ""
-        return f"{halt['message']}{': ' + told if halt['cause'] == 'exit' and told else ''}"
-    done = attempt.done()
-    if (bad := endings.first_bad(done)) is not None:
-        return f"{bad}: {endings.words_of(done[bad])}"
-    if len(done) < len(hosts):
+        ranks = {host: rank for rank, host in attempt.hosts.items()}
+        host = str(halt.host)
+        told = last_words(tail(attempt.log(ranks[host], host))) if host in ranks else ""
+        return f"{halt.message}{': ' + told if halt.cause == 'exit' and told else ''}"
+    endings = attempt.endings()
+    if (bad := first_bad(endings)) is not None:
+        return f"{bad}: {endings[bad].words}"
+    if len(endings) < len(hosts):
         return words or "a node gave no answer"
-    return endings.incomplete(done)
+    return incomplete(endings)

@@ -10,74 +10,101 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.exclusive import create_once
+from runner.folder import names
+from runner.folder.endings import Ending
 from runner.folder.stored import SCHEMA, read_json
+from runner.terms.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One run's folder."""
+class Halt:
+    """What ended a run first; `host` is None where the control node did."""
+
+    cause: str
+    host: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run, where bench and the launch plugins of its nodes meet."""
 
     path: Path
-    cell_id: str
-    repeat: int
-    number: int
 
     @property
     def run(self) -> dict[str, Any] | None:
         """run.json: what was asked for. Written once, before the launch; kept once read."""
         content: dict[str, Any] | None = self.__dict__.get("_run")
-        if content is None and (content := read_json(self.path / "run.json")) is not None:
+        if content is None and (content := read_json(self.path / names.RUN)) is not None:
             self.__dict__["_run"] = content
         return content
 
     @property
-    def outcome(self) -> dict[str, Any] | None:
-        """outcome.json: how it ended; None while it runs, or where bench died."""
-        return read_json(self.path / "outcome.json")
-
-    @property
-    def planned_at(self) -> float:
-        """When run.json was written, just before the launch (epoch seconds)."""
-        path = self.path / "run.json"
-        return (path if path.exists() else self.path).stat().st_mtime
-
-    @property
-    def halt(self) -> dict[str, Any] | None:
-        """halt: what ended the run first; None where every node ended by itself."""
-        return read_json(self.path / "halt")
+    def hosts(self) -> dict[int, str]:
+        """Node rank to host, for the nodes of run.json."""
+        nodes = (self.run or {}).get("nodes", [])
+        return {int(node["node_rank"]): str(node["host"]) for node in nodes}
 
     def node(self, rank: int, host: str) -> Path:
-        """The folder of one node's logs."""
-        return self.path / "nodes" / f"{rank:04d}-{host}"
+        """Return the folder of what came back of one node."""
+        return self.path / names.node(rank, host)
 
     def log(self, rank: int, host: str) -> Path:
-        """What the node's launcher printed, stdout and stderr together."""
-        return self.node(rank, host) / "launcher.log"
-
-    def inside(self, path: Path) -> str:
-        """What a file of the run is called in its folder, such as nodes/0000-n1/launcher.log."""
-        return path.relative_to(self.path).as_posix()
+        """Return what the node's launcher printed, stdout and stderr together."""
+        return self.node(rank, host) / names.LOG
 
     def logs(self) -> dict[int, Path]:
         """Node rank to log, for the nodes of run.json."""
-        nodes = (self.run or {}).get("nodes", [])
-        return {node["node_rank"]: self.log(node["node_rank"], node["host"]) for node in nodes}
+        return {rank: self.log(rank, host) for rank, host in self.hosts.items()}
 
-    def done(self) -> dict[str, dict[str, Any]]:
+    def endings(self) -> dict[str, Ending]:
         """Host to how its launcher ended, for the hosts that said so."""
         found = {}
-        for node in (self.run or {}).get("nodes", []):
-            ended = read_json(self.node(node["node_rank"], node["host"]) / "done.json")
-            if ended is not None:
-                found[node["host"]] = ended
+        for rank, host in self.hosts.items():
+            done = read_json(self.node(rank, host) / names.DONE)
+            if done is not None:
+                found[host] = Ending.from_json(done)
         return found
 
-    def ask_to_halt(self, cause: str, message: str) -> None:
-        """End the run from the control node, unless something ended it before.
+    @property
+    def halt(self) -> Halt | None:
+        """halt: what ended the run first; None where every node ended by itself."""
+        content = read_json(self.path / names.HALT)
+        if content is None:
+            return None
+        return Halt(str(content["cause"]), content.get("host"), str(content["message"]))
+
+    def ask_to_halt(self, cause: str, message: str, host: str | None = None) -> None:
+        """Say why the run ends everywhere, unless something ended it before.
 
         Signal handlers and timers call this, also at the same time, so that nothing is raised: a
         run that cannot be told so, as where the disk is full, goes on until it ends otherwise.
         """
-        content = {"schema": SCHEMA, "cause": cause, "host": None, "message": message}
+        content = {"schema": SCHEMA, "cause": cause, "host": host, "message": message}
         with contextlib.suppress(OSError):
-            create_once(self.path / "halt", json.dumps({**content, "at": time.time()}))
+            create_once(self.path / names.HALT, json.dumps({**content, "at": time.time()}))
+
+
+@dataclass(frozen=True)
+class Attempt(RunFolder):
+    """The folder of one attempt of a cell's repeat."""
+
+    cell_id: str
+    repeat: int
+    number: int
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """outcome.json: how it ended; None while it runs, or where bench died."""
+        content = read_json(self.path / names.OUTCOME)
+        return None if content is None else Outcome.from_json(content)
+
+    @property
+    def planned_at(self) -> float:
+        """When run.json was written, just before the launch (epoch seconds)."""
+        path = self.path / names.RUN
+        return (path if path.exists() else self.path).stat().st_mtime
+
+    def inside(self, path: Path) -> str:
+        """Return what a file of the run is called in its folder: nodes/0000-n1/launcher.log."""
+        return path.relative_to(self.path).as_posix()

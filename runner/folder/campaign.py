@@ -1,31 +1,19 @@
-"""The campaign's folder: the only module that knows its file names. docs/runs.md.
-
-runs/<campaign>/campaign.json  lock
-  inspect/<host>.json
-  <cell>-<hash8>/repeat<K>/attempt<N>/
-      run.json  launch.sh  halt  outcome.json
-      nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
-                            stacks.txt  tensorboard/
-runs/.ansible/               private folders of ansible-runner, removed on success
-runs/.doctor/<inventory>/    asked.json  env/<host>.json  lock  probe<N>/ (as an attempt, above)
-"""
+"""The campaign's folder: what it began with, its runs. docs/runs.md."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
+from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.folder.lock import held
+from runner.folder.lock import HeldFolder
 from runner.folder.stored import SCHEMA, read_json, write_json
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
@@ -33,30 +21,17 @@ from runner.terms.cluster import Cluster
 ENV = "env"  # name of a node's env.json among the files that were inspected
 
 
-class Campaign:
-    """One matrix on one inventory, as a folder.
-
-    `holder` is what this process wrote into the lock, while it holds it: no other's is the same.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.holder = ""
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
-
-    @property
-    def lock(self) -> Path:
-        """Held (flock) by the bench that runs the campaign."""
-        return self.path / "lock"
+class Campaign(HeldFolder):
+    """One matrix on one inventory, as a folder."""
 
     @property
     def inspected(self) -> Path:
         """Folder with one JSON file a host: what it is and has."""
-        return self.path / "inspect"
+        return self.path / names.INSPECTED
+
+    @property
+    def _file(self) -> Path:
+        return self.path / names.CAMPAIGN
 
     def envs(self) -> dict[str, dict[str, Any]]:
         """Host to its env.json as it was at the last inspection; none where verify never ran."""
@@ -70,13 +45,17 @@ class Campaign:
     @property
     def settings(self) -> dict[str, Any] | None:
         """campaign.json; None where there is none that this version can read."""
-        content = read_json(self.path / "campaign.json")
+        content = read_json(self._file)
         return content if content and content.get("schema") == SCHEMA else None
+
+    def write(self, settings: dict[str, Any]) -> None:
+        """Write campaign.json."""
+        write_json(self._file, settings)
 
     @property
     def begun(self) -> bool:
         """Whether any run of it was ever planned."""
-        return any(self.path.glob("*/repeat*/attempt*"))
+        return any(self.path.glob(names.ATTEMPTS))
 
     def open(self, matrix: Matrix, cluster: Cluster) -> None:
         """Create the campaign, or check that it is this matrix on this inventory.
@@ -91,14 +70,14 @@ class Campaign:
             "table": dict(matrix.layout),
             "published": list(matrix.published),
             "repeats": matrix.repeats,
-            "cells": [{**asdict(cell), "id": cell.id} for cell in matrix.cells],
+            "cells": [cell.to_json() for cell in matrix.cells],
             "inventory": cluster.name,
             "inventory_digest": cluster.digest,
             "trainbench": __version__,
         }
         was = self.settings
         if was is None or not self.begun:
-            write_json(self.path / "campaign.json", {**facts, "created_at": time.time()})
+            self.write({**facts, "created_at": time.time()})
             return
         cure = (
             f"; to start anew give the matrix another `name:`, or move {self.path} away;"
@@ -126,14 +105,14 @@ class Campaign:
         # How figures are shown changes none of them.
         shown = {key: facts[key] for key in ("table", "published")}
         if any(was.get(key) != value for key, value in shown.items()):
-            write_json(self.path / "campaign.json", {**was, **shown})
+            self.write({**was, **shown})
 
     def fix_environment(self, facts: dict[str, Any]) -> None:
         """Record pins and datasets at the first run; refuse others later, so none are mixed."""
         was = self.settings or {}
         recorded = was.get("environment")
         if recorded is None:
-            write_json(self.path / "campaign.json", {**was, "environment": facts})
+            self.write({**was, "environment": facts})
             return
         for name, value in facts.items():
             if name in recorded and recorded[name] != value:
@@ -143,24 +122,12 @@ class Campaign:
                     " the nodes back, or give the matrix another `name:`"
                 )
         if set(facts) - set(recorded):
-            write_json(self.path / "campaign.json", {**was, "environment": {**recorded, **facts}})
+            self.write({**was, "environment": {**recorded, **facts}})
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the campaign for this process. Raises UserError where another bench has it."""
-        with held(self.lock, f"another bench runs campaign {self.name}") as self.holder:
-            yield
-
-    def is_locked(self) -> bool:
-        """Whether a living bench runs the campaign."""
-        try:
-            with self.lock.open("rb") as handle:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        return False
+    @property
+    def refusal(self) -> str:
+        """What a second bench is told."""
+        return f"another bench runs campaign {self.name}"
 
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
         """The attempts of one repeat of a cell, oldest first."""
@@ -175,7 +142,7 @@ class Campaign:
         """What a living bench runs now: the last that was planned, where it has no outcome."""
         asked = repeats_of(self.settings or {}) if self.is_locked() else ()
         attempts = (a for cell, repeat in asked for a in self.attempts(cell["id"], repeat))
-        planned = [attempt for attempt in attempts if (attempt.path / "run.json").exists()]
+        planned = [attempt for attempt in attempts if (attempt.path / names.RUN).exists()]
         last = max(planned, key=lambda attempt: attempt.planned_at, default=None)
         return last if last is not None and last.outcome is None else None
 
@@ -183,7 +150,7 @@ class Campaign:
         """The next attempt's folder, made (0700)."""
         before = self.attempts(cell_id, repeat)
         number = before[-1].number + 1 if before else 1
-        path = self.path / cell_id / f"repeat{repeat}" / f"attempt{number}"
+        path = self.path / cell_id / names.attempt(repeat, number)
         path.mkdir(mode=0o700, parents=True)
         return Attempt(path, cell_id, repeat, number)
 
@@ -209,7 +176,7 @@ def _what_differs(was: Any, now: Any) -> str:
 
 def campaigns(runs: Path) -> list[Campaign]:
     """The campaigns under a folder of runs that have a run, the one run last first."""
-    found = [Campaign(path.parent) for path in runs.glob("*/campaign.json")]
+    found = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
     found = [campaign for campaign in found if campaign.begun]
     return sorted(found, key=_last_used, reverse=True)
 
@@ -218,7 +185,7 @@ def _last_used(campaign: Campaign) -> float:
     try:
         return campaign.lock.stat().st_mtime
     except OSError:
-        return (campaign.path / "campaign.json").stat().st_mtime
+        return (campaign.path / names.CAMPAIGN).stat().st_mtime
 
 
 def find_campaign(runs: Path, name: str | None) -> Campaign:

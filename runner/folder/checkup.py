@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.folder.lock import held
+from runner.folder.lock import HeldFolder
 from runner.folder.stored import read_json
 
 
-class Checkup:
+class Checkup(HeldFolder):
     """What `doctor` and verify.yml found of one inventory's nodes, as a folder.
 
-    roles/verify/action_plugins/survey.py writes asked.json and env/ and has the same names.
-    `holder` is as a Campaign's.
+    roles/verify/action_plugins/survey.py writes asked.json and env/.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.holder = ""
-
-    @property
-    def lock(self) -> Path:
-        """Held (flock) by the doctor that measures; a launch ends where nobody holds it."""
-        return self.path / "lock"
 
     @property
     def asked(self) -> dict[str, Any] | None:
         """asked.json: the nodes, and what the roles' verify entries said; None before."""
-        return read_json(self.path / "asked.json")
+        return read_json(self.path / names.ASKED)
 
     def node(self, host: str) -> dict[str, Any]:
         """What a node said of itself: `env` and `expected`, or why it is `unreachable`."""
-        return read_json(self.path / "env" / f"{host}.json") or {}
+        return read_json(self.path / names.ENVS / names.of_host(host)) or {}
 
     def forget(self) -> None:
         """Remove what was found last time, so that none of it is taken for today's."""
-        (self.path / "asked.json").unlink(missing_ok=True)
-        for path in (self.path / "env").glob("*.json"):
+        (self.path / names.ASKED).unlink(missing_ok=True)
+        for path in (self.path / names.ENVS).glob("*.json"):
             path.unlink()
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder for this process. Raises UserError where another doctor has it."""
-        refusal = f"another doctor asks the nodes of {self.path.name}"
-        with held(self.lock, refusal) as self.holder:
-            yield
+    @property
+    def refusal(self) -> str:
+        """What a second doctor is told."""
+        return f"another doctor asks the nodes of {self.name}"
 
     def new_probe(self) -> Attempt:
         """The folder of a new measurement, made (0700)."""
@@ -66,4 +53,4 @@ class Checkup:
 
 def checkup_of(runs: Path, inventory: str) -> Checkup:
     """The folder of an inventory's checkups. verify_out_dir of roles/verify is the same."""
-    return Checkup(runs / ".doctor" / inventory)
+    return Checkup(runs / names.DOCTOR / inventory)

@@ -6,6 +6,7 @@ The launch plugin imports this too, so that both say the same; it needs the stan
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _CAUSES = {
@@ -22,41 +23,68 @@ _WORDS = {
 }
 
 
-def ended_well(done: Mapping[str, Any]) -> bool:
-    """Whether the launcher ended by itself with exit code 0."""
-    return done.get("ended_by") == "exit" and done.get("rc") == 0
+@dataclass(frozen=True)
+class Ending:
+    """What of a done.json says how the node's launcher ended.
+
+    `own_cause` is the launch plugin's, where it has one; `log` says what of the log did not come
+    home.
+    """
+
+    ended_by: str
+    rc: int | None = None
+    signal: int | None = None
+    message: str = ""
+    own_cause: str = ""
+    oom_kills: int = 0
+    log: str = ""
+
+    @classmethod
+    def from_json(cls, done: Mapping[str, Any]) -> Ending:
+        """Return what a done.json says."""
+        return cls(
+            ended_by=str(done.get("ended_by")),
+            rc=done.get("rc"),
+            signal=done.get("signal"),
+            message=str(done.get("message") or ""),
+            own_cause=str(done.get("cause") or ""),
+            oom_kills=int(done.get("oom_kills") or 0),
+            log=str(done.get("log") or ""),
+        )
+
+    @property
+    def well(self) -> bool:
+        """Whether the launcher ended by itself with exit code 0."""
+        return self.ended_by == "exit" and self.rc == 0
+
+    @property
+    def cause(self) -> str:
+        """The cause word of a node that did not end well."""
+        return self.own_cause or _CAUSES.get(self.ended_by, "supervisor_lost")
+
+    @property
+    def words(self) -> str:
+        """One sentence on how the launcher ended."""
+        if self.message:
+            return self.message
+        if self.ended_by == "exit":
+            how = f"the launcher ended with exit code {self.rc}"
+            if self.signal:
+                how = f"the launcher was ended by signal {self.signal}"
+            if self.oom_kills:
+                how += ", and the kernel killed a process for lack of memory meanwhile"
+            return how
+        return _WORDS.get(self.ended_by, f"ended by {self.ended_by}")
 
 
-def cause_of(done: Mapping[str, Any]) -> str:
-    """The cause word of a node that did not end well; the launch plugin's own where it has one."""
-    if done.get("cause"):
-        return str(done["cause"])
-    return _CAUSES.get(str(done.get("ended_by")), "supervisor_lost")
+def first_bad(endings: Mapping[str, Ending]) -> str | None:
+    """Return the first host, by rank as given, that did not end well; None where all did."""
+    return next((host for host, ending in endings.items() if not ending.well), None)
 
 
-def words_of(done: Mapping[str, Any]) -> str:
-    """One sentence on how a node's launcher ended."""
-    if done.get("message"):
-        return str(done["message"])
-    if done.get("ended_by") == "exit":
-        how = f"the launcher ended with exit code {done.get('rc')}"
-        if done.get("signal"):
-            how = f"the launcher was ended by signal {done['signal']}"
-        if done.get("oom_kills"):
-            how += ", and the kernel killed a process for lack of memory meanwhile"
-        return how
-    ended_by = str(done.get("ended_by"))
-    return _WORDS.get(ended_by, f"ended by {ended_by}")
-
-
-def first_bad(done: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The first host, by rank as `done` has them, that did not end well; None where all did."""
-    return next((host for host, how in done.items() if not ended_well(how)), None)
-
-
-def incomplete(done: Mapping[str, Mapping[str, Any]]) -> str:
-    """Which node's log did not come home in full, and why; empty where all did."""
-    for host, how in done.items():
-        if how.get("log"):
-            return f"the log of {host} is {how['log']}"
+def incomplete(endings: Mapping[str, Ending]) -> str:
+    """Say which node's log did not come home in full, and why; empty where all did."""
+    for host, ending in endings.items():
+        if ending.log:
+            return f"the log of {host} is {ending.log}"
     return ""

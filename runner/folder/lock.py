@@ -1,8 +1,9 @@
-"""The lock of a folder: one process holds it, and a word in it says which."""
+"""A folder that one process holds: its lock, and the word in it that says which."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -10,8 +11,52 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.exclusive import take
+from runner.folder import names
 
 LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
+
+
+class HeldFolder:
+    """A folder of runs that a bench or a doctor holds while it launches them.
+
+    `holder` is what this process wrote into the lock, while it holds it: no other's is the same.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.holder = ""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def lock(self) -> Path:
+        """Held (flock) by who launches; a launch ends where nobody holds it."""
+        return self.path / names.LOCK
+
+    def is_locked(self) -> bool:
+        """Whether a living process holds the folder."""
+        try:
+            with self.lock.open("rb") as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    @property
+    def refusal(self) -> str:
+        """What another process is told that wants the folder, too."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process. Raises UserError where another process has it."""
+        with held(self.lock, self.refusal) as self.holder:
+            yield
 
 
 @contextlib.contextmanager

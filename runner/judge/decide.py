@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from runner.base.text import printable
-from runner.folder import endings
+from runner.folder.attempt import Halt
+from runner.folder.endings import Ending, first_bad, incomplete
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
+from runner.terms.outcome import Outcome
 from runner.terms.records import Measurement
 
 # Causes that the launch plugin and the supervisor use, and the status each gives a run that
@@ -48,32 +49,11 @@ _NOISE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: a status of records.STATUSES, a cause word, and one sentence, `reason`.
-
-    Of an ok one the reason is empty, or says what of a log did not come home.
-    `ending` is what was seen from outside (exit code, time limit); `reason` adds what the logs say.
-    `diagnosis` is a status of diagnosis.STATUSES where their evidence names the first cause,
-    `evidence` its line as {log, line}, and `last_words` the log's own words. `rules` identifies the
-    rules by which the logs were read.
-    """
-
-    status: str
-    cause: str
-    reason: str
-    ending: str = ""
-    last_words: str = ""
-    diagnosis: str | None = None
-    evidence: Mapping[str, Any] | None = None
-    rules: str = ""
-
-
 def decide(
     *,
     nodes: int,
-    done: Mapping[str, Mapping[str, Any]],
-    halt: Mapping[str, Any] | None,
+    endings: Mapping[str, Ending],
+    halt: Halt | None,
     measured: Measurement,
     train_iters: int | None,
     play_words: str,
@@ -85,16 +65,16 @@ def decide(
     trained = bool(measured.intervals)
     reached = max((interval.iteration for interval in measured.intervals), default=0)
     short = not trained or (train_iters is not None and reached < train_iters)
-    bad = endings.first_bad(done)
-    finished = bad is None and len(done) >= nodes and train_iters is not None and not short
-    lacks = endings.incomplete(done)
-    if halt is not None and not (finished and halt["cause"] in LATE):
-        cause, ending = str(halt["cause"]), str(halt["message"])
+    bad = first_bad(endings)
+    finished = bad is None and len(endings) >= nodes and train_iters is not None and not short
+    lacks = incomplete(endings)
+    if halt is not None and not (finished and halt.cause in LATE):
+        cause, ending = halt.cause, halt.message
     elif bad is not None:
-        cause, ending = endings.cause_of(done[bad]), f"{bad}: {endings.words_of(done[bad])}"
-    elif len(done) < nodes:
+        cause, ending = endings[bad].cause, f"{bad}: {endings[bad].words}"
+    elif len(endings) < nodes:
         cause = "launch_error"
-        ending = play_words or f"{nodes - len(done)} of {nodes} nodes gave no answer"
+        ending = play_words or f"{nodes - len(endings)} of {nodes} nodes gave no answer"
     elif not short:
         return Outcome("ok", "", printable(lacks))
     elif lacks:  # what is missing may hold the rest
@@ -132,9 +112,9 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
     return replace(ended, reason=printable(reason), last_words=last_words)
 
 
-def is_finished(outcome: Mapping[str, Any] | None) -> bool:
-    """Whether bench leaves a run with this outcome.json alone, unless told --again."""
-    return outcome is not None and outcome["cause"] not in OUTSIDE
+def is_finished(outcome: Outcome | None) -> bool:
+    """Whether bench leaves a run with this outcome alone, unless told --again."""
+    return outcome is not None and outcome.cause not in OUTSIDE
 
 
 def last_words(tail: bytes) -> str:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner.base.text import blocks, tail
-from runner.folder import endings
+from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.folder.endings import first_bad
 from runner.judge import stall
-from runner.judge.decide import EXPLAINED, Outcome, decide, last_words, with_verdict
+from runner.judge.decide import EXPLAINED, decide, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict, diagnose
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
+from runner.terms.outcome import Outcome
 from runner.terms.records import Measurement
 
 STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
@@ -28,7 +30,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
     """The outcome of a run that is over; `play_words` are Ansible's, if all else is silent."""
     ended = decide(
         nodes=len(attempt.logs()),
-        done=attempt.done(),
+        endings=attempt.endings(),
         halt=attempt.halt,
         measured=measured,
         train_iters=cell.parameters.get("train_iters"),
@@ -43,10 +45,10 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
 def _stood(attempt: Attempt) -> list[stall.Stood]:
     """Where the processes of a run that stalled stood, by what their nodes' logs and stacks say."""
     found = []
-    for node in (attempt.run or {}).get("nodes", []):
-        log = attempt.log(node["node_rank"], node["host"])
-        text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name("stacks.txt")))
-        found += stall.read(node["host"], text.decode("utf-8", "replace"))
+    for rank, host in attempt.hosts.items():
+        log = attempt.log(rank, host)
+        text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name(names.STACKS)))
+        found += stall.read(host, text.decode("utf-8", "replace"))
     return found
 
 
@@ -69,6 +71,5 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
 def telling_rank(attempt: Attempt) -> int:
     """The rank of the node that ended the run first, else 0."""
     halt = attempt.halt
-    host = endings.first_bad(attempt.done()) if halt is None else halt.get("host")
-    nodes = (attempt.run or {}).get("nodes", [])
-    return next((int(node["node_rank"]) for node in nodes if node["host"] == host), 0)
+    first = first_bad(attempt.endings()) if halt is None else halt.host
+    return next((rank for rank, host in attempt.hosts.items() if host == first), 0)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from runner.folder.campaign import Campaign
 from runner.judge.decide import is_finished
+from runner.launch import inspection
+from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
-from runner.launch.run import launch
-from runner.launch.ssh import claim, inspection
+from runner.launch.run import Launcher
 from runner.launch.view import View
 from runner.matrix.select import select
 from runner.plan import checks
@@ -47,6 +48,7 @@ def bench(
     cluster: Cluster,
     runs: Path,
     *,
+    engine: Engine,
     only: Sequence[str] = (),
     again: bool = False,
     retry: int = 0,
@@ -74,15 +76,14 @@ def bench(
         if todo:
             wanted = [cell for cell, _ in todo]
             used = cluster.nodes[: max(cell.nodes for cell in wanted)]
-            with claim.claimed(used, campaign.path):
-                sizes = inspection.inspect(campaign, cluster, wanted, runs, interrupts.once)
+            launcher = Launcher(engine, campaign, view, interrupts)
+            with engine.claimed(used, campaign.path):
+                sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
                 for cell, repeat in todo:
                     if interrupts.over:
                         break
                     for _ in range(1 + retry):
-                        ended = launch(
-                            campaign, matrix, cell, repeat, cluster, sizes, runs, view, interrupts
-                        )
+                        ended = launcher.launch(matrix, cell, repeat, cluster, sizes)
                         if ended.status == "ok" or interrupts.over:
                             break
                     counts["ok" if ended.status == "ok" else "failed"] += 1
@@ -108,5 +109,5 @@ def _finished(
         attempts = campaign.attempts(cell.id, repeat)
         ended = attempts[-1].outcome if attempts else None
         if ended is not None and is_finished(ended):
-            found[cell.id, repeat] = str(ended["status"])
+            found[cell.id, repeat] = ended.status
     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from runner.folder.attempt import Attempt
+from runner.folder.attempt import RunFolder
 
 
 class Interrupts:
@@ -21,7 +21,7 @@ class Interrupts:
         self.count = 0
         self.limit_s = limit_s
         self.expired = False
-        self.running: Attempt | None = None
+        self.running: RunFolder | None = None
 
     def expire(self) -> None:
         """The campaign's time is up."""
@@ -38,9 +38,9 @@ class Interrupts:
         self.count += 1
         self._halt()
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, run: RunFolder) -> None:
         """This runs now; what came before counts for it, too."""
-        self.running = attempt
+        self.running = run
         if self.over:
             self._halt()
 

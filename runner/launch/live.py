@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.base.text import tail
+from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.load.samples import CPU, read_samples
 from runner.logs.latest import latest
@@ -33,7 +34,7 @@ def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
     """How far a run of `wanted` iterations is."""
     logs = attempt.logs()
     devices = (attempt.run or {}).get("cell", {}).get("device_ids")
-    sampled = [memory(log.with_name("samples.csv"), devices) for log in logs.values()]
+    sampled = [memory(log.with_name(names.SAMPLES), devices) for log in logs.values()]
     used = max((each for each in sampled if each is not None), default=None)
     measured = latest(load_system(system).parse, logs)
     if measured is None:

@@ -17,17 +17,20 @@ from typing import Any
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
+from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.folder.stored import read_json, write_json
+from runner.folder.stored import read_json
 from runner.judge.decide import is_finished
+from runner.launch import inspection
 from runner.launch.campaign import Tally
+from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
-from runner.launch.run import run_once
-from runner.launch.ssh import claim, inspection
+from runner.launch.run import Launcher
 from runner.launch.view import View
 from runner.terms.cluster import Cluster
-from runner.terms.run import NodeRun, Run, read_run
+from runner.terms.orders import NodeRun
+from runner.terms.run import Run
 
 
 @dataclass(frozen=True)
@@ -42,18 +45,18 @@ class Recorded:
 def recorded(path: Path) -> Recorded:
     """The run in a folder. Raises UserError where it holds none that can be run again."""
     path = path.resolve()
-    content = read_json(path / "run.json")
+    content = read_json(path / names.RUN)
     if content is None:
-        below = sorted(path.glob("**/run.json"))
+        below = sorted(path.glob(f"**/{names.RUN}"))
         hint = f"; name a run's folder, such as {below[-1].parent}" if below else ""
-        raise UserError(f"there is no run.json in {path}{hint}")
+        raise UserError(f"there is no {names.RUN} in {path}{hint}")
     try:
-        run = read_run(content)
+        run = Run.from_json(content)
     except (KeyError, TypeError, AttributeError):
-        raise UserError(f"{path}/run.json is not one that this version can read") from None
+        raise UserError(f"{path}/{names.RUN} is not one that this version can read") from None
     campaign = Campaign(path.parents[2])
     if campaign.settings is None:
-        raise UserError(f"{campaign.path} holds no campaign.json that this version can read")
+        raise UserError(f"{campaign.path} holds no {names.CAMPAIGN} that this version can read")
     return Recorded(Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, run)
 
 
@@ -66,7 +69,9 @@ def inventory(found: Recorded) -> Path:
     return path
 
 
-def rerun(found: Recorded, cluster: Cluster, *, view: View) -> tuple[Attempt, Campaign, Tally]:
+def rerun(
+    found: Recorded, cluster: Cluster, *, engine: Engine, view: View
+) -> tuple[Attempt, Campaign, Tally]:
     """Make the run again. Raises UserError where the machines are not what they were."""
     differs = list(differences(found.run, cluster))
     if differs:
@@ -74,18 +79,18 @@ def rerun(found: Recorded, cluster: Cluster, *, view: View) -> tuple[Attempt, Ca
             f"the inventory {cluster.name} is not what the run was made on: {'; '.join(differs)};"
             " set it back, or begin a new campaign with bench"
         )
-    runs = found.campaign.path.parent
     name = found.campaign.name
-    target = Campaign(runs / (name if name.startswith("rerun-") else f"rerun-{name}"))
+    name = name if name.startswith("rerun-") else f"rerun-{name}"
+    target = Campaign(found.campaign.path.parent / name)
     interrupts = Interrupts()
     with target.locked(), interrupts.handled():
         repeat = _open(target, found)
         view.begin(target, 1, {})
-        with claim.claimed(cluster.nodes[: found.run.cell.nodes], target.path):
-            inspection.inspect(target, cluster, [found.run.cell], runs, interrupts.once)
+        with engine.claimed(cluster.nodes[: found.run.cell.nodes], target.path):
+            inspection.inspect(engine, target, cluster, [found.run.cell], interrupts.once)
             attempt = target.new_attempt(found.run.cell.id, repeat)
             again = _again(found.run, target.name, attempt)
-            ended = run_once(target, attempt, again, cluster, runs, view, interrupts)
+            ended = Launcher(engine, target, view, interrupts).once(attempt, again)
         ok = ended.status == "ok"
         tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
         view.end(tally)
@@ -141,9 +146,7 @@ def _open(target: Campaign, found: Recorded) -> int:
         if name.startswith(wanted)
     }
     environment = {**(settings.get("environment") or {}), **pins}
-    write_json(
-        target.path / "campaign.json", {**settings, "cells": cells, "environment": environment}
-    )
+    target.write({**settings, "cells": cells, "environment": environment})
     return repeat
 
 

@@ -79,10 +79,10 @@ def look(campaign: Campaign) -> Status:
             if last == now_running:
                 running, now = _running(last, cell)
             continue
-        ended[str(outcome["status"])] += 1
-        times.append(float(outcome["wall_s"]))
-        if outcome["status"] != "ok":
-            not_ok.append((str(cell["name"]), str(outcome["status"]), str(outcome["reason"])))
+        ended[outcome.status] += 1
+        times.append(outcome.wall_s)
+        if outcome.status != "ok":
+            not_ok.append((str(cell["name"]), outcome.status, outcome.reason))
     waiting = len(asked) - sum(ended.values()) - (running is not None)
     return Status(
         campaign=campaign.name,

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.judge.decide import Outcome
 from runner.launch.live import Now, left_s, now_of
 from runner.terms.cell import Cell
+from runner.terms.outcome import Outcome
 from runner.terms.records import Measurement
 
 LIVE_S = 0.5  # between two looks at the log, in a terminal
@@ -120,7 +120,7 @@ class View:
 
     def _took(self, attempt: Attempt) -> None:
         if ended := attempt.outcome:
-            self.times.append(float(ended["wall_s"]))
+            self.times.append(ended.wall_s)
 
     def end(self, tally: Any) -> None:
         """One line on the campaign."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from runner.base.errors import UserError
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign, repeats_of
 from runner.judge import judge
-from runner.judge.decide import Outcome
 from runner.judge.diagnosis.rules import rules
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
@@ -21,6 +20,7 @@ from runner.matrix.published import PublishedRow, published_rows
 from runner.matrix.table_shape import TableShape, shape_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
+from runner.terms.outcome import Outcome
 from runner.terms.records import Measurement, Record
 
 RUNNING = "bench runs now: python -m runner status says how far it is"
@@ -98,8 +98,7 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | Non
     system = load_system(asked["system"])
     # A parameter younger than the campaign has its default.
     parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
-    words = {key: value for key, value in asked.items() if key not in ("id", "repeats")}
-    cell = Cell(**{**words, "parameters": parameters})
+    cell = Cell.from_json({**asked, "parameters": parameters})
     return Record(
         campaign=campaign.name,
         cell=cell.name,
@@ -130,7 +129,7 @@ def _ran(
     asked = _asked(campaign, run["cell"], run["warmup_iters"])
     recorded = attempt.outcome
     logs = attempt.logs()
-    trained = recorded is None or recorded["status"] != "did_not_run"
+    trained = recorded is None or recorded.status != "did_not_run"
     measured = judge.measure(asked.system, logs) if trained else Measurement()
     ended = _ended(attempt, recorded, measured)
     log = (
@@ -146,7 +145,7 @@ def _ran(
         repeat=attempt.repeat,
         attempt=attempt.number,
         measurement=measured,
-        date=_day((recorded or {}).get("started_at")),
+        date=_day(recorded.started_at if recorded else None),
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,
         environment={**environment, **trainer_versions(measured)},
@@ -157,19 +156,17 @@ def _ran(
     return with_fetched(found, logs, ids)
 
 
-def _day(seconds: Any) -> str:
+def _day(seconds: float | None) -> str:
     """A time of the control node's clock as YYYY-MM-DD there; empty where it is not known."""
     return time.strftime("%Y-%m-%d", time.localtime(seconds)) if seconds else ""
 
 
-def _ended(attempt: Attempt, recorded: Mapping[str, Any] | None, measured: Measurement) -> Outcome:
+def _ended(attempt: Attempt, recorded: Outcome | None, measured: Measurement) -> Outcome:
     """How a run ended, as recorded; why, as the logs tell by what is known of logs today."""
     if recorded is None:
         status = "interrupted" if measured.intervals else "did_not_run"
         return Outcome(status, "", "bench ended before the run did")
-    known = {item.name for item in fields(Outcome)}
-    ended = Outcome(**{key: value for key, value in recorded.items() if key in known})
     # By the same rules the logs say the same; one without an ending is of an older version.
-    if not ended.ending or ended.rules == rules():
-        return ended
-    return judge.explain(ended, attempt, steps=len(measured.intervals))
+    if not recorded.ending or recorded.rules == rules():
+        return recorded
+    return judge.explain(recorded, attempt, steps=len(measured.intervals))

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from runner.figures.summary import counted_intervals
+from runner.folder import names
 from runner.load import tensorboard
 from runner.load.utilisation import Sample, peak_memory, steady_window, times_of_steps, utilisation
 from runner.logs.smi import npu_readings
@@ -36,15 +37,15 @@ def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int
     """
     measured = record.measurement
     nodes = {rank: path.parent for rank, path in logs.items()}
-    sampled = {rank: node for rank, node in nodes.items() if (node / "samples.csv").is_file()}
+    sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
     if sampled:
         measured = _sampled(record, sampled, devices)
     if not any(interval.loss is not None for interval in measured.intervals):
         events = [
             path
             for node in nodes.values()
-            if (node / "tensorboard").is_dir()
-            for path in (node / "tensorboard").rglob("*tfevents*")
+            if (node / names.EVENTS).is_dir()
+            for path in (node / names.EVENTS).rglob("*tfevents*")
         ]
         if events:
             measured = replace(measured, curve=tensorboard.losses(tensorboard.scalars(events)))
@@ -58,7 +59,7 @@ def _sampled(
     samples = {
         str(rank): [
             sample
-            for sample in read_samples((node / "samples.csv").read_bytes())
+            for sample in read_samples((node / names.SAMPLES).read_bytes())
             if devices is None or sample.device == CPU or sample.device in map(str, devices)
         ]
         for rank, node in nodes.items()
@@ -98,8 +99,8 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
 
 def _window(system: str, node: Path, counted: tuple[int, int]) -> tuple[float, float] | None:
     try:
-        polls = list(_polls((node / "timeline.jsonl").read_text(encoding="utf-8")))
-        log = (node / "launcher.log").read_bytes()
+        polls = list(_polls((node / names.TIMELINE).read_text(encoding="utf-8")))
+        log = (node / names.LOG).read_bytes()
     except (OSError, UnicodeDecodeError):
         return None
     return steady_window(times_of_steps(system, log, polls), counted)

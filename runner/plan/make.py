@@ -11,7 +11,8 @@ from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
-from runner.terms.run import Command, NodeContext, NodeRun, Run
+from runner.terms.orders import NodeRun
+from runner.terms.run import Command, NodeContext, Run
 
 # Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
 PORTS = range(20_000, 30_000)

@@ -163,7 +163,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         options += ["--save", f"{node.run_dir}/checkpoints"]
         options += ["--save-interval", str(values["save_interval"])]
     if values["tensorboard"]:
-        options += ["--tensorboard-dir", f"{node.run_dir}/tensorboard"]
+        options += ["--tensorboard-dir", node.events]
     options += ["--deepspeed", "--deepspeed_config", f"{node.run_dir}/ds_config.json"]
     options += ["--zero-stage", str(values["zero_stage"])]
     if values["activation_checkpointing"]:

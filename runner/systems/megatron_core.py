@@ -134,7 +134,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         argv += ["--data-path", files.prefix, "--tokenizer-type", "GPT2BPETokenizer"]
         argv += ["--vocab-file", files.vocab, "--merge-file", files.merges]
     if values["tensorboard"]:
-        argv += ["--tensorboard-dir", f"{node.run_dir}/tensorboard"]
+        argv += ["--tensorboard-dir", node.events]
         argv += ["--tensorboard-queue-size", "5", "--log-timers-to-tensorboard"]
         argv += ["--log-validation-ppl-to-tensorboard"]
     script: dict[str, int | None] = {f"{source}/pretrain_gpt.py": None}

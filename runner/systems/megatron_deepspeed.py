@@ -253,7 +253,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         argv += ["--save", f"{node.run_dir}/checkpoints"]
         argv += ["--save-interval", str(values["save_interval"])]
     if values["tensorboard"]:
-        argv += ["--tensorboard-dir", f"{node.run_dir}/tensorboard"]
+        argv += ["--tensorboard-dir", node.events]
         argv += ["--tensorboard-queue-size", "5", "--log-timers-to-tensorboard"]
         argv += ["--log-batch-size-to-tensorboard", "--log-validation-ppl-to-tensorboard"]
     if values["kill_switch"]:

@@ -188,7 +188,7 @@ def _options(cell: Cell, node: NodeContext, files: gpt.Data) -> list[str]:
         saved = f"{node.run_dir}/checkpoints"
         argv += ["--save", saved, "--load", saved, "--save-interval", str(values["save_interval"])]
     if values["tensorboard"]:
-        argv += ["--tensorboard-dir", f"{node.run_dir}/tensorboard"]
+        argv += ["--tensorboard-dir", node.events]
     return argv
 
 

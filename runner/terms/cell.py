@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from runner.base.errors import UserError
@@ -55,6 +55,20 @@ class Cell:
             sorted((key, value) for key, value in self.parameters.items() if value is not None),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cell as campaign.json and run.json hold it."""
+        return {**asdict(self), "id": self.id}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Cell:
+        """Return the cell that a campaign.json or run.json holds.
+
+        Raises KeyError or TypeError for one of another version.
+        """
+        words = {key: value for key, value in content.items() if key not in ("id", "repeats")}
+        ids = words["device_ids"]
+        return cls(**{**words, "device_ids": None if ids is None else tuple(ids)})
 
 
 @dataclass(frozen=True)

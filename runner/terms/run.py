@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from runner import __version__
 from runner.terms.cell import Cell
 from runner.terms.cluster import Containers
+from runner.terms.orders import EVENTS, Limits, NodeRun, Orders
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,6 @@ class Command:
     after: tuple[tuple[str, ...], ...] = ()
 
 
-GRACE_S = 5.0  # between TERM and KILL
-LOG_CAP_BYTES = 256 * 1024 * 1024  # of a node's log that is brought to the control node
-LOG_LIMIT_BYTES = 4 * 1024**3  # of a node's log, then the run is ended: before its disk is full
-
-
 @dataclass(frozen=True)
 class NodeContext:
     """What a system needs to know of one node of a run to write its command."""
@@ -69,32 +65,14 @@ class NodeContext:
     containers: Containers = field(default_factory=Containers)
     cann_home: str = ""  # the folder with CANN's set_env.sh
 
+    @property
+    def events(self) -> str:
+        """The folder on the node whose TensorBoard files are brought home."""
+        return f"{self.run_dir}/{EVENTS}"
+
     def program(self, name: str) -> str:
         """A program of the pin set: in its environment, or on the PATH of its image."""
         return name if self.image else f"{self.home}/env/bin/{name}"
-
-
-@dataclass(frozen=True)
-class NodeRun:
-    """One node's part of a run. `dir` and `runs` are folders on the node.
-
-    `serves` and `after`: see `Command`.
-    """
-
-    host: str
-    node_rank: int
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    files: Mapping[str, str]
-    requires: Mapping[str, int | None]
-    ports: tuple[int, ...]
-    device: str
-    device_ids: tuple[int, ...]
-    runs: str
-    dir: str
-    serves: bool = False
-    after: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,61 +102,44 @@ class Run:
         """Names the run on every node: campaign, cell, repeat and attempt."""
         return f"{self.campaign}/{self.cell.id}/r{self.repeat}a{self.attempt}"
 
+    @property
+    def orders(self) -> Orders:
+        """What of it an engine needs to know."""
+        limits = Limits(self.time_limit_s, self.stall_limit_s, self.lost_contact_s)
+        return Orders(self.id, limits, self.nodes, self.secrets)
+
     def to_json(self) -> dict[str, Any]:
-        """What run.json holds; roles/launch reads `nodes`, `run_id` and `supervisor` from it."""
+        """Return what run.json holds; the launch plugin reads the orders of it."""
         return {
             "schema": 1,
             "trainbench": __version__,
             "run_id": self.id,
             "campaign": self.campaign,
-            "cell": {**asdict(self.cell), "id": self.cell.id},
+            "cell": self.cell.to_json(),
             "repeat": self.repeat,
             "attempt": self.attempt,
             "warmup_iters": self.warmup_iters,
             "master_address": self.master_address,
             "master_port": self.master_port,
-            "supervisor": {
-                "time_limit_s": self.time_limit_s,
-                "stall_limit_s": self.stall_limit_s,
-                "lost_contact_s": self.lost_contact_s,
-                "grace_s": GRACE_S,
-                "log_cap_bytes": LOG_CAP_BYTES,
-                "log_limit_bytes": LOG_LIMIT_BYTES,
-            },
-            "nodes": [asdict(node) for node in self.nodes],
-            "secrets": list(self.secrets),
+            **self.orders.to_json(),
             **({"rerun_of": self.rerun_of} if self.rerun_of else {}),
         }
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Run:
+        """Return the run that a run.json holds.
 
-def read_run(content: Mapping[str, Any]) -> Run:
-    """The run that a run.json holds. Raises KeyError or TypeError for one of another version."""
-    words = {key: value for key, value in content["cell"].items() if key != "id"}
-    ids = words["device_ids"]
-    cell = Cell(**{**words, "device_ids": None if ids is None else tuple(ids)})
-    tuples = ("argv", "ports", "device_ids")
-    nodes = [
-        NodeRun(
-            **{
-                **node,
-                **{key: tuple(node[key]) for key in tuples},
-                "after": tuple(tuple(argv) for argv in node.get("after", ())),
-            }
+        Raises KeyError or TypeError for one of another version.
+        """
+        orders = Orders.from_json(content)
+        same = ("campaign", "repeat", "attempt", "warmup_iters", "master_address", "master_port")
+        return cls(
+            **{key: content[key] for key in same},
+            cell=Cell.from_json(content["cell"]),
+            time_limit_s=orders.limits.time_limit_s,
+            stall_limit_s=orders.limits.stall_limit_s,
+            lost_contact_s=orders.limits.lost_contact_s,
+            nodes=orders.nodes,
+            rerun_of=content.get("rerun_of"),
+            secrets=orders.secrets,
         )
-        for node in content["nodes"]
-    ]
-    return Run(
-        campaign=content["campaign"],
-        cell=cell,
-        repeat=content["repeat"],
-        attempt=content["attempt"],
-        warmup_iters=content["warmup_iters"],
-        time_limit_s=content["supervisor"]["time_limit_s"],
-        stall_limit_s=content["supervisor"]["stall_limit_s"],
-        lost_contact_s=content["supervisor"]["lost_contact_s"],
-        master_address=content["master_address"],
-        master_port=content["master_port"],
-        nodes=tuple(nodes),
-        rerun_of=content.get("rerun_of"),
-        secrets=tuple(content.get("secrets", ())),
-    )

@@ -24,6 +24,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from runner.folder import names
 from tests import stand_in
 from tests.cluster import Cluster
 from tests.cluster.fixtures import Group
@@ -134,9 +135,9 @@ def strike_all(
         except (OSError, IndexError):
             break
         for run in bench.campaign.glob("*+HIT_*/repeat1/attempt1"):
-            if run in hit or (run / "outcome.json").exists():
+            if run in hit or (run / names.OUTCOME).exists():
                 continue
-            logs = run.glob("nodes/*/launcher.log")
+            logs = run.rglob(names.LOG)
             if sum(log.read_bytes().count(b"torch_gpt step=") for log in logs) >= 2:
                 hit.add(run)
                 blow = next(item for item in BLOWS if f"HIT_{item.__name__}" in run.parts[-3])
@@ -196,7 +197,7 @@ def bench_outcome(cell: Path) -> str | None:
     import json
 
     ended = sorted(
-        cell.glob("repeat1/attempt*/outcome.json"), key=lambda path: int(path.parts[-2][7:])
+        cell.glob(f"repeat1/attempt*/{names.OUTCOME}"), key=lambda path: int(path.parts[-2][7:])
     )
     return str(json.loads(ended[-1].read_text())["status"]) if ended else None
 

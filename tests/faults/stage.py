@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.folder import names
 from tests.cluster.fixtures import Group
 from tests.on_nodes.campaign import Bench, wait
 
@@ -81,7 +82,7 @@ class Stage:
         if attempt is not None:
             path = path.with_name(f"attempt{attempt}")
         try:
-            said: dict[str, Any] = json.loads((path / "outcome.json").read_text())
+            said: dict[str, Any] = json.loads((path / names.OUTCOME).read_text())
         except FileNotFoundError:
             return {}
         return said
@@ -93,7 +94,7 @@ class Stage:
 
     def steps(self) -> int:
         """Steps that the struck cell has logged so far."""
-        logs = self.folder_of("struck").glob("nodes/*/launcher.log")
+        logs = self.folder_of("struck").rglob(names.LOG)
         return sum(log.read_bytes().count(b"torch_gpt step=") for log in logs)
 
     def until_struck_ended(self) -> float:

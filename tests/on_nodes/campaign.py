@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from runner.folder import names
+
 
 class Bench:
     """One `python -m runner bench` in a process of its own."""
@@ -65,22 +67,20 @@ class Bench:
 
     def attempt(self, cell: str, repeat: int = 1, attempt: int = 1) -> Path:
         """The folder of a run, by the beginning of its cell's name."""
-        found = list(self.campaign.glob(f"{cell}*/repeat{repeat}/attempt{attempt}"))
+        found = list(self.campaign.glob(f"{cell}*/{names.attempt(repeat, attempt)}"))
         assert len(found) == 1, found
         return found[0]
 
     def outcome(self, cell: str, **which: int) -> dict[str, Any]:
         """outcome.json of a run."""
-        said: dict[str, Any] = json.loads(
-            (self.attempt(cell, **which) / "outcome.json").read_text()
-        )
+        said: dict[str, Any] = json.loads((self.attempt(cell, **which) / names.OUTCOME).read_text())
         return said
 
     def wait_for_step(self, step: int, timeout: float = 60) -> None:
         """Wait until a log of the campaign says that iteration `step` is over."""
         word = f"torch_gpt step={step}/".encode()
         self._wait(
-            lambda: any(word in log.read_bytes() for log in self.campaign.glob("*/*/*/*/*/*.log")),
+            lambda: any(word in log.read_bytes() for log in self.campaign.rglob(names.LOG)),
             timeout,
             f"iteration {step}",
         )
@@ -89,7 +89,7 @@ class Bench:
         """Seconds until the run of `cell` has an outcome."""
         began = time.monotonic()
         self._wait(
-            lambda: bool(list(self.campaign.glob(f"{cell}*/*/*/outcome.json"))),
+            lambda: bool(list(self.campaign.glob(f"{cell}*/*/*/{names.OUTCOME}"))),
             timeout,
             f"the outcome of {cell}",
         )

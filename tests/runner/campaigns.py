@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.judge import judge
@@ -85,7 +86,7 @@ def write(
     campaign.fix_environment(identities)
     for node in cluster.nodes:
         found = dict(facts(node.host)) if facts else inspected(node.host)
-        write_json(campaign.inspected / f"{node.host}.json", found)
+        write_json(campaign.inspected / names.of_host(node.host), found)
     for cell in matrix.cells:
         for repeat in range(1, matrix.repeats + 1):
             told = story(cell, repeat)
@@ -115,21 +116,21 @@ def _run(
     run = make_run(
         matrix, cell, cluster, campaign=campaign.name, repeat=repeat, attempt=attempt.number
     )
-    write_json(attempt.path / "run.json", run.to_json())
-    (attempt.path / "launch.sh").write_text(launch_script(run))
+    write_json(attempt.path / names.RUN, run.to_json())
+    (attempt.path / names.SCRIPT).write_text(launch_script(run))
     for node in run.nodes:
         home = attempt.node(node.node_rank, node.host)
         home.mkdir(parents=True)
-        (home / "launcher.log").write_text(story.logs.get(node.node_rank, ""))
+        (home / names.LOG).write_text(story.logs.get(node.node_rank, ""))
         if node.node_rank in story.samples:
-            (home / "samples.csv").write_text(story.samples[node.node_rank])
-        (home / "done.json").write_text(json.dumps({"ended_by": "exit", "rc": 0}))
+            (home / names.SAMPLES).write_text(story.samples[node.node_rank])
+        (home / names.DONE).write_text(json.dumps({"ended_by": "exit", "rc": 0}))
     if story.halt is not None:
-        (attempt.path / "halt").write_text(json.dumps(dict(story.halt)))
+        (attempt.path / names.HALT).write_text(json.dumps(dict(story.halt)))
     measured = judge.measure(cell.system, attempt.logs())
     ended = judge.judge(attempt, cell, measured, "")
-    times = {"started_at": 1_790_000_000.0, "wall_s": story.wall_s}
-    write_json(attempt.path / "outcome.json", {**vars(ended), **times})
+    ended = replace(ended, started_at=1_790_000_000.0, wall_s=story.wall_s)
+    write_json(attempt.path / names.OUTCOME, ended.to_json())
 
 
 def sampled(busy: int, seconds: int = 90, devices: int = 8) -> str:

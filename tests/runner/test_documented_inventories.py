@@ -12,7 +12,7 @@ import yaml
 
 from runner.base.paths import PROJECT
 from runner.inventory import ansible_inventory, parse_inventory
-from runner.launch.ssh.inspection import _listed
+from runner.launch.inspection import _listed
 from runner.matrix.file import load_matrix
 from runner.plan import checks
 from runner.systems.common.pins import pins

@@ -21,10 +21,12 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from plugins.program_text import calling
 from roles.launch.action_plugins.launch import SUPERVISOR, ActionModule, Launch
+from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
-from runner.judge.decide import Outcome, decide
+from runner.judge.decide import decide
+from runner.terms.outcome import Outcome
 from runner.terms.records import Interval, Measurement
 
 SIGN = "TRAINBENCH "
@@ -74,14 +76,16 @@ class Site:
         """The plugin's part of a run of this shell script, begun by the campaign's holder."""
         node = {**self.node, "argv": ["/bin/sh", "-c", script]}
         run = {"run_id": "run", "nodes": [node], "supervisor": {**self.settings, **settings}}
-        write_json(self.attempt.path / "run.json", run)
+        write_json(self.attempt.path / names.RUN, run)
         action = cast(ActionModule, self.here)
         holder = self.campaign.holder
         return Launch(action, self.attempt.path, self.campaign.lock, holder, "n1", {})
 
     @property
     def done(self) -> dict[str, Any]:
-        return self.attempt.done()["n1"]
+        path = self.attempt.node(0, "n1") / names.DONE
+        done: dict[str, Any] = json.loads(path.read_text())
+        return done
 
     @property
     def log(self) -> str:
@@ -92,7 +96,7 @@ class Site:
         reached = [int(x.split()[1]) for x in self.log.splitlines() if x.startswith("step ")]
         return decide(
             nodes=1,
-            done=self.attempt.done(),
+            endings=self.attempt.endings(),
             halt=self.attempt.halt,
             measured=Measurement(tuple(Interval(n) for n in reached)),
             train_iters=5,
@@ -200,7 +204,7 @@ def test_a_later_bench_of_the_campaign_is_not_taken_for_the_own_one(site: Site) 
         assert launch.halted() == "control_lost"
     halt = site.attempt.halt
     assert halt is not None
-    assert (halt["cause"], halt["message"]) == (
+    assert (halt.cause, halt.message) == (
         "control_lost",
         "the process that ran bench is gone",
     )

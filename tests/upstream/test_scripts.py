@@ -16,7 +16,7 @@ import pytest
 from runner.base.paths import PROJECT
 from runner.matrix.file import load_matrix
 from runner.plan.make import make_run
-from runner.terms.run import NodeRun
+from runner.terms.orders import NodeRun
 from tests.runner.builders import small_cluster, small_run
 from tests.upstream.mirrors import show
 from tests.upstream.scripts import Started, differences, options, run

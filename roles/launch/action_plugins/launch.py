@@ -37,8 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
 from plugins.program_text import calling
-from runner.base.exclusive import create_once
-from runner.folder.endings import cause_of, ended_well, words_of
+from runner.folder import names
+from runner.folder.attempt import RunFolder
+from runner.folder.endings import Ending
+from runner.terms.orders import Orders
 
 NODE = Path(__file__).resolve().parents[3] / "node"
 SUPERVISOR = NODE / "supervisor"
@@ -106,7 +108,7 @@ class ActionModule(NodeAction):
             facts = self.supervise("inspection", f"inspect({dict(paths)!r})")
         except (AnsibleConnectionFailure, AnsibleError) as error:
             facts = {"unreachable": one_line(error)}
-        save(out_dir / f"{host}.json", facts)
+        save(out_dir / names.of_host(host), facts)
         return {"changed": False}
 
     def _stop(self, runs: str) -> dict[str, Any]:
@@ -127,52 +129,41 @@ class Launch:
         variables: dict[str, Any],
     ) -> None:
         self.action = action
-        self.run_dir = run_dir
+        self.run_folder = RunFolder(run_dir)
         self.lock = lock
         self.holder = holder  # what the bench that began this run wrote into its lock
-        run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
-        self.hosts = [node["host"] for node in run["nodes"]]
-        # Nodes whose processes another node's launcher starts end after these.
+        orders = Orders.from_json(json.loads((run_dir / names.RUN).read_text(encoding="utf-8")))
+        # Each node's folder here, by rank; nodes that only wait for others end after `launchers`.
+        folders = [run_dir / names.node(node.node_rank, node.host) for node in orders.nodes]
+        self.prepared = [folder / names.PREPARED for folder in folders]
         self.launchers = [
-            run_dir / "nodes" / f"{node['node_rank']:04d}-{node['host']}" / "done.json"
-            for node in run["nodes"]
-            if not waits(node)
+            folder / names.DONE
+            for folder, node in zip(folders, orders.nodes, strict=True)
+            if not node.waits
         ]
-        self.node = next(node for node in run["nodes"] if node["host"] == host)
-        self.settings = run["supervisor"]
-        self.secrets = list(run.get("secrets", ()))
+        self.node = next(node for node in orders.nodes if node.host == host)
+        self.limits = orders.limits
+        self.secrets = orders.secrets
         self.variables = variables  # cluster_env as the inventory has it, templates and all
         self.host = host
-        self.folder = run_dir / "nodes" / f"{self.node['node_rank']:04d}-{host}"
+        self.folder = self.run_folder.node(self.node.node_rank, host)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.job = {
-            "run_id": run["run_id"],
-            "mark": mark_of(run_dir),
-            "runs": self.node["runs"],
-            "dir": self.node["dir"],
-            "argv": self.node["argv"],
-            "env": self.node["env"],
-            "cwd": self.node["cwd"],
-            "files": self.node["files"],
-            "requires": self.node["requires"],
-            "ports": self.node["ports"],
-            "device": self.node["device"],
-            "device_ids": self.node["device_ids"],
-            "after": self.node.get("after", []),
+            **orders.job(self.node),
+            "mark": mark_of(run_dir / names.RUN),
             "sampler": SAMPLER.read_text(encoding="utf-8"),
-            **self.settings,
         }
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
         # The lease is renewed between polls: three of them fit into it.
-        longest = min(8.0, self.settings["lost_contact_s"] / 3)
-        self.wait_s = min(max(len(self.hosts) / 50, 1.0), longest)
-        if waits(self.node):
+        longest = min(8.0, self.limits.lost_contact_s / 3)
+        self.wait_s = min(max(len(self.prepared) / 50, 1.0), longest)
+        if self.node.waits:
             self.wait_s = min(WAITING_POLL_S, longest)
         self.offset = 0
         self.sampled = 0  # bytes of samples that were brought
         self.whole = True
         self.contact = time.monotonic()
-        self.progress = self.run_dir / "progress"
+        self.progress = run_dir / names.PROGRESS
         self.grown = (0, self.contact)  # the mtime of progress, and when it was seen to change
 
     def run(self) -> dict[str, Any]:
@@ -192,7 +183,7 @@ class Launch:
             done = {"ended_by": "error", "cause": "launch_error", "message": one_line(error)}
             self.halt("launch_error", f"{self.host}: {one_line(error)}")
         with contextlib.suppress(OSError):  # a full disk here must not drop the host either
-            save(self.folder / "done.json", done)
+            save(self.folder / names.DONE, done)
         return {"changed": True, "ended_by": done.get("ended_by")}
 
     # -- steps ---------------------------------------------------------------------------------
@@ -209,12 +200,11 @@ class Launch:
             raise RefusalError(facts["refused"], facts["message"])
         # The node's clock against ours, by the middle of the round trip (seconds).
         offset_s = facts["now"] - (began + time.time()) / 2
-        save(self.folder / "prepared", {"clock_offset_s": offset_s, "boot_id": facts["boot_id"]})
+        save(
+            self.folder / names.PREPARED, {"clock_offset_s": offset_s, "boot_id": facts["boot_id"]}
+        )
         self.contact = renewed = time.monotonic()
-        waiting = [
-            self.run_dir / "nodes" / f"{rank:04d}-{host}" / "prepared"
-            for rank, host in enumerate(self.hosts)
-        ]
+        waiting = self.prepared
         while not self.halted():
             waiting = [path for path in waiting if not path.exists()]
             if not waiting:
@@ -222,7 +212,7 @@ class Launch:
             if time.monotonic() - renewed > BARRIER_RENEW_S:
                 self.poll(go=False, wait_s=0.0)
                 renewed = time.monotonic()
-            time.sleep(min(0.005 * max(1.0, len(self.hosts) / 8), 0.2))
+            time.sleep(min(0.005 * max(1.0, len(self.prepared) / 8), 0.2))
 
     def reveal(self) -> dict[str, str]:
         """The secret variables' values, from the inventory: a vault or a lookup may hold them."""
@@ -241,9 +231,10 @@ class Launch:
         # What came before was no silence of the trainer's.
         self.grown = (self.grown[0], time.monotonic())
         # The node ends a run at its time limit; this is for a node that answers and does not.
-        limits = ("time_limit_s", "grace_s", "lost_contact_s")
-        overdue = time.monotonic() + sum(self.settings[name] for name in limits) + OVERDUE_S
-        with (self.folder / "launcher.log").open("ab", buffering=0) as log:
+        limits = self.limits
+        patience_s = limits.time_limit_s + limits.grace_s + limits.lost_contact_s + OVERDUE_S
+        overdue = time.monotonic() + patience_s
+        with (self.folder / names.LOG).open("ab", buffering=0) as log:
             while True:
                 reason = self.halted()
                 if time.monotonic() > overdue:
@@ -262,15 +253,16 @@ class Launch:
                     done: dict[str, Any] = answer["done"]
                     done["log_bytes"] = answer["size"]
                     done["files"] = answer["files"]
-                    if not ended_well(done):
-                        self.halt(cause_of(done), f"{self.host}: {words_of(done)}")
+                    ending = Ending.from_json(done)
+                    if not ending.well:
+                        self.halt(ending.cause, f"{self.host}: {ending.words}")
                     return done
 
     def sample(self, answer: dict[str, Any]) -> None:
         """Write down the samples that a poll brought, for the live view and the record."""
         data = unpack(answer["samples"])
         if data and self.sampled < SAMPLES_BYTES:
-            with (self.folder / "samples.csv").open("ab") as stream:
+            with (self.folder / names.SAMPLES).open("ab") as stream:
                 stream.write(data)
             self.sampled += len(data)
 
@@ -287,13 +279,13 @@ class Launch:
         if stamp != self.grown[0]:
             since = time.monotonic()
         self.grown = (stamp, since)
-        limit_s = float(self.settings["stall_limit_s"])
+        limit_s = self.limits.stall_limit_s
         if time.monotonic() - since > limit_s:
             self.halt("stalled", f"no node printed anything for {limit_s:g} s (stall_limit_s)")
 
     def over(self) -> bool:
         """Whether this node only waits for others, and they have ended."""
-        return waits(self.node) and all(path.exists() for path in self.launchers)
+        return self.node.waits and all(path.exists() for path in self.launchers)
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
@@ -305,7 +297,7 @@ class Launch:
         argv += ["--over"] if self.over() else []
         answer, sent = self.ask(argv)
         entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
-        with (self.folder / "timeline.jsonl").open("a", encoding="utf-8") as stream:
+        with (self.folder / names.TIMELINE).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
         return answer
 
@@ -317,7 +309,7 @@ class Launch:
                 answer = self.action.call(*argv)
             except AnsibleConnectionFailure as error:
                 silent = time.monotonic() - self.contact
-                if silent > self.settings["lost_contact_s"]:
+                if silent > self.limits.lost_contact_s:
                     words = f"out of contact for {silent:.0f} s ({one_line(error)})"
                     raise LostError(words) from error
                 time.sleep(RETRY_S)
@@ -352,10 +344,14 @@ class Launch:
 
     def close(self, done: dict[str, Any]) -> None:
         """All was brought: a run that ended well needs no folder on the node any more."""
-        sizes = {"launcher.log": done["log_bytes"], **done["files"]}
+        sizes = {names.LOG: done["log_bytes"], **done["files"]}
         whole = not done.get("log") and not done.get("others")
         whole = whole and all(size_of(self.folder / name) == size for name, size in sizes.items())
-        well = whole and ended_well(done) and not (self.run_dir / "halt").exists()
+        well = (
+            whole
+            and Ending.from_json(done).well
+            and not (self.run_folder.path / names.HALT).exists()
+        )
         argv = [f"{self.job['dir']}/supervisor.py", "close", *([] if well else ["--keep"])]
         done["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
@@ -363,18 +359,18 @@ class Launch:
 
     def complete_log(self, done: dict[str, Any]) -> None:
         """The log, whole up to the cap, else its head and tail."""
-        size, cap = int(done.get("log_bytes", 0)), int(self.settings["log_cap_bytes"])
+        size, cap = int(done.get("log_bytes", 0)), self.limits.log_cap_bytes
         if self.whole and self.offset >= size:
             return
         start = self.offset if self.whole else 0
         spans = [(start, size)]
         if size - start > cap:
             spans = [(start, start + cap // 2), (size - cap // 2, size)]
-        fresh = self.folder / "launcher.log.part"
+        fresh = self.folder / names.PART
         try:
             with fresh.open("wb") as log:
                 if self.whole:
-                    log.write((self.folder / "launcher.log").read_bytes())
+                    log.write((self.folder / names.LOG).read_bytes())
                 for number, (first, last) in enumerate(spans):
                     if number:
                         log.write(gap(first - spans[0][1]))
@@ -384,7 +380,7 @@ class Launch:
                             raise ValueError(f"the node's log ends at byte {first} of {last}")
                         log.write(data)
                         first += len(data)
-            fresh.replace(self.folder / "launcher.log")
+            fresh.replace(self.folder / names.LOG)
         finally:
             fresh.unlink(missing_ok=True)
 
@@ -400,19 +396,12 @@ class Launch:
         """Why the run is to end, or an empty string."""
         if not self.controlled():
             self.halt("control_lost", "the process that ran bench is gone")
-        try:
-            cause = json.loads((self.run_dir / "halt").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return ""
-        return str(cause["cause"])
+        halt = self.run_folder.halt
+        return halt.cause if halt else ""
 
     def halt(self, cause: str, message: str) -> None:
         """Say first why the run ends; whoever comes later leaves it as it is."""
-        text = json.dumps(
-            {"schema": 1, "cause": cause, "host": self.host, "message": message, "at": time.time()}
-        )
-        with contextlib.suppress(OSError):  # this disk is full
-            create_once(self.run_dir / "halt", text)
+        self.run_folder.ask_to_halt(cause, message, self.host)
 
     def controlled(self) -> bool:
         """Whether the bench that began this run lives: it holds its lock, and no later bench does.
@@ -430,29 +419,23 @@ class Launch:
         return False
 
 
-def waits(node: dict[str, Any]) -> bool:
-    """Whether another node's launcher starts this node's processes: it has none, or lets it in."""
-    return not node["argv"] or bool(node.get("serves"))
-
-
-def mark_of(run_dir: Path) -> str:
+def mark_of(planned: Path) -> str:
     """What marks the run's processes on every node: no other run.json gives the same.
 
     One mark for all nodes, since a launcher on one may start processes on the others; and plain
     letters, since such a launcher may pass it through a shell.
     """
-    planned = run_dir / "run.json"
     facts = f"{planned.resolve()} {planned.stat().st_mtime_ns} {platform.node()}"
     return hashlib.sha256(facts.encode()).hexdigest()[:32]
 
 
 def fetchable(name: str) -> bool:
     """Whether a name that a node answered is one of a file beside its log, and of nothing else."""
-    if name in ("samples.csv", "stacks.txt"):
+    if name in (names.SAMPLES, names.STACKS):
         return True
     parts = name.split("/")
     plain = all(part and not part.startswith(".") and part.isprintable() for part in parts)
-    return plain and parts[0] == "tensorboard" and "tfevents" in parts[-1] and len(name) < 1000
+    return plain and parts[0] == names.EVENTS and "tfevents" in parts[-1] and len(name) < 1000
 
 
 def size_of(path: Path) -> int:

@@ -4,7 +4,7 @@
     survey: {operation: read, out_dir: DIR, spec: ...}   one node: node/facts/, its clock
     survey: {operation: report, out_dir: DIR, ...}       all nodes: runner.doctor's comparison
 
-DIR is a folder of the control node (runner/folder/campaign.py knows its names, too):
+DIR is a folder of the control node (runner/folder/checkup.py reads it):
 
     env/<host>.json   {"env": what that printed, "expected": ...} or {"unreachable": why}
     asked.json        the nodes, who was lost on the way, and what the roles' verify entries said
@@ -29,6 +29,7 @@ from ansible.utils.display import Display
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction, one_line, save
+from runner.folder import names
 
 PROJECT = Path(__file__).resolve().parents[3]
 # Not a program of node/: what it takes to receive one would count as the network's delay.
@@ -47,8 +48,8 @@ class ActionModule(NodeAction):
             return {"changed": False, **self._read(out_dir, arguments, variables)}
         if arguments["operation"] == "report":
             return {"changed": False, **self._report(out_dir, arguments, variables)}
-        shutil.rmtree(out_dir / "env", ignore_errors=True)
-        (out_dir / "asked.json").unlink(missing_ok=True)
+        shutil.rmtree(out_dir / names.ENVS, ignore_errors=True)
+        (out_dir / names.ASKED).unlink(missing_ok=True)
         return {"changed": False}
 
     # -- one node ------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ class ActionModule(NodeAction):
         self, out_dir: Path, given: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
         host = str(variables["inventory_hostname"])
-        path = out_dir / "env" / f"{host}.json"
+        path = out_dir / names.ENVS / names.of_host(host)
         spec = dict(given["spec"])
         try:
             spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
@@ -110,7 +111,7 @@ class ActionModule(NodeAction):
             }
         roles = [str(role) for role in given.get("roles") or [] if conda or role != "conda"]
         save(
-            out_dir / "asked.json", {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
+            out_dir / names.ASKED, {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
         )
         if not given.get("compare", True):
             return {"faults": {}}

@@ -1,1 +1,1 @@
-"""The engine over Ansible's connections: plays, inspection, one bench a cluster."""
+"""The engine over Ansible's connections: plays, one bench a cluster."""

@@ -256,7 +256,8 @@ def test_no_torch_is_a_reason_that_names_the_node() -> None:
 
 def test_every_node_starts_one_probe_with_the_clusters_variables() -> None:
     cluster = small_cluster(3, devices=8, device="cuda", env={"NCCL_SOCKET_IFNAME": "=ib0"})
-    run = probing.plan(cluster, cluster.nodes, "torch_gpt/torch-2.13", ["network"], number=4)
+    orders = probing.plan(cluster, cluster.nodes, "torch_gpt/torch-2.13", ["network"], number=4)
+    run = orders.to_json()
     assert run["run_id"] == "doctor-rack/4"
     for rank, node in enumerate(run["nodes"]):
         home = "/opt/tb/systems/torch_gpt/torch-2.13"
@@ -271,7 +272,7 @@ def test_every_node_starts_one_probe_with_the_clusters_variables() -> None:
     assert ports[0] == (json.loads(run["nodes"][0]["argv"][2])["port"],)
     assert ports[1:] == [(), ()]
     again = probing.plan(cluster, cluster.nodes, "torch_gpt/x", ["network"], number=4, port_try=1)
-    assert again["nodes"][0]["ports"] != ports[0]
+    assert again.nodes[0].ports != ports[0]
 
 
 def test_the_probes_own_error_comes_before_the_launchs(tmp_path: Any) -> None:

@@ -19,6 +19,7 @@ from runner.folder import lock
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign, campaigns, find_campaign
 from runner.folder.checkup import checkup_of
+from runner.folder.endings import Ending
 from runner.folder.stored import read_json, write_json
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
@@ -229,12 +230,13 @@ def attempt_of(path: Path, hosts: list[str]) -> Attempt:
 
 def test_an_attempt_knows_its_nodes_logs_and_ends(tmp_path: Path) -> None:
     attempt = attempt_of(tmp_path, ["a", "b"])
-    write_json(attempt.node(1, "b") / "done.json", {"rc": 0})
+    write_json(attempt.node(1, "b") / "done.json", {"ended_by": "exit", "rc": 0})
     assert attempt.logs() == {
         0: tmp_path / "nodes" / "0000-a" / "launcher.log",
         1: tmp_path / "nodes" / "0001-b" / "launcher.log",
     }
-    assert attempt.done() == {"b": {"schema": 1, "rc": 0}}
+    assert attempt.endings() == {"b": Ending("exit", rc=0)}
+    assert attempt.endings()["b"].well
     assert (attempt.outcome, attempt.halt) == (None, None)
 
 
@@ -244,7 +246,7 @@ def test_the_first_cause_to_halt_stays(tmp_path: Path) -> None:
     attempt.ask_to_halt("other", "later")
     halt = attempt.halt
     assert halt is not None
-    assert (halt["cause"], halt["message"]) == ("interrupted", "stopped by Ctrl-C")
+    assert (halt.cause, halt.message) == ("interrupted", "stopped by Ctrl-C")
     assert not list(tmp_path.glob("*halt?*"))
 
 

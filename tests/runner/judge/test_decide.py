@@ -1,6 +1,7 @@
 """How a run ended: from its nodes, its first cause, and what it measured."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,11 @@ from typing import Any
 import pytest
 
 from runner.base.paths import PROJECT
-from runner.judge.decide import Outcome, decide, is_finished, last_words, with_verdict
+from runner.folder.attempt import Halt
+from runner.folder.endings import Ending
+from runner.judge.decide import decide, is_finished, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict
+from runner.terms.outcome import Outcome
 from runner.terms.records import STATUSES, Interval, Measurement
 
 RECORDED = PROJECT / "tests" / "data" / "torchrun"
@@ -22,6 +26,7 @@ VERDICT = Verdict(
     "nodes/0001-b/log",
 )
 WELL = {"ended_by": "exit", "rc": 0}
+BOTH_WELL = {"a": WELL, "b": WELL}
 NOT_A_RUN = {"pending"}  # of a table's row; no run ends so
 # Every cause word that the launch plugin, the supervisor and bench write into `halt`.
 CAUSES = [
@@ -35,15 +40,17 @@ def steps(reached: int) -> Measurement:
     return Measurement(tuple(Interval(n) for n in range(1, reached + 1)))
 
 
-def ended(cause: str = "", reached: int = 5, **more: Any) -> Outcome:
-    """The outcome of a run of two nodes and five iterations."""
+def ended(
+    cause: str = "", reached: int = 5, done: Mapping[str, Any] = BOTH_WELL, **more: Any
+) -> Outcome:
+    """The outcome of a run of two nodes and five iterations; `done` as in done.json."""
     facts: dict[str, Any] = {
         "nodes": 2,
-        "done": {"a": WELL, "b": WELL},
-        "halt": {"cause": cause, "host": "a", "message": f"a: {cause}"} if cause else None,
+        "halt": Halt(cause, "a", f"a: {cause}") if cause else None,
         "measured": steps(reached),
         "train_iters": 5,
         "play_words": "",
+        "endings": {host: Ending.from_json(how) for host, how in done.items()},
     }
     return decide(**{**facts, **more})
 
@@ -174,7 +181,7 @@ def test_a_log_that_did_not_come_home_in_full_is_no_end_of_the_trainers() -> Non
     for reached, status in ((4, "failed"), (0, "did_not_run")):
         end = ended(reached=reached, done={"a": lacks, "b": WELL})
         assert (end.status, end.cause) == (status, "launch_error")
-        assert not is_finished(vars(end))
+        assert not is_finished(end)
         assert end.reason == (
             f"the launcher ended with exit code 0, its log at iteration {reached};"
             " the log of a is incomplete: out of contact for 7 s"
@@ -214,7 +221,7 @@ def test_a_time_limit_is_explained_by_what_came_before_it_not_by_what_it_did() -
 
 
 def test_bench_runs_again_only_what_a_machine_or_a_person_ended() -> None:
-    again = {cause for cause in ["", *CAUSES] if not is_finished({"cause": cause})}
+    again = {cause for cause in ["", *CAUSES] if not is_finished(Outcome("failed", cause, ""))}
     assert "exit" not in again
     assert "time_limit" not in again
     assert {"node_lost", "interrupted", "control_lost", "stopped"} <= again

@@ -1,7 +1,7 @@
 """The campaign loop: what is launched, what is kept, and what the command's exit code says.
 
-`play` and `inspect`, the two calls that go out to nodes, are replaced by fakes: the first writes
-into the run's folder what the launch plugin would have written there. Everything else is real.
+The engine is a fake: it writes into the run's folder what the launch plugin would have written
+there. Everything else is real.
 Whole launches are proved in tests/golden and tests/on_nodes.
 """
 
@@ -12,6 +12,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ import pytest
 from rich.console import Console
 
 from runner.base.errors import UserError
+from runner.folder import names
+from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
-from runner.launch import run as launch_run
+from runner.folder.lock import HeldFolder
+from runner.folder.stored import write_json
 from runner.launch.campaign import Tally, bench
 from runner.launch.run import PORT_TRIES
-from runner.launch.ssh import inspection
-from runner.launch.ssh.play import Played
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import select
 from runner.terms.cell import Matrix
+from runner.terms.cluster import Node
+from runner.terms.orders import Orders
 from tests.runner.builders import small_cluster, small_matrix
 
 Ending = dict[str, Any]
@@ -42,45 +46,66 @@ MATRIX = small_matrix({"zero_stage": [0, 1]})
 
 
 class Nodes:
-    """Stands in for the nodes: each play ends as the next of `endings` says, ok without one."""
+    """An engine without nodes: each run ends as the next of `endings` says, ok without one.
+
+    `commit` is what each node has of every system.
+    """
 
     def __init__(self) -> None:
         self.endings: list[Ending] = []
         self.plays: list[dict[str, Any]] = []
         self.inspections = 0
+        self.before_inspect: Callable[[], None] = lambda: None
         self.before_play: Callable[[], None] = lambda: None
+        self.commit = "c0"
 
-    def play(
-        self, playbook: str, inventory: Path, *, hosts: Sequence[str], variables: Any, **_: Any
-    ) -> Played:
-        folder = Path(variables["launch_run_dir"])
-        run = json.loads((folder / "run.json").read_text())
-        assert os.access(folder / "launch.sh", os.X_OK)
-        assert Path(variables["launch_lock"]).read_text() == variables["launch_holder"] != ""
+    def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def run(
+        self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
+    ) -> str:
+        content = json.loads((run.path / names.RUN).read_text())
+        assert Orders.from_json(content) == orders
+        assert os.access(run.path / names.SCRIPT, os.X_OK)
+        assert folder.lock.read_text() == folder.holder != ""
         self.before_play()
         ending = self.endings.pop(0) if self.endings else OK
-        for node in run["nodes"]:
-            home = folder / "nodes" / f"{node['node_rank']:04d}-{node['host']}"
+        for node in orders.nodes:
+            home = run.node(node.node_rank, node.host)
             home.mkdir(parents=True)
-            done = {"ended_by": "exit", "rc": 0}
-            (home / "done.json").write_text(json.dumps(done))
+            (home / names.DONE).write_text(json.dumps({"ended_by": "exit", "rc": 0}))
             lines = [
                 f"torch_gpt step={n}/50 samples_per_s=10.0 step_time_ms=100.0 loss=5.0"
                 " memory_allocated_mib=- memory_used_mib=1.0\n"
                 for n in range(1, ending["steps"] + 1)
             ]
             error = "ValueError: the trainer said why\n" if "halt" in ending else ""
-            text = "".join(lines) if node["node_rank"] == 0 else ""
-            said = ending.get("said", {}).get(node["host"], error)
-            (home / "launcher.log").write_text(text + said)
-        if "halt" in ending and not (folder / "halt").exists():
-            (folder / "halt").write_text(json.dumps({"host": "n1", **ending["halt"]}))
-        self.plays.append({**run, "playbook": playbook, "hosts": list(hosts)})
-        return Played("successful", 0, "")
+            text = "".join(lines) if node.node_rank == 0 else ""
+            said = ending.get("said", {}).get(node.host, error)
+            (home / names.LOG).write_text(text + said)
+        if "halt" in ending:
+            run.ask_to_halt(**ending["halt"], host="n1")
+        self.plays.append({**content, "hosts": [node.host for node in orders.nodes]})
+        return ""
 
-    def inspect(self, *_: Any) -> dict[str, dict[str, int]]:
+    def inspect(
+        self,
+        hosts: Sequence[str],
+        paths: Any,
+        folder: Path,
+        cancelled: Callable[[], bool],
+    ) -> None:
         self.inspections += 1
-        return {"default": {"default_text_document.bin": 7}}
+        self.before_inspect()
+        system = {"identity": {"commit": self.commit}}
+        dataset = {
+            **{"documents": 10**6, "tokens": 10**9, "sha256": {}},
+            "bytes": {"default_text_document.bin": 7},
+        }
+        files = {name: dataset if name.startswith("dataset ") else system for name in paths}
+        for host in hosts:
+            write_json(folder / names.of_host(host), {"files": files})
 
     @property
     def attempts(self) -> list[str]:
@@ -91,18 +116,15 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    found = Nodes()
-    monkeypatch.setattr(launch_run, "play", found.play)
-    monkeypatch.setattr(inspection, "inspect", found.inspect)
-    return found
+def nodes() -> Nodes:
+    return Nodes()
 
 
 @pytest.fixture
 def run(nodes: Nodes, tmp_path: Path) -> Callable[..., Tally]:
     def go(matrix: Matrix = MATRIX, **more: Any) -> Tally:
         view = View(Console(file=io.StringIO()))
-        return bench(matrix, small_cluster(), tmp_path, view=view, **more)
+        return bench(matrix, small_cluster(), tmp_path, engine=nodes, view=view, **more)
 
     return go
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import UserError
-from runner.launch.ssh import inspection
+from runner.launch import inspection
 from runner.matrix.file import parse_matrix
 
 MANIFEST: dict[str, Any] = {"documents": 744, "tokens": 3_556_629, "vocab_size": 4096}

@@ -1,4 +1,4 @@
-"""--retry, --stop-after and `status` on the campaign loop; its two calls to nodes are stand-ins."""
+"""--retry, --stop-after and `status` on the campaign loop; its engine is a stand-in."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from runner import __main__
+from runner.folder import names
+from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
-from runner.folder.stored import read_json, write_json
 from runner.judge.judge import judge
 from runner.launch import run as launch_run
 from runner.launch import status
-from runner.launch.ssh import inspection
+from runner.launch.ssh import engine
 from runner.load.records import RUNNING, records_of
 from tests.on_nodes.campaign import wait
 from tests.runner.builders import small_cluster, small_matrix
@@ -51,15 +52,14 @@ def test_a_failed_run_is_tried_again_and_the_last_try_counts(
 def test_after_the_limit_no_run_begins_and_the_next_bench_goes_on(
     run: Run, nodes: Nodes, tmp_path: Path
 ) -> None:
-    nodes.before_play = lambda: wait(lambda: any(tmp_path.rglob("halt")), 10, "the limit")
+    nodes.before_play = lambda: wait(lambda: any(tmp_path.rglob(names.HALT)), 10, "the limit")
     nodes.endings = [{"steps": 3}]
     tally = run(limit_s=1.5)
     assert nodes.attempts == ["zero_stage=0 r1a1"]
     assert (tally.expired, tally.interrupted, tally.exit_code) == (True, False, 1)
-    attempt = next((tmp_path / "m-rack").glob("*/repeat1/attempt1"))
-    halt = read_json(attempt / "halt")
+    halt = RunFolder(next((tmp_path / "m-rack").glob(names.ATTEMPTS))).halt
     assert halt is not None
-    assert (halt["cause"], halt["message"]) == ("interrupted", "stopped after --stop-after 1.5")
+    assert (halt.cause, halt.message) == ("interrupted", "stopped after --stop-after 1.5")
     nodes.before_play = lambda: None
     tally = run()
     assert nodes.attempts[1:] == ["zero_stage=0 r1a2", "zero_stage=1 r1a1"]
@@ -83,11 +83,8 @@ def test_a_limit_between_two_tries_of_a_port_begins_no_further_one(
 def test_a_limit_before_the_first_run_is_no_bad_input(
     run: Run, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(*given: Any) -> dict[str, dict[str, int]]:
-        time.sleep(0.3)
-        return nodes.inspect(*given)
-
-    monkeypatch.setattr(inspection, "inspect", slow)
+    nodes.before_inspect = lambda: time.sleep(0.3)
+    monkeypatch.setattr(engine, "Ssh", lambda *_: nodes)
     matrix = tmp_path / "m.yaml"
     matrix.write_text("name: m\ndefaults: {system: torch_gpt}\n")
     words = ["bench", "--matrix", str(matrix), "--runs", str(tmp_path), "--stop-after", "0.1"]
@@ -110,7 +107,7 @@ def test_limits_that_make_no_sense_are_refused(
     with pytest.raises(SystemExit) as ended:
         __main__.main(["bench", "--matrix", "matrix.yaml", *words])
     assert ended.value.code == 2
-    assert "is no " in capsys.readouterr().err
+    assert "is not a " in capsys.readouterr().err
 
 
 # --- status -----------------------------------------------------------------------------------
@@ -152,10 +149,10 @@ def test_status_names_what_runs_now_and_not_what_a_killed_bench_left(
     run()
     campaign = Campaign(tmp_path / "m-rack")
     for cell, written_at in (("zero_stage=1", 1.0), ("zero_stage=0", 2.0)):
-        before = next(tmp_path.glob(f"m-rack/{cell}-*/repeat1/attempt1/run.json"))
+        before = next(tmp_path.glob(f"m-rack/{cell}-*/repeat1/attempt1/{names.RUN}"))
         attempt = campaign.new_attempt(before.parents[2].name, 1)
         shutil.copy(before, attempt.path)
-        os.utime(attempt.path / "run.json", (time.time() + written_at,) * 2)
+        os.utime(attempt.path / names.RUN, (time.time() + written_at,) * 2)
     with campaign.locked():
         found = status.look(campaign)
         records = records_of(campaign, tmp_path)
@@ -170,7 +167,7 @@ def test_status_counts_the_reruns_of_each_cell(run: Run, tmp_path: Path) -> None
     campaign = Campaign(tmp_path / "m-rack")
     settings = campaign.settings or {}
     settings["cells"][0]["repeats"] = 3
-    write_json(campaign.path / "campaign.json", settings)
+    campaign.write(settings)
     assert status.look(campaign).runs == 4
 
 

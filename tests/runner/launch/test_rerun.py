@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,10 @@ from rich.console import Console
 
 from runner.__main__ import main
 from runner.base.errors import UserError
+from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.launch import rerun
-from runner.launch import run as launch_run
 from runner.launch.campaign import Tally, bench
-from runner.launch.ssh import inspection
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.terms.cluster import Cluster
@@ -32,11 +32,8 @@ MATRIX = small_matrix({"zero_stage": [0, 1]}, {"nodes": 2, "env": {"NOTE": "it's
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    found = Nodes()
-    monkeypatch.setattr(launch_run, "play", found.play)
-    monkeypatch.setattr(inspection, "inspect", found.inspect)
-    return found
+def nodes() -> Nodes:
+    return Nodes()
 
 
 def view() -> View:
@@ -46,22 +43,29 @@ def view() -> View:
 @pytest.fixture
 def first(nodes: Nodes, tmp_path: Path) -> Path:
     """A run of a campaign that is over."""
-    bench(MATRIX, CLUSTER, tmp_path, view=view())
-    Campaign(tmp_path / "m-rack").fix_environment({"system torch_gpt/torch-2.13": {"commit": "c0"}})
+    bench(MATRIX, CLUSTER, tmp_path, engine=nodes, view=view())
     return next((tmp_path / "m-rack").glob("zero_stage=1*/repeat1/attempt1"))
 
 
-def again(path: Path, cluster: Cluster = CLUSTER) -> tuple[Path, Tally]:
-    attempt, _, tally = rerun.rerun(rerun.recorded(path), cluster, view=view())
-    return attempt.path, tally
+Again = Callable[..., tuple[Path, Tally]]
+
+
+@pytest.fixture
+def again(nodes: Nodes) -> Again:
+    def go(path: Path, cluster: Cluster = CLUSTER) -> tuple[Path, Tally]:
+        found = rerun.recorded(path)
+        attempt, _, tally = rerun.rerun(found, cluster, engine=nodes, view=view())
+        return attempt.path, tally
+
+    return go
 
 
 def said(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((path / "run.json").read_text())
+    content: dict[str, Any] = json.loads((path / names.RUN).read_text())
     return content
 
 
-def test_the_same_runs_in_a_folder_of_its_own(first: Path, nodes: Nodes) -> None:
+def test_the_same_runs_in_a_folder_of_its_own(first: Path, nodes: Nodes, again: Again) -> None:
     path, tally = again(first)
     assert path.parts[-4:] == ("rerun-m-rack", first.parts[-3], "repeat1", "attempt1")
     assert tally.exit_code == 0
@@ -77,15 +81,19 @@ def test_the_same_runs_in_a_folder_of_its_own(first: Path, nodes: Nodes) -> None
     assert "rerun-m-rack" in (path / "launch.sh").read_text()
 
 
-def test_what_was_recorded_runs_whatever_this_version_would_plan(first: Path, nodes: Nodes) -> None:
+def test_what_was_recorded_runs_whatever_this_version_would_plan(
+    first: Path, nodes: Nodes, again: Again
+) -> None:
     content = said(first)
     content["nodes"][0]["argv"].append(f"--of-an-older-version={content['nodes'][0]['dir']}/x")
-    (first / "run.json").write_text(json.dumps(content))
+    (first / names.RUN).write_text(json.dumps(content))
     now = said(again(first)[0])
     assert now["nodes"][0]["argv"][-1] == f"--of-an-older-version={now['nodes'][0]['dir']}/x"
 
 
-def test_the_old_campaign_stays_as_it_was(first: Path, nodes: Nodes, tmp_path: Path) -> None:
+def test_the_old_campaign_stays_as_it_was(
+    first: Path, nodes: Nodes, again: Again, tmp_path: Path
+) -> None:
     def state() -> dict[str, bytes]:
         files = (tmp_path / "m-rack").rglob("*")
         return {str(path): path.read_bytes() for path in files if path.is_file()}
@@ -97,7 +105,7 @@ def test_the_old_campaign_stays_as_it_was(first: Path, nodes: Nodes, tmp_path: P
 
 
 def test_each_rerun_is_one_more_repeat_of_its_own_cell(
-    first: Path, nodes: Nodes, tmp_path: Path
+    first: Path, nodes: Nodes, again: Again, tmp_path: Path
 ) -> None:
     other = next((tmp_path / "m-rack").glob("zero_stage=0*/repeat1/attempt1"))
     for path in (first, first, other):
@@ -110,13 +118,15 @@ def test_each_rerun_is_one_more_repeat_of_its_own_cell(
     ]
 
 
-def test_a_rerun_that_something_outside_ended_is_made_again(first: Path, nodes: Nodes) -> None:
+def test_a_rerun_that_something_outside_ended_is_made_again(
+    first: Path, nodes: Nodes, again: Again
+) -> None:
     nodes.endings = [LOST]
     again(first)
     assert again(first)[0].parts[-2:] == ("repeat1", "attempt2")
 
 
-def test_a_rerun_can_be_rerun(first: Path, nodes: Nodes) -> None:
+def test_a_rerun_can_be_rerun(first: Path, nodes: Nodes, again: Again) -> None:
     path, _ = again(again(first)[0])
     assert path.parts[-4:-1] == ("rerun-m-rack", first.parts[-3], "repeat2")
     assert said(path)["rerun_of"] == said(first)["run_id"]
@@ -144,7 +154,7 @@ def test_a_rerun_can_be_rerun(first: Path, nodes: Nodes) -> None:
     ],
 )
 def test_another_inventory_is_refused_with_what_differs(
-    cluster: Cluster, words: str, first: Path, nodes: Nodes, tmp_path: Path
+    cluster: Cluster, words: str, first: Path, nodes: Nodes, again: Again, tmp_path: Path
 ) -> None:
     launched = len(nodes.plays)
     with pytest.raises(UserError) as refused:
@@ -154,20 +164,14 @@ def test_another_inventory_is_refused_with_what_differs(
     assert not (tmp_path / "rerun-m-rack").exists()
 
 
-def test_more_nodes_than_the_run_needs_do_not_matter(first: Path, nodes: Nodes) -> None:
+def test_more_nodes_than_the_run_needs_do_not_matter(
+    first: Path, nodes: Nodes, again: Again
+) -> None:
     assert again(first, replace(small_cluster(nodes=4), env=CLUSTER.env))[1].exit_code == 0
 
 
-def test_other_pins_are_refused_with_what_differs(
-    first: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What `inspect` does with what it found on the nodes."""
-
-    def other(campaign: Campaign, *_: Any) -> dict[str, dict[str, int]]:
-        campaign.fix_environment({"system torch_gpt/torch-2.13": {"commit": "c1"}})
-        return {}
-
-    monkeypatch.setattr(inspection, "inspect", other)
+def test_other_pins_are_refused_with_what_differs(first: Path, nodes: Nodes, again: Again) -> None:
+    nodes.commit = "c1"
     launched = len(nodes.plays)
     with pytest.raises(UserError, match=r"torch-2\.13 on the nodes is not .* \(commit was c0, is"):
         again(first)
@@ -179,7 +183,7 @@ def test_a_folder_without_a_run_is_one_sentence(
 ) -> None:
     campaign = tmp_path / "m-rack"
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "run.json").write_text('{"cell": {}}')
+    (tmp_path / "old" / names.RUN).write_text('{"cell": {}}')
     for path, words in (
         (campaign, "name a run's folder, such as "),
         (tmp_path / "none", "there is no run.json in"),

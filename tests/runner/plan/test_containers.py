@@ -15,7 +15,7 @@ from runner.inventory import parse_inventory
 from runner.plan import checks
 from runner.plan.containers import GPUS, image_of
 from runner.terms.cluster import ENGINES, Cluster, Containers
-from runner.terms.run import Run, read_run
+from runner.terms.run import Run
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
 CELL = {"pin": "container", "nodes": 2}
@@ -92,7 +92,7 @@ def test_on_one_node_the_launcher_needs_no_ssh() -> None:
 
 def test_run_json_brings_it_back() -> None:
     run = small_run(OVER_SSH, small_cluster())
-    assert read_run(json.loads(json.dumps(run.to_json()))) == run
+    assert Run.from_json(json.loads(json.dumps(run.to_json()))) == run
 
 
 @pytest.mark.parametrize(

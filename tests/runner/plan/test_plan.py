@@ -16,7 +16,8 @@ from runner.plan import checks
 from runner.plan.make import PORTS, make_run, port_of
 from runner.plan.script import launch_script
 from runner.terms.cluster import Cluster
-from runner.terms.run import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun, Run
+from runner.terms.orders import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun
+from runner.terms.run import Run
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
 HOME = "/opt/tb/systems/torch_gpt/torch-2.13"

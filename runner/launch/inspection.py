@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from node.dataset.megatron_mmap import DatasetError, check_split
 from runner.base.errors import UserError, unreachable
 from runner.base.paths import dataset_home, env_file, system_home
+from runner.folder import names
 from runner.folder.campaign import ENV, Campaign
 from runner.folder.stored import read_json
 from runner.inventory import refuse_unedited
-from runner.launch.ssh.play import play
+from runner.launch.engine import Engine
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
@@ -24,10 +24,10 @@ SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
 
 
 def inspect(
+    engine: Engine,
     campaign: Campaign,
     cluster: Cluster,
     cells: Sequence[Cell],
-    runs: Path,
     cancelled: Callable[[], bool],
 ) -> dict[str, dict[str, int]]:
     """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
@@ -39,7 +39,7 @@ def inspect(
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
     wanted = {f"system {cell.system}/{cell.pin}" for cell in cells}
     wanted |= {f"dataset {cell.dataset}" for cell in cells}
-    # One play for all nodes, unless their root folders differ.
+    # All nodes are asked at once, unless their root folders differ.
     facts: dict[str, dict[str, Any]] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
@@ -49,22 +49,9 @@ def inspect(
             paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")
             manifest = dataset_home(root, cell.dataset) / "dataset.json"
             paths[f"dataset {cell.dataset}"] = str(manifest)
-        played = play(
-            "inspect.yml",
-            cluster.path,
-            hosts=hosts,
-            variables={
-                "launch_out_dir": str(campaign.inspected.resolve()),
-                "launch_paths": paths,
-            },
-            private=runs / ".ansible",
-            cancelled=cancelled,
-        )
-        if cancelled():
-            raise KeyboardInterrupt
-        if not played.ok:
-            raise UserError(f"the nodes could not be asked: {played.words}")
-        facts |= {host: read_json(campaign.inspected / f"{host}.json") or {} for host in hosts}
+        engine.inspect(hosts, paths, campaign.inspected, cancelled)
+        files = {host: campaign.inspected / names.of_host(host) for host in hosts}
+        facts |= {host: read_json(path) or {} for host, path in files.items()}
     setup = SETUP.format(inventory=cluster.path)
     silent = {
         host: str(found.get("unreachable", ""))

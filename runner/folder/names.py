@@ -1,0 +1,66 @@
+"""What the files of a campaign are called, each once: for bench, the launch plugin and readers.
+
+    runs/<campaign>/campaign.json  lock
+      inspect/<host>.json
+      <cell>-<hash8>/repeat<K>/attempt<N>/
+          run.json  launch.sh  halt  progress  outcome.json
+          nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
+                                stacks.txt  tensorboard/
+    runs/.ansible/               private folders of ansible-runner, removed on success
+    runs/.doctor/<inventory>/    asked.json  env/<host>.json  lock  probe<N>/ (as an attempt, above)
+
+The standard library alone, as the launch plugin and roles/verify import this. docs/runs.md explains
+the files.
+"""
+
+from __future__ import annotations
+
+from runner.terms.orders import EVENTS
+
+__all__ = ["EVENTS"]
+
+# Of a folder of runs.
+ANSIBLE = ".ansible"
+DOCTOR = ".doctor"
+
+# Of a campaign.
+CAMPAIGN = "campaign.json"
+LOCK = "lock"
+INSPECTED = "inspect"
+ATTEMPTS = "*/repeat*/attempt*"
+
+# Of a run.
+RUN = "run.json"
+SCRIPT = "launch.sh"
+HALT = "halt"
+PROGRESS = "progress"
+OUTCOME = "outcome.json"
+NODES = "nodes"
+
+# Of one node of a run.
+LOG = "launcher.log"
+PART = "launcher.log.part"  # while what the polls left of the log is brought
+TIMELINE = "timeline.jsonl"
+PREPARED = "prepared"
+DONE = "done.json"
+SAMPLES = "samples.csv"
+STACKS = "stacks.txt"
+
+# Of a checkup.
+ASKED = "asked.json"
+ENVS = "env"
+
+
+def node(rank: int, host: str) -> str:
+    """Return the folder of one node in its run's, such as nodes/0000-n1."""
+    return f"{NODES}/{rank:04d}-{host}"
+
+
+def attempt(repeat: int, number: int) -> str:
+    """Return the folder of one run in its cell's."""
+    return f"repeat{repeat}/attempt{number}"
+
+
+def of_host(host: str) -> str:
+    """Return the file of what a host said of itself, in INSPECTED or ENVS."""
+    return f"{host}.json"

@@ -1,0 +1,73 @@
+"""The engine whose nodes are reached by Ansible's connections: a play a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.folder import names
+from runner.folder.attempt import RunFolder
+from runner.folder.lock import HeldFolder
+from runner.launch.ssh import claim
+from runner.launch.ssh.play import Played, play
+from runner.terms.cluster import Cluster, Node
+from runner.terms.orders import Orders
+
+
+class Ssh:
+    """Plays on the nodes of an inventory; `runs` is the folder of all campaigns."""
+
+    def __init__(self, cluster: Cluster, runs: Path) -> None:
+        self.inventory = cluster.path
+        self.private = runs / names.ANSIBLE
+
+    def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
+        """As Engine's."""
+        return claim.claimed(nodes, campaign)
+
+    def inspect(
+        self,
+        hosts: Sequence[str],
+        paths: Mapping[str, str],
+        folder: Path,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        """As Engine's."""
+        variables = {"launch_out_dir": str(folder.resolve()), "launch_paths": dict(paths)}
+        played = self.play("inspect.yml", hosts, variables, cancelled)
+        if cancelled():
+            raise KeyboardInterrupt
+        if not played.ok:
+            raise UserError(f"the nodes could not be asked: {played.words}")
+
+    def run(
+        self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
+    ) -> str:
+        """As Engine's."""
+        variables = {
+            "launch_run_dir": str(run.path.resolve()),
+            "launch_lock": str(folder.lock.resolve()),
+            "launch_holder": folder.holder,
+        }
+        hosts = [node.host for node in orders.nodes]
+        return self.play("bench.yml", hosts, variables, cancelled).words
+
+    def play(
+        self,
+        playbook: str,
+        hosts: Sequence[str],
+        variables: Mapping[str, Any],
+        cancelled: Callable[[], bool],
+    ) -> Played:
+        """Run a playbook on hosts of the inventory."""
+        return play(
+            playbook,
+            self.inventory,
+            hosts=hosts,
+            variables=variables,
+            private=self.private,
+            cancelled=cancelled,
+        )
