@@ -92,13 +92,13 @@ def _why(stderr: str, path: Path) -> str:
     """
     if script := re.search(r"Standard error from inventory script:\s*(?:error: )?(.+)", stderr):
         return script[1]
-    words = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
-    told = [line for line in words if line.startswith("YAML parsing failed")] or [
-        line for line in words if "rror" in line or "failed" in line
+    lines = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
+    errors = [line for line in lines if line.startswith("YAML parsing failed")] or [
+        line for line in lines if "rror" in line or "failed" in line
     ]
-    if told and told[0].startswith("YAML") and (place := _bad_yaml(path)):
-        return f"{place}: {told[0]}"
-    return (told or words or ["ansible-inventory said nothing"])[-1]
+    if errors and errors[0].startswith("YAML") and (place := _bad_yaml(path)):
+        return f"{place}: {errors[0]}"
+    return (errors or lines or ["ansible-inventory said nothing"])[-1]
 
 
 def _bad_yaml(path: Path) -> str:
@@ -210,10 +210,10 @@ def _name(path: Path) -> str:
 def _members(listed: Mapping[str, Any], group: str) -> list[str]:
     """Return the hosts of a group and of its children, in the inventory's order, each once."""
     entry = listed.get(group, {})
-    found = list(entry.get("hosts", []))
+    hosts = list(entry.get("hosts", []))
     for child in entry.get("children", []):
-        found += [host for host in _members(listed, child) if host not in found]
-    return found
+        hosts += [host for host in _members(listed, child) if host not in hosts]
+    return hosts
 
 
 def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def opened(runs: Path, name: str | None) -> Iterator[Opened]:
         yield Opened(campaign, campaign.path)
     elif path.is_file():
         with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
-            found = unpack(path, Path(folder))
-            yield Opened(Campaign(found), path.resolve().parent / found.name)
+            home = unpack(path, Path(folder))
+            yield Opened(Campaign(home), path.resolve().parent / home.name)
     elif "/" in str(name) or str(name).endswith(".gz"):
         raise UserError(f"there is no file or folder {name}")
     else:
@@ -89,15 +89,15 @@ def _private(path: str, flags: int) -> int:
 
 def files(folder: Path) -> dict[str, Path]:
     """Return a campaign's plain files, name to path: no lock, nothing half written, no link."""
-    found = {}
+    paths = {}
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
         if hidden or path.name in (names.LOCK, "halt.control") or path.is_symlink():
             continue
         if path.is_file():
-            found[inside.as_posix()] = path
-    return dict(sorted(found.items()))
+            paths[inside.as_posix()] = path
+    return dict(sorted(paths.items()))
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
@@ -120,10 +120,10 @@ def unpack(path: Path, folder: Path) -> Path:
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be extracted: {error.strerror}") from None
-    found = [folder / root for root in roots if (folder / root / names.CAMPAIGN).is_file()]
-    if len(roots) != 1 or not found or Campaign(found[0]).settings is None:
+    homes = [folder / root for root in roots if (folder / root / names.CAMPAIGN).is_file()]
+    if len(roots) != 1 or not homes or Campaign(homes[0]).settings is None:
         raise UserError(f"{path} holds no campaign.json that this version can read")
-    return found[0]
+    return homes[0]
 
 
 class _Guarded(io.RawIOBase):

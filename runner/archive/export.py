@@ -48,11 +48,11 @@ def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict
     texts = {
         name: render(records, format, settings.get("baseline")) for name, format in _NAMES.items()
     }
-    found = {}
+    paths = {}
     for name, text in {**texts, "matrix.yaml": str(settings.get("matrix", ""))}.items():
-        found[f"{TABLES}/{name}"] = folder / name
+        paths[f"{TABLES}/{name}"] = folder / name
         (folder / name).write_text(text, encoding="utf-8")
-    return found
+    return paths
 
 
 def _same_figures(before: list[Record], after: list[Record]) -> None:
@@ -78,8 +78,8 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     }
     hosts = _hosts(campaign)
     known = map(load_system, system_names())
-    words = {word for s in known for word in (s.name, *(item.name for item in s.parameters))}
-    redaction = Redaction([], [_user()], words)
+    reserved = {word for s in known for word in (s.name, *(item.name for item in s.parameters))}
+    redaction = Redaction([], [_user()], reserved)
     for name, host in hosts.items():
         redaction.host(name, host)
     for path in named.values():

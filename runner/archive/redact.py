@@ -80,12 +80,12 @@ class Redaction:
     def learn(self, text: str) -> None:
         """Learn users by their home folders and logins."""
         if "/home/" in text or "/Users/" in text:
-            for found in _HOME.finditer(text):
-                self._user(found[1])
+            for match in _HOME.finditer(text):
+                self._user(match[1])
         if "@" in text:
-            for found in _AT.finditer(text):
-                if found[1] not in self._words:
-                    self._user(found[1])
+            for match in _AT.finditer(text):
+                if match[1] not in self._words:
+                    self._user(match[1])
 
     def learn_content(self, content: Any) -> None:
         """Learn the same from JSON, and the values of variables that are named like secrets."""
@@ -107,9 +107,9 @@ class Redaction:
         """Redact one part of a path: `0003-host` and `host.json` are of hosts, whatever their
         names.
         """
-        found = re.fullmatch(r"(\d{4}-)?(.+?)(\.json)?", part)
-        if found and found[2] in self._hosts:
-            return f"{found[1] or ''}{self._hosts[found[2]]}{found[3] or ''}"
+        match = re.fullmatch(r"(\d{4}-)?(.+?)(\.json)?", part)
+        if match and match[2] in self._hosts:
+            return f"{match[1] or ''}{self._hosts[match[2]]}{match[3] or ''}"
         return self.text(part)
 
     def content(self, content: Any, key: str = "") -> Any:
@@ -160,18 +160,18 @@ class Redaction:
             parts.append(rf"(?<![A-Za-z0-9])(?P<user>{names(users)})(?![A-Za-z0-9])")
         return re.compile("|".join(parts), re.MULTILINE)
 
-    def _word(self, found: re.Match[str]) -> str:
+    def _word(self, match: re.Match[str]) -> str:
         """Return what stands for one name."""
-        kind = found.lastgroup or ""
-        text = found[0]
+        kind = match.lastgroup or ""
+        text = match[0]
         if kind == "world":
             return self._world(text)
         if kind == "home":
             return self._home(text)
         if kind in ("v4", "v6"):
-            return self._address(text, found.string[max(0, found.start() - 12) : found.start()])
+            return self._address(text, match.string[max(0, match.start() - 12) : match.start()])
         if kind in ("host", "vague"):
-            return self._hosts[found[kind]]
+            return self._hosts[match[kind]]
         if kind == "user":
             return self._users[text]
         return REDACTED if kind == "secret" else f"{REDACTED}@"

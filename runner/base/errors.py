@@ -26,18 +26,20 @@ def unreachable(whys: Mapping[str, str], inventory: object) -> str:
     hosts: dict[str, list[str]] = {}
     for host, why in whys.items():
         hosts.setdefault(silence(why), []).append(host)
-    told = "; ".join(f"{', '.join(named)} cannot be used: {why}" for why, named in hosts.items())
+    sentences = "; ".join(
+        f"{', '.join(named)} cannot be used: {why}" for why, named in hosts.items()
+    )
     each = "it" if len(whys) == 1 else "each"
     its = "its" if len(whys) == 1 else "each one's"
     which = "it" if len(whys) == 1 else "those that do not"
     return (
-        f"{told}; see that {each} is on, that {its} address in the inventory is right and that"
+        f"{sentences}; see that {each} is on, that {its} address in the inventory is right and that"
         f" {each} takes your key (`ansible {','.join(whys)} -i {inventory} -m ping` must not ask),"
         f" or take {which} out of the inventory"
     )
 
 
-def silence(words: str) -> str:
+def silence(message: str) -> str:
     """Say why a node does not answer, without Ansible's words around it."""
-    said = re.sub(r"^.*?(?:via ssh|over ssh): ", "", " ".join(words.split()))
-    return said.rstrip(". ") or "no answer"
+    reason = re.sub(r"^.*?(?:via ssh|over ssh): ", "", " ".join(message.split()))
+    return reason.rstrip(". ") or "no answer"

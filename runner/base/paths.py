@@ -47,7 +47,7 @@ def search_path() -> str:
 
 def program(name: str) -> str:
     """Return the path of one of Ansible's programs. Raises UserError where it is not installed."""
-    found = shutil.which(name, path=search_path())
-    if found is None:
+    path = shutil.which(name, path=search_path())
+    if path is None:
         raise UserError(f"{name} is not installed; `pip install -e .` in the checkout installs it")
-    return found
+    return path

@@ -17,12 +17,14 @@ def nearest(word: str, right: Iterable[str]) -> str:
 
     Among numbers the nearest is the one with the least difference.
     """
-    words = list(right)
-    found = difflib.get_close_matches(str(word), words, n=1, cutoff=0.6)
-    numbers = [_number(text) for text in words]
-    if not found and _number(word) is not None and numbers and None not in numbers:
-        found = [min(words, key=lambda text: abs((_number(text) or 0.0) - (_number(word) or 0.0)))]
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    candidates = list(right)
+    matches = difflib.get_close_matches(str(word), candidates, n=1, cutoff=0.6)
+    numbers = [_number(text) for text in candidates]
+    if not matches and _number(word) is not None and numbers and None not in numbers:
+        matches = [
+            min(candidates, key=lambda text: abs((_number(text) or 0.0) - (_number(word) or 0.0)))
+        ]
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def _number(text: str) -> float | None:

@@ -99,10 +99,10 @@ def print_campaign(
     from runner.report.formats import render
 
     base = output.parent if output else Path.cwd()
-    with archive.opened(runs, name) as found:
-        records = records_of(found.campaign, base.resolve(), shown=found.shown)
-        layout, documents = layout_of(found.campaign, shape)
-        baseline = baseline or (found.campaign.settings or {}).get("baseline")
+    with archive.opened(runs, name) as source:
+        records = records_of(source.campaign, base.resolve(), shown=source.shown)
+        layout, documents = layout_of(source.campaign, shape)
+        baseline = baseline or (source.campaign.settings or {}).get("baseline")
     # Where nobody watches, nothing needs to be left out to fit.
     width = shutil.get_terminal_size((200, 24)).columns
     text = render(records, format, baseline, width=width, layout=layout, published=documents)

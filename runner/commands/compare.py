@@ -62,15 +62,15 @@ def run(chosen: argparse.Namespace) -> int:
 
     limits = thresholds(chosen.threshold)
     a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
-    found = compare_campaigns(a, b, limits)
+    comparison = compare_campaigns(a, b, limits)
     if chosen.format == "json":
-        text = rendering.to_json(found)
+        text = rendering.to_json(comparison)
     elif chosen.format == "markdown":
-        text = rendering.to_markdown(found)
+        text = rendering.to_markdown(comparison)
     else:
-        text = rendering.to_table(found, shutil.get_terminal_size((200, 24)).columns)
+        text = rendering.to_table(comparison, shutil.get_terminal_size((200, 24)).columns)
     print(text, end="")
-    return 1 if found.regressions else 0
+    return 1 if comparison.regressions else 0
 
 
 def _side(name: str, runs: Path) -> Any:
@@ -90,6 +90,6 @@ def _side(name: str, runs: Path) -> Any:
                     f"{name} is neither an archive of `export` nor a table of"
                     " `collect --format json`"
                 ) from None
-    with archive.opened(runs, name) as found:
-        records = records_of(found.campaign, Path.cwd(), shown=found.shown)
+    with archive.opened(runs, name) as source:
+        records = records_of(source.campaign, Path.cwd(), shown=source.shown)
         return side(name, records)

@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:
     )
     command.add_argument(
         "--from",
-        dest="found",
+        dest="folder",
         type=Path,
         metavar="FOLDER",
         help="compare again what verify.yml or doctor left there; ask no node",
@@ -65,23 +65,23 @@ def add_parser(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Ask, compare, measure; print one table or one JSON object."""
-    from runner.doctor import answer
+    from runner.doctor.answer import gather
     from runner.folder.checkup import Checkup
 
     # Where nobody watches, nothing needs to be left out to fit.
     width = shutil.get_terminal_size((160, 24)).columns
-    if chosen.found is not None:
-        found = answer.gather(Checkup(chosen.found))
+    if chosen.folder is not None:
+        answer = gather(Checkup(chosen.folder))
     else:
-        from runner.doctor import asking
+        from runner.doctor.asking import ask
 
-        found = asking.ask(chosen.inventory, chosen.runs, tuple(chosen.only) or ONLY)
+        answer = ask(chosen.inventory, chosen.runs, tuple(chosen.only) or ONLY)
     if chosen.format == "json":
-        print(json.dumps(found.as_json(width), indent=1))
+        print(json.dumps(answer.as_json(width), indent=1))
     else:
         from rich.console import Console
 
         console = Console(highlight=False, width=width)
-        for part in found.parts(width):
+        for part in answer.parts(width):
             console.print(part, markup=False) if isinstance(part, str) else console.print(part)
-    return found.exit_code
+    return answer.exit_code

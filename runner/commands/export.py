@@ -51,12 +51,12 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.archive import archive
     from runner.archive.export import export
 
-    with archive.opened(chosen.runs, chosen.campaign) as found:
-        target = chosen.output or Path(f"{found.campaign.name}.tar.gz")
+    with archive.opened(chosen.runs, chosen.campaign) as source:
+        target = chosen.output or Path(f"{source.campaign.name}.tar.gz")
         if target.is_dir():
             raise UserError(f"{target} is a folder; name a file, such as {target}/campaign.tar.gz")
         try:
-            export(found.campaign, target, redact=chosen.redact)
+            export(source.campaign, target, redact=chosen.redact)
         except OSError as error:
             raise UserError(f"{target} cannot be written: {error.strerror}") from None
     print(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB", file=sys.stderr)

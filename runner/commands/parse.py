@@ -157,7 +157,7 @@ def _rounded(value: float | None) -> float | None:
 def _files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Give the logs as files that can be read more than once: a pipe is copied first."""
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
-        found = []
+        files = []
         for number, path in enumerate(paths):
             try:
                 if path.is_dir():
@@ -170,5 +170,5 @@ def _files(paths: Sequence[Path]) -> Iterator[list[Path]]:
                         path = copy
             except OSError as error:
                 raise UserError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
-            found.append(path)
-        yield found
+            files.append(path)
+        yield files

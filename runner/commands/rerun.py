@@ -50,11 +50,11 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.launch.view import View
     from runner.load.records import record_of
 
-    found = rerun.recorded(chosen.run_dir)
-    machines = load_inventory(chosen.inventory or rerun.inventory(found))
-    engine = Ssh(machines, found.campaign.path.parent)
-    attempt, campaign, tally = rerun.rerun(found, machines, engine=engine, view=View())
-    was = side("recorded", [record_of(found.attempt, found.campaign)])
+    recorded = rerun.recorded(chosen.run_dir)
+    machines = load_inventory(chosen.inventory or rerun.inventory(recorded))
+    engine = Ssh(machines, recorded.campaign.path.parent)
+    attempt, campaign, tally = rerun.rerun(recorded, machines, engine=engine, view=View())
+    was = side("recorded", [record_of(recorded.attempt, recorded.campaign)])
     now = side("rerun", [record_of(attempt, campaign)])
     try:
         compared = compare_campaigns(was, now, thresholds([]))

@@ -36,6 +36,6 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.folder.campaign import find_campaign
     from runner.launch import status
 
-    found = status.look(find_campaign(chosen.runs, chosen.campaign))
-    print(json.dumps(found.to_json(), indent=1) if chosen.format == "json" else found.words())
+    progress = status.look(find_campaign(chosen.runs, chosen.campaign))
+    print(json.dumps(progress.to_json(), indent=1) if chosen.format == "json" else progress.words())
     return 0

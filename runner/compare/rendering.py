@@ -22,79 +22,82 @@ _TITLES = {
 _PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
 
 
-def to_table(found: CampaignComparison, width: int) -> str:
+def to_table(comparison: CampaignComparison, width: int) -> str:
     """Write it for a terminal of that many columns: where a row a cell is too wide, a row a
     quantity.
     """
-    headers, rows = _headers(found), _rows(found)
+    headers, rows = _headers(comparison), _rows(comparison)
     if not fits(headers, rows, width):
-        headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(found)
-    below = [*_below(found), _summary(found)]
-    parts = ["\n".join(filled(line, width) for line in _above(found)), grid(headers, rows, width)]
+        headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(comparison)
+    below = [*_below(comparison), _summary(comparison)]
+    parts = [
+        "\n".join(filled(line, width) for line in _above(comparison)),
+        grid(headers, rows, width),
+    ]
     parts.append("\n".join(filled(line, width) for line in below))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def to_markdown(found: CampaignComparison) -> str:
+def to_markdown(comparison: CampaignComparison) -> str:
     """Write a heading, what differs, a table and notes."""
-    rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(found)]
-    grid = tabulate(rows, headers=_headers(found), tablefmt="github", disable_numparse=True)
-    above = "\n".join(f"- {line}" for line in _above(found)[1:])
-    below = "\n".join(f"- {line}" for line in _below(found))
-    title = f"### {_above(found)[0]}"
-    parts = [title, f"**{_summary(found)}**", above, grid, below]
+    rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(comparison)]
+    grid = tabulate(rows, headers=_headers(comparison), tablefmt="github", disable_numparse=True)
+    above = "\n".join(f"- {line}" for line in _above(comparison)[1:])
+    below = "\n".join(f"- {line}" for line in _below(comparison))
+    title = f"### {_above(comparison)[0]}"
+    parts = [title, f"**{_summary(comparison)}**", above, grid, below]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def to_json(found: CampaignComparison) -> str:
+def to_json(comparison: CampaignComparison) -> str:
     """Write one JSON object, indented; docs/runs.md has its keys."""
     document = {
         "schema": 1,
-        "a": found.a,
-        "b": found.b,
+        "a": comparison.a,
+        "b": comparison.b,
         "rule": RULE,
-        "thresholds_percent": dict(found.thresholds),
-        "regressions": found.regressions,
-        "environment": [{"key": key, "a": a, "b": b} for key, a, b in found.environment],
-        "notes": list(found.notes),
-        "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in found.cells],
+        "thresholds_percent": dict(comparison.thresholds),
+        "regressions": comparison.regressions,
+        "environment": [{"key": key, "a": a, "b": b} for key, a, b in comparison.environment],
+        "notes": list(comparison.notes),
+        "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _above(found: CampaignComparison) -> list[str]:
-    lines = [f"{printable(found.b)} against {printable(found.a)}"]
-    lines += [f"{printable(key)}: {a}, then {b}" for key, a, b in found.environment]
-    return [*lines, *map(printable, found.notes)]
+def _above(comparison: CampaignComparison) -> list[str]:
+    lines = [f"{printable(comparison.b)} against {printable(comparison.a)}"]
+    lines += [f"{printable(key)}: {a}, then {b}" for key, a, b in comparison.environment]
+    return [*lines, *map(printable, comparison.notes)]
 
 
-def _headers(found: CampaignComparison) -> list[str]:
-    names = [f"{_TITLES[name]} was, is" for name in _names(found)]
+def _headers(comparison: CampaignComparison) -> list[str]:
+    names = [f"{_TITLES[name]} was, is" for name in _names(comparison)]
     return ["verdict", "cell", *(part for name in names for part in (name, "change"))]
 
 
-def _names(found: CampaignComparison) -> list[str]:
+def _names(comparison: CampaignComparison) -> list[str]:
     """Return the quantities that any cell has on both sides."""
-    return [name for name in _TITLES if any(name in cell.measures for cell in found.cells)]
+    return [name for name in _TITLES if any(name in cell.measures for cell in comparison.cells)]
 
 
-def _rows(found: CampaignComparison) -> list[list[str]]:
-    names = _names(found)
+def _rows(comparison: CampaignComparison) -> list[list[str]]:
+    names = _names(comparison)
     return [
         [
             _verdict(cell),
             printable(cell.name),
             *(part for name in names for part in _pair(name, cell.measures.get(name))),
         ]
-        for cell in found.cells
+        for cell in comparison.cells
     ]
 
 
-def _long_rows(found: CampaignComparison) -> list[list[str]]:
+def _long_rows(comparison: CampaignComparison) -> list[list[str]]:
     """Return a row for each quantity of a cell; the cell stands in the first."""
     rows = []
-    for cell in found.cells:
-        names = [name for name in _names(found) if name in cell.measures]
+    for cell in comparison.cells:
+        names = [name for name in _names(comparison) if name in cell.measures]
         quantities = [(_TITLES[name], *_pair(name, cell.measures[name])) for name in names]
         for number, quantity in enumerate(quantities or [("", MISSING, MISSING)]):
             first = ("", "") if number else (_verdict(cell), printable(cell.name))
@@ -122,24 +125,26 @@ def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
     return values, change + mark
 
 
-def _below(found: CampaignComparison) -> list[str]:
-    limits = ", ".join(f"{_TITLES[name]} {limit:g} %" for name, limit in found.thresholds.items())
+def _below(comparison: CampaignComparison) -> list[str]:
+    limits = ", ".join(
+        f"{_TITLES[name]} {limit:g} %" for name, limit in comparison.thresholds.items()
+    )
     lines = [f"{RULE}; thresholds: {limits}; ±: that noise"]
-    steps = sorted({n for cell in found.cells for n in (cell.steps_a, cell.steps_b) if n})
+    steps = sorted({n for cell in comparison.cells for n in (cell.steps_a, cell.steps_b) if n})
     if steps:
         many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
         lines.append(f"medians over {many} steps a cell")
     lines += [
         f"{printable(cell.name)}: {printable('; '.join(cell.notes))}"
-        for cell in found.cells
+        for cell in comparison.cells
         if cell.notes
     ]
     return lines
 
 
-def _summary(found: CampaignComparison) -> str:
-    verdicts = [cell.verdict for cell in found.cells]
+def _summary(comparison: CampaignComparison) -> str:
+    verdicts = [cell.verdict for cell in comparison.cells]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in VERDICTS if word in verdicts)
-    count = found.regressions
-    words = "no regression" if not count else f"{count} regression{'s' if count > 1 else ''}"
-    return f"{words}: {counts}"
+    count = comparison.regressions
+    total = "no regression" if not count else f"{count} regression{'s' if count > 1 else ''}"
+    return f"{total}: {counts}"

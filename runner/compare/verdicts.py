@@ -125,8 +125,8 @@ def side(name: str, records: Sequence[Record]) -> Side:
     """Return a campaign's records as one side."""
     document = json.loads(to_json(rows(records)))
     parameters = {record.cell_id: record.parameters for record in records}
-    found = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
-    return Side(name, found, facts_as_text(environment_section(records)))
+    table = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
+    return Side(name, table, facts_as_text(environment_section(records)))
 
 
 def saved(name: str, document: Any) -> Side:
@@ -143,10 +143,10 @@ def saved(name: str, document: Any) -> Side:
     return Side(name, table, environment if isinstance(environment, dict) else None)
 
 
-def thresholds(said: Iterable[str]) -> dict[str, float]:
+def thresholds(options: Iterable[str]) -> dict[str, float]:
     """Return the quantities that count, with percent, after `QUANTITY=PERCENT%` words."""
-    found = {name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None}
-    for word in (part for text in said for part in text.split(",")):
+    limits = {name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None}
+    for word in (part for text in options for part in text.split(",")):
         name, _, number = (part.strip() for part in word.partition("="))
         if name not in QUANTITIES:
             raise UserError(
@@ -154,12 +154,12 @@ def thresholds(said: Iterable[str]) -> dict[str, float]:
                 f" the quantities are {', '.join(QUANTITIES)}"
             )
         try:
-            found[name] = float(number.removesuffix("%"))
+            limits[name] = float(number.removesuffix("%"))
         except ValueError:
-            found[name] = math.nan
-        if not 0 <= found[name] < math.inf:
+            limits[name] = math.nan
+        if not 0 <= limits[name] < math.inf:
             raise UserError(f"--threshold {word}: write it as {name}=3%")
-    return found
+    return limits
 
 
 def compare_campaigns(a: Side, b: Side, limits: Mapping[str, float]) -> CampaignComparison:
@@ -194,9 +194,9 @@ def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
     lonely = [row["cell"] for row, other in pairs if other is None and row is not None]
     for index, (row, other) in enumerate(pairs):
         if row is not None and other is None and lonely.count(row["cell"]) == 1:
-            found = by_name.get(row["cell"])
-            if found is not None:
-                pairs[index] = (row, by_id.pop(found["cell_id"]))
+            namesake = by_name.get(row["cell"])
+            if namesake is not None:
+                pairs[index] = (row, by_id.pop(namesake["cell_id"]))
     return [*pairs, *((None, row) for row in by_id.values())]
 
 
@@ -215,8 +215,8 @@ def _cell(a: _Row | None, b: _Row | None, limits: Mapping[str, float]) -> Compar
     elif not measures:
         verdict = "not_ok" if b["status"] != "ok" else "same"
     else:
-        found = {measure.verdict for measure in measures.values()}
-        verdict = next(word for word in VERDICTS if word in found)
+        verdicts = {measure.verdict for measure in measures.values()}
+        verdict = next(word for word in VERDICTS if word in verdicts)
     return ComparedCell(
         name=b["cell"],
         verdict=verdict,
@@ -234,7 +234,7 @@ def _finished(row: _Row) -> bool:
 
 
 def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measure]:
-    found = {}
+    measures = {}
     for name, limit in limits.items():
         ours, theirs = a.get(name), b.get(name)
         if ours is None or theirs is None or ours <= 0:
@@ -249,8 +249,8 @@ def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measur
             verdict = "unclear"
         else:
             verdict = better if gain > 0 else worse
-        found[name] = Measure(ours, theirs, difference, noise, limit, verdict)
-    return found
+        measures[name] = Measure(ours, theirs, difference, noise, limit, verdict)
+    return measures
 
 
 def _noise(row: _Row, name: str) -> float | None:

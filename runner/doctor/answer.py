@@ -50,22 +50,22 @@ class Answer:
 
     def faults(self, *, lost: bool = True) -> dict[str, list[str]]:
         """Return each node's faults, one line each: what would spoil a comparison."""
-        found: dict[str, list[str]] = {}
+        faults: dict[str, list[str]] = {}
         if lost:
             for host, why in self.unreachable.items():
-                found.setdefault(host, []).append(f"{host} cannot be asked: {why}")
+                faults.setdefault(host, []).append(f"{host} cannot be asked: {why}")
         for host, entries in self.failures.items():
             for entry in entries:
-                found.setdefault(host, []).append(f"{host}: {entry['role']}: {entry['message']}")
+                faults.setdefault(host, []).append(f"{host}: {entry['role']}: {entry['message']}")
         for finding in self.comparison.findings if self.compared else ():
             if finding.severity == SPOILS:
                 for host in finding.nodes:
-                    found.setdefault(host, []).append(f"{host}: {finding.words}")
+                    faults.setdefault(host, []).append(f"{host}: {finding.words}")
         if self.judgement is not None:
             for verdict in self.judgement.slow:
                 for host in verdict.nodes:
-                    found.setdefault(host, []).append(verdict.words)
-        return found
+                    faults.setdefault(host, []).append(verdict.words)
+        return faults
 
     def as_json(self, width: int) -> dict[str, Any]:
         """Return the object that docs/doctor.md describes."""
@@ -119,27 +119,27 @@ class Answer:
         """Sum up in one line what was compared."""
         differences = self.comparison.differences
         spoiling = sum(row.severity == SPOILS for row in differences)
-        words = _count(len(self.nodes), "node")
+        scope = _count(len(self.nodes), "node")
         if self.unreachable:
-            words = f"{len(self.envs)} of {words}"
-        words += " compared"
+            scope = f"{len(self.envs)} of {scope}"
+        scope += " compared"
         if self.roles:
-            words += f", {_count(len(self.roles), 'role')} asked"
-        told = []
+            scope += f", {_count(len(self.roles), 'role')} asked"
+        results = []
         if spoiling:
             verb = "spoils" if spoiling == 1 else "spoil"
-            told.append(f"{_count(spoiling, 'difference')} that {verb} comparisons")
+            results.append(f"{_count(spoiling, 'difference')} that {verb} comparisons")
         if len(differences) > spoiling:
-            told.append(f"{len(differences) - spoiling} to note")
+            results.append(f"{len(differences) - spoiling} to note")
         if self.failures:
             entries = sum(len(entries) for entries in self.failures.values())
-            told.append(_count(entries, "failed check"))
+            results.append(_count(entries, "failed check"))
         if self.unreachable:
-            told.append(f"{short(list(self.unreachable))} not asked")
-        if told:
-            return Text(f"{words}: {', '.join(told)}")
+            results.append(f"{short(list(self.unreachable))} not asked")
+        if results:
+            return Text(f"{scope}: {', '.join(results)}")
         alike = "nothing is missing" if len(self.nodes) == 1 else "no difference"
-        return Text(f"{words}: {alike}", "green")
+        return Text(f"{scope}: {alike}", "green")
 
 
 def _count(number: int, thing: str) -> str:
@@ -157,13 +157,13 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
     nodes = list(hosts) or list(asked["nodes"])
     envs, expected, unreachable = {}, {}, {}
     for host in nodes:
-        said = checkup.node(host)
+        reply = checkup.node(host)
         entry = asked["nodes"].get(host, {"lost": True})
-        if "env" in said and not entry["lost"]:
-            envs[host] = said["env"]
-            expected[host] = said.get("expected") or {}
+        if "env" in reply and not entry["lost"]:
+            envs[host] = reply["env"]
+            expected[host] = reply.get("expected") or {}
         else:
-            unreachable[host] = str(said.get("unreachable") or "it stopped answering")
+            unreachable[host] = str(reply.get("unreachable") or "it stopped answering")
     failures = {
         host: entry["failures"]
         for host, entry in asked["nodes"].items()

@@ -75,14 +75,14 @@ def compare_nodes(
     names = list(dict.fromkeys(name for row in table.values() for name in row))
     for name in names:
         there = {host: row.get(name) for host, row in table.items()}
-        for found in (
+        for observed in (
             _inventory(name, there, expected or {}),
             _never(name, there),
             _alike(name, there),
         ):
-            if found is not None:
-                differences.append(found[0])
-                findings += found[1]
+            if observed is not None:
+                differences.append(observed[0])
+                findings += observed[1]
                 break
     for threshold in (_time(envs), _disk(envs)):
         if threshold is not None:
@@ -307,15 +307,15 @@ def short(hosts: Sequence[str], most: int = 6) -> str:
     >>> short(["node1", "node2", "node3", "node7"])
     'node1-3, node7'
     """
-    words: list[str] = []
+    names: list[str] = []
     run: list[str] = []
 
     def end() -> None:
         if len(run) > 2:
             last = re.search(r"\d+$", run[-1])
-            words.append(f"{run[0]}-{last[0] if last else ''}")
+            names.append(f"{run[0]}-{last[0] if last else ''}")
         else:
-            words.extend(run)
+            names.extend(run)
         run.clear()
 
     for host in hosts:
@@ -323,9 +323,9 @@ def short(hosts: Sequence[str], most: int = 6) -> str:
             end()
         run.append(host)
     end()
-    if len(words) > most:
-        words = [*words[:most], f"{len(words) - most} more"]
-    return ", ".join(words)
+    if len(names) > most:
+        names = [*names[:most], f"{len(names) - most} more"]
+    return ", ".join(names)
 
 
 def _follows(before: str, host: str) -> bool:

@@ -198,10 +198,10 @@ def devices_text(values: Sequence[str]) -> str | None:
 def leaves(value: Any, path: str = "") -> dict[str, str]:
     """Return a nested object's leaves by their path: `versions.torch`."""
     if isinstance(value, Mapping):
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for key, inner in value.items():
-            found |= leaves(inner, f"{path}.{key}" if path else str(key))
-        return found
+            texts |= leaves(inner, f"{path}.{key}" if path else str(key))
+        return texts
     if isinstance(value, list):
         return leaves({str(number): inner for number, inner in enumerate(value)}, path)
     return {path or "identity": str(value)}

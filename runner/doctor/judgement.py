@@ -165,12 +165,12 @@ class Judgement:
             of = "" if len(names) == len(self.rows) else f" of {', '.join(names)}"
             parts.append(Text(f"no result{of}: {reason}", "yellow"))
         parts += [Text(f"slow: {one.words}", "bold red") for one in self.slow]
-        parts += [Text(f"note: {words}") for words in self.notes]
+        parts += [Text(f"note: {note}") for note in self.notes]
         if not any(row.figures for row in self.rows):
             parts.append(Text(f"nothing could be measured with {self.torch}", "yellow"))
         elif not self.slow:
-            words = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
-            parts.append(Text(f"measured in {self.took_s:.0f} s with {self.torch}: {words}"))
+            result = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
+            parts.append(Text(f"measured in {self.took_s:.0f} s with {self.torch}: {result}"))
         return parts
 
 
@@ -179,7 +179,7 @@ def _cells(row: ProbeResult) -> list[Text]:
     if not row.figures:
         return [Text(word) for word in (name, unit, "0", "", "", "", "", "no result")]
     lowest = min(row.figures, key=row.value)
-    words = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
+    result = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
     noise = statistics.median(one.noise for one in row.figures)
     assert row.reference is not None
     value = row.value(lowest)
@@ -193,7 +193,7 @@ def _cells(row: ProbeResult) -> list[Text]:
         Text(f"{_round(value)}{less}"),
         Text(where if len(row.figures) > 1 or row.test == "all" else lowest.label),
         Text(f"{noise:.1%}"),
-        Text("no result" if row.reason else words, "bold red" if row.slow else ""),
+        Text("no result" if row.reason else result, "bold red" if row.slow else ""),
     ]
 
 
@@ -211,26 +211,26 @@ def _mad(samples: Sequence[float]) -> float:
 
 def lines(log: bytes) -> list[dict[str, Any]]:
     """Read the probe's lines in a node's log."""
-    found = []
+    objects = []
     for line in log.decode("utf-8", "replace").splitlines():
         _, mark, text = line.partition(PROBE_MARK)
         if mark:
             try:
-                said = json.loads(text)
+                content = json.loads(text)
             except ValueError:
                 continue  # the end of it is not there yet
-            if isinstance(said, dict):
-                found.append(said)
-    return found
+            if isinstance(content, dict):
+                objects.append(content)
+    return objects
 
 
-def step(said: Sequence[Mapping[str, Any]]) -> str:
+def step(objects: Sequence[Mapping[str, Any]]) -> str:
     """Return what was being measured last, or nothing."""
-    return next((str(one["step"]) for one in reversed(said) if "step" in one), "")
+    return next((str(one["step"]) for one in reversed(objects) if "step" in one), "")
 
 
 def judge_probe(
-    said: Iterable[Mapping[str, Any]],
+    objects: Iterable[Mapping[str, Any]],
     hosts: Sequence[str],
     *,
     device: str,
@@ -250,7 +250,7 @@ def judge_probe(
     if "network" in checks:
         tests += ["node"] * (devices_per_node > 1) + ["all"] * (len(hosts) > 1)
         tests += ["pair"] * (len(hosts) > 2)
-    collected, errors = _collect(said, hosts)
+    collected, errors = _collect(objects, hosts)
     rows, verdicts, notes = [], [], []
     for test in tests:
         figures = collected.get(test, ())
@@ -272,12 +272,12 @@ def judge_probe(
 
 
 def _collect(
-    said: Iterable[Mapping[str, Any]], hosts: Sequence[str]
+    objects: Iterable[Mapping[str, Any]], hosts: Sequence[str]
 ) -> tuple[dict[str, tuple[Figure, ...]], dict[str, str]]:
     """Test to its figures, and to what went wrong in it."""
     samples: dict[str, dict[tuple[tuple[str, ...], int | None], dict[int, tuple[float, ...]]]] = {}
     errors: dict[str, str] = {}
-    for one in said:
+    for one in objects:
         test = str(one.get("scope") or one.get("test") or "")
         if test not in TESTS:
             continue
@@ -292,9 +292,9 @@ def _collect(
     return {
         test: tuple(
             Figure(nodes, local, tuple(tries[number] for number in sorted(tries)))
-            for (nodes, local), tries in found.items()
+            for (nodes, local), tries in by_place.items()
         )
-        for test, found in samples.items()
+        for test, by_place in samples.items()
     }, errors
 
 
@@ -370,10 +370,10 @@ def _named(row: ProbeResult, hosts: Sequence[str], devices_per_node: int) -> lis
             continue
         if row.test == "pair" and len(mine) == len(row.figures):
             continue
-        words = f"{len(mine)} of its {len(everything)} "
-        words += "pairs" if row.test == "pair" else "devices"
+        share = f"{len(mine)} of its {len(everything)} "
+        share += "pairs" if row.test == "pair" else "devices"
         lowest = min(mine, key=row.value)
-        verdicts.append(SlowPart(row.test, (host,), f"{host}: {_below(row, lowest)}, {words}"))
+        verdicts.append(SlowPart(row.test, (host,), f"{host}: {_below(row, lowest)}, {share}"))
         left = [one for one in left if one not in mine]
     for one in left:
         verdicts.append(SlowPart(row.test, one.nodes, f"{one.label}: {_below(row, one)}"))

@@ -81,9 +81,9 @@ def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[T
             groups.setdefault((entry["role"], entry["message"]), []).append(host)
     lines = []
     for (role, message), hosts in groups.items():
-        words = [printable(line) for line in message.splitlines() if line.strip()]
+        message_lines = [printable(line) for line in message.splitlines() if line.strip()]
         head = Text(f"{short(hosts)}: {role}: ", STYLES[SPOILS])
-        lines.append(head.append("\n    ".join(words), "default"))
+        lines.append(head.append("\n    ".join(message_lines), "default"))
     return lines
 
 

@@ -138,14 +138,14 @@ def _dataset(value: Any, where: str) -> str:
 
 def _public_env(value: Any, where: str) -> dict[str, str]:
     """Read a cell's variables, which stand in names, tables and campaign.json. Refuses secrets."""
-    found = read_env(value, where)
-    for name in found:
+    variables = read_env(value, where)
+    for name in variables:
         if SECRET.search(name):
             raise UserError(
                 f"{where}: {name} is named like a secret, and a matrix is recorded and shown as it"
                 " is; set it in the inventory's cluster_env, of which its name alone is recorded"
             )
-    return found
+    return variables
 
 
 def _device_ids(value: Any, where: str) -> tuple[int, ...] | None:

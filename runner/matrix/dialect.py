@@ -64,8 +64,8 @@ def read_yaml(text: str, where: str) -> Any:
     except RecursionError:
         raise UserError(f"{where} nests too deeply for a matrix") from None
     except Exception as error:  # a constructor of an explicit tag may raise anything
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{where} is not valid YAML: {said}") from None
+        problem = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{where} is not valid YAML: {problem}") from None
     _check_plain(content, where)
     return content
 

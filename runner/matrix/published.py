@@ -100,7 +100,7 @@ def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | N
     if row.baseline is None or row.cell is None or row.is_baseline:
         return None
     wanted = {**row.cell, **row.baseline}
-    found = [
+    bases = [
         other
         for other in rows
         if other.is_baseline
@@ -109,17 +109,17 @@ def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | N
         and set(other.cell) == set(wanted)
         and all(same(other.cell[key], value) for key, value in wanted.items())
     ]
-    return found[0] if len(found) == 1 else None
+    return bases[0] if len(bases) == 1 else None
 
 
 def published_rows(documents: Sequence[Mapping[str, Any]]) -> list[PublishedRow]:
     """Build the rows of documents that were checked (or that campaign.json has kept)."""
-    found = []
+    built = []
     for document in documents:
         shared = {key: _text(value) for key, value in (document.get("labels") or {}).items()}
         for row in document["rows"]:
             own = {key: _text(value) for key, value in (row.get("labels") or {}).items()}
-            found.append(
+            built.append(
                 PublishedRow(
                     source=document["source"],
                     hardware=document.get("hardware") or "",
@@ -132,7 +132,7 @@ def published_rows(documents: Sequence[Mapping[str, Any]]) -> list[PublishedRow]
                     baseline=document.get("baseline"),
                 )
             )
-    return found
+    return built
 
 
 def _text(value: Any) -> str:

@@ -41,12 +41,12 @@ def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
 
 
 def _length(row: Row, name: str, most: float) -> dict[str, Any]:
-    found = _bar(row)
+    rates = _bar(row)
     drawn = {"name": name, "status": row.status, "href": href(row.record.log), "rate": None}
-    if found is None:
+    if rates is None:
         return drawn
-    rate, p5, p95 = map(number_text, (found.median, found.p5, found.p95))
-    low, length, high = (f"{v / most * 100:.2f}" for v in (found.p5, found.median, found.p95))
+    rate, p5, p95 = map(number_text, (rates.median, rates.p5, rates.p95))
+    low, length, high = (f"{v / most * 100:.2f}" for v in (rates.p5, rates.median, rates.p95))
     return {
         **drawn,
         "rate": rate,

@@ -50,13 +50,15 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
     by: tuple[str, ...] = ()
     for count in range(min(len(varying), _MOST_AXES) + 1):
         for names in combinations(varying, count):
-            found: dict[tuple[str | None, ...], list[int]] = {}
+            places_by_values: dict[tuple[str | None, ...], list[int]] = {}
             for place, each in enumerate(axes):
-                found.setdefault(tuple(each.get(name) for name in names), []).append(place)
-            small = max(map(len, found.values()), default=0) <= most
-            useful = len(found) <= max(len(axes) / 2, 1)  # not one plot for each cell
-            if small and useful and (best is None or len(found) < len(best)):
-                best, by = found, names
+                places_by_values.setdefault(tuple(each.get(name) for name in names), []).append(
+                    place
+                )
+            small = max(map(len, places_by_values.values()), default=0) <= most
+            useful = len(places_by_values) <= max(len(axes) / 2, 1)  # not one plot for each cell
+            if small and useful and (best is None or len(places_by_values) < len(best)):
+                best, by = places_by_values, names
         if best is not None:
             break
     if best is None:
@@ -81,17 +83,17 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
 def _group(
     label: str, axes: Sequence[Mapping[str, str]], places: Sequence[int], names: Sequence[str]
 ) -> Group:
-    told = [_words(axes[place], names) or label for place in places]
-    return Group(label, tuple(places), tuple(told))
+    member_names = [_words(axes[place], names) or label for place in places]
+    return Group(label, tuple(places), tuple(member_names))
 
 
 def _words(axes: Mapping[str, str], names: Sequence[str]) -> str:
     return ", ".join(f"{name} {axes[name]}" for name in names if name in axes)
 
 
-def colours(found: Sequence[Group]) -> dict[str, int] | None:
+def colours(drawn: Sequence[Group]) -> dict[str, int] | None:
     """Give each name a colour, if the same few names stand in all groups; None: by their places."""
-    names = dict.fromkeys(name for group in found for name in group.names)
+    names = dict.fromkeys(name for group in drawn for name in group.names)
     return (
         {name: place for place, name in enumerate(names)} if len(names) <= 2 * MOST_CURVES else None
     )

@@ -24,11 +24,11 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
     if not series:
         return None
     devices = sorted({row.record.world_size for one in series for row in one["rows"]})
-    found = groups([one["named"] for one in series])
-    by_name = colours(found)
+    grouped = groups([one["named"] for one in series])
+    by_name = colours(grouped)
     places = {
         member: by_name[name] if by_name else place
-        for group in found
+        for group in grouped
         for place, (member, name) in enumerate(zip(group.members, group.names, strict=True))
     }
     return {
@@ -47,12 +47,12 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
             {
                 "title": group.label,
                 "svg": _svg(
-                    number, [series[m] for m in group.members], places, group.members, found
+                    number, [series[m] for m in group.members], places, group.members, grouped
                 ),
             }
-            for number, group in enumerate(found[:MOST_PANELS])
+            for number, group in enumerate(grouped[:MOST_PANELS])
         ],
-        "left_out": sum(len(group.members) for group in found[MOST_PANELS:]),
+        "left_out": sum(len(group.members) for group in grouped[MOST_PANELS:]),
     }
 
 
@@ -83,12 +83,12 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
         # `batch` differs in every strong or weak series of its own; name it when nothing else does.
         named = {n: v for n, v in differs.items() if n != "batch"} or differs
         batch = {"strong": "global batch", "weak": "batch per device"}[kind]
-        words: dict[str, str] = {batch if n == "batch" else n: v for n, v in named.items()}
+        labels: dict[str, str] = {batch if n == "batch" else n: v for n, v in named.items()}
         result.append(
             {
                 "kind": kind,
-                "label": ", ".join(f"{n} {v}" for n, v in words.items()) or "all cells",
-                "named": {"scaling": kind, **words},
+                "label": ", ".join(f"{n} {v}" for n, v in labels.items()) or "all cells",
+                "named": {"scaling": kind, **labels},
                 "rows": sorted(rows, key=lambda row: (row.record.world_size, row.record.nodes)),
             }
         )
@@ -100,10 +100,10 @@ def _svg(
     series: Sequence[_Series],
     places: Mapping[int, int],
     members: Sequence[int],
-    found: Sequence[object],
+    grouped: Sequence[object],
 ) -> Markup:
     """Draw samples/s over devices, one line a series, with its ideal line dotted."""
-    few = len(found) > 1
+    few = len(grouped) > 1
 
     def paint(axes: Axes) -> dict[str, str]:
         titles, ticks = {}, set()

@@ -68,33 +68,36 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
         "axis": first.axis,
         "value": first.value,
         "columns": [{"key": name, "title": _TITLES[name]} for name in names],
-        "parity": any(found.parity and found.parity.same is not None for _, found in compared),
+        "parity": any(
+            comparison.parity and comparison.parity.same is not None for _, comparison in compared
+        ),
         "rows": [
             {
                 "cell": printable(row.cell),
-                "setting": axis_text(row, found.axis) or MISSING,
-                "baseline": printable(found.cell) if found.cell else MISSING,
-                "note": printable(found.note),
-                **_parity(found.parity),
-                "compared": bool(found.differences),
+                "setting": axis_text(row, comparison.axis) or MISSING,
+                "baseline": printable(comparison.cell) if comparison.cell else MISSING,
+                "note": printable(comparison.note),
+                **_parity(comparison.parity),
+                "compared": bool(comparison.differences),
                 "href": _from(row),
-                "base_href": _from(found.base) if found.base else None,
+                "base_href": _from(comparison.base) if comparison.base else None,
                 "values": [
-                    _pair(row, found.base, name, found.differences.get(name)) for name in names
+                    _pair(row, comparison.base, name, comparison.differences.get(name))
+                    for name in names
                 ],
             }
-            for row, found in compared
-            if found.note or not found.is_baseline
+            for row, comparison in compared
+            if comparison.note or not comparison.is_baseline
         ],
     }
 
 
-def _parity(found: Parity | None) -> dict[str, Any]:
+def _parity(parity: Parity | None) -> dict[str, Any]:
     """Return whether the cell learns what its baseline does: a fast wrong run is no result."""
-    if found is None or found.same is None:
-        return {"loss": MISSING, "diverges": False, "parity": found.words if found else ""}
-    loss = "same" if found.same else f"diverges at {found.at}"
-    return {"loss": loss, "diverges": not found.same, "parity": found.words}
+    if parity is None or parity.same is None:
+        return {"loss": MISSING, "diverges": False, "parity": parity.words if parity else ""}
+    loss = "same" if parity.same else f"diverges at {parity.at}"
+    return {"loss": loss, "diverges": not parity.same, "parity": parity.words}
 
 
 def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) -> dict[str, str]:
@@ -116,7 +119,7 @@ def problems(table: Sequence[Row]) -> list[dict[str, Any]]:
 
     Repeats of a cell that ended in the same way, with the same words, stand together.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for row in table:
         alike: dict[tuple[str, str, str], list[Record]] = {}
         for run in row.records:
@@ -124,7 +127,7 @@ def problems(table: Sequence[Row]) -> list[dict[str, Any]]:
                 alike.setdefault((run.status, run.reason, run.last_words), []).append(run)
         for (status, reason, last_words), runs in alike.items():
             repeats = ", ".join(str(run.repeat) for run in runs) if len(row.records) > 1 else ""
-            found.append(
+            entries.append(
                 {
                     "cell": printable(row.cell),
                     "status": status,
@@ -134,4 +137,4 @@ def problems(table: Sequence[Row]) -> list[dict[str, Any]]:
                     "logs": _links(runs),
                 }
             )
-    return found
+    return entries

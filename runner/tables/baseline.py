@@ -57,20 +57,22 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
 
 
 def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> BaselineComparison:
-    found = BaselineComparison(axis, wanted, is_baseline=any(base is row for base in counterparts))
+    comparison = BaselineComparison(
+        axis, wanted, is_baseline=any(base is row for base in counterparts)
+    )
     if not counterparts:
-        return replace(found, note=f"no cell with {axis}={wanted} and the same other axes")
+        return replace(comparison, note=f"no cell with {axis}={wanted} and the same other axes")
     if len(counterparts) > 1:
-        return replace(found, note=f"{len(counterparts)} cells match {axis}={wanted}")
+        return replace(comparison, note=f"{len(counterparts)} cells match {axis}={wanted}")
     base = counterparts[0]
-    found = replace(found, base=base)
-    if found.is_baseline:
-        return found
+    comparison = replace(comparison, base=base)
+    if comparison.is_baseline:
+        return comparison
     for either in (row, base):
         if not either.finished:
-            return replace(found, note=f"{either.cell} has no finished run")
+            return replace(comparison, note=f"{either.cell} has no finished run")
     if _windows_differ(row, base):
-        found = replace(found, note="the two were measured over different iterations")
+        comparison = replace(comparison, note="the two were measured over different iterations")
     differences = {}
     for name in COMPARED:
         ours, theirs = machine_value(row, name), machine_value(base, name)
@@ -78,7 +80,7 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
             differences[name] = Difference(ours - theirs, (ours - theirs) / theirs * 100)
     _, ours_ran = runs_that_count(row.records)
     _, theirs_ran = runs_that_count(base.records)
-    return replace(found, differences=differences, parity=parity(ours_ran, theirs_ran))
+    return replace(comparison, differences=differences, parity=parity(ours_ran, theirs_ran))
 
 
 def _windows_differ(row: Row, base: Row) -> bool:

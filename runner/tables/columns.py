@@ -205,12 +205,12 @@ def _interval(row: Row) -> str:
 def _parity(row: Row) -> str:
     if row.comparison is None or (row.comparison.is_baseline and not row.comparison.note):
         return MISSING if row.comparison is None else "baseline"
-    found = row.comparison.parity
-    if found is None or found.same is None:
+    parity = row.comparison.parity
+    if parity is None or parity.same is None:
         return MISSING
-    if found.same:
+    if parity.same:
         return "same"
-    return f"from {found.at}" + (": NaN" if found.by is None else f": {found.by:+.3g}")
+    return f"from {parity.at}" + (": NaN" if parity.by is None else f": {parity.by:+.3g}")
 
 
 def _published(name: str, header: str) -> Column:
@@ -240,9 +240,9 @@ def _versus(key: str, header: str) -> Column:
             return MISSING
         if row.comparison.is_baseline and not row.comparison.note:
             return "baseline"
-        found = row.comparison.differences.get(key)
-        mark = DOUBTFUL if found and row.comparison.note else ""
-        return difference_text(found, decimal_places(key, value)) + mark
+        difference = row.comparison.differences.get(key)
+        mark = DOUBTFUL if difference and row.comparison.note else ""
+        return difference_text(difference, decimal_places(key, value)) + mark
 
     return Column(f"{key}_difference", header, text)
 

@@ -55,11 +55,11 @@ def osdi(
     table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
 ) -> list[Sheet]:
     """Lay out document 003's tables: one a scale, memory and throughput with their differences."""
-    found = entries(table, published, layout.labels)
+    listed = entries(table, published, layout.labels)
     keys = layout.split or ("nodes", "devices_per_node")
     return [
         _sheet(title(name, "all scales"), _OSDI, group, [_osdi(e, published) for e in group])
-        for name, group in split_by(found, keys).items()
+        for name, group in split_by(listed, keys).items()
     ]
 
 
@@ -67,10 +67,10 @@ def ascend(
     table: Sequence[Row], published: Sequence[PublishedRow], layout: TableShape
 ) -> list[Sheet]:
     """Lay out document 004's tables: models by name, ours and the competitors'."""
-    found = entries(table, published, layout.labels)
+    listed = entries(table, published, layout.labels)
     return [
         _sheet(title(name, "all models"), _ASCEND, group, [_ascend(e) for e in group])
-        for name, group in split_by(found, layout.split or ("table",)).items()
+        for name, group in split_by(listed, layout.split or ("table",)).items()
     ]
 
 
@@ -148,25 +148,25 @@ def _compared(
     value = entry.figure(key)
     if entry.row is not None:
         compared = entry.row.comparison
-        found = compared.differences.get(key) if compared and value is not None else None
-        text = with_difference(value, found, places) + _marks(entry, key)
+        change = compared.differences.get(key) if compared and value is not None else None
+        text = with_difference(value, change, places) + _marks(entry, key)
         return SheetCell(
-            text + (DOUBTFUL if found and compared and compared.note else ""), value, found
+            text + (DOUBTFUL if change and compared and compared.note else ""), value, change
         )
     assert entry.published is not None
     base = base_of(entry.published, published)
-    found = difference(value, base.figures.get(key) if base else None)
-    said = entry.published.printed.get(key)
-    if value is None or found is None:
-        return SheetCell(_plain_or_ours(entry, value, places), value, found, said)
-    text = f"{value:.10g}({_as_printed(found)})"
-    wrong = PRINTED_OTHERWISE if said and deviation(said, found) else ""
-    return SheetCell(text + wrong, value, found, said)
+    change = difference(value, base.figures.get(key) if base else None)
+    printed = entry.published.printed.get(key)
+    if value is None or change is None:
+        return SheetCell(_plain_or_ours(entry, value, places), value, change, printed)
+    text = f"{value:.10g}({_as_printed(change)})"
+    wrong = PRINTED_OTHERWISE if printed and deviation(printed, change) else ""
+    return SheetCell(text + wrong, value, change, printed)
 
 
-def _as_printed(found: Difference) -> str:
-    arrow = "↑" if found.percent > 0 else "↓" if found.percent < 0 else ""
-    return f"{found.absolute:+.10g},{arrow}{abs(found.percent):.1f}%"
+def _as_printed(change: Difference) -> str:
+    arrow = "↑" if change.percent > 0 else "↓" if change.percent < 0 else ""
+    return f"{change.absolute:+.10g},{arrow}{abs(change.percent):.1f}%"
 
 
 def _marks(entry: Entry, key: str) -> str:

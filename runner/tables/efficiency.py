@@ -31,7 +31,7 @@ _Series = tuple[tuple[str, str], ...]
 
 def with_scaling(table: Sequence[Row]) -> list[Row]:
     """Add the scaling efficiency to rows of a series with two device counts or more."""
-    found: list[dict[str, Scaling]] = [{} for _ in table]
+    scalings: list[dict[str, Scaling]] = [{} for _ in table]
     for kind in ("strong", "weak"):
         members: dict[_Series, dict[int, float]] = {}  # series: {index of row: samples/s a device}
         for index, row in enumerate(table):
@@ -45,13 +45,13 @@ def with_scaling(table: Sequence[Row]) -> list[Row]:
                 continue
             base = min(rates, key=lambda i: size[i])
             for index, rate in rates.items():
-                found[index][kind] = Scaling(
+                scalings[index][kind] = Scaling(
                     efficiency=rate / rates[base],
                     base_cell=table[base].cell,
                     base_devices=size[base][0],
                     series=series,
                 )
-    return [replace(row, scaling=scaling) for row, scaling in zip(table, found, strict=True)]
+    return [replace(row, scaling=scaling) for row, scaling in zip(table, scalings, strict=True)]
 
 
 def _series(row: Row, batch: str) -> _Series:

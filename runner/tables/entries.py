@@ -89,8 +89,8 @@ class Entry:
             return None
         known = {**facts(self.row), "number": self.number, "cell": self.row.cell}
 
-        def fill(found: re.Match[str]) -> str:
-            return value_text(known[found[1]]) if found[1] in known else found[0]
+        def fill(match: re.Match[str]) -> str:
+            return value_text(known[match[1]]) if match[1] in known else match[0]
 
         return printable(re.sub(r"\{(\w+)\}", fill, template))
 
@@ -108,25 +108,25 @@ def entries(
         next((index for index, cell in enumerate(known) if document.stands_beside(cell)), None)
         for document in published
     ]
-    found: list[tuple[int, int, Entry]] = []
+    placed: list[tuple[int, int, Entry]] = []
     following = len(table)
     for place in reversed(range(len(published))):
         index = beside[place]
         following = following if index is None else index
         near = None if index is None else table[index]
-        found.append((following, place, Entry(None, published[place], beside=near)))
+        placed.append((following, place, Entry(None, published[place], beside=near)))
     for index, row in enumerate(table):
         document = next((d for d in published if d.stands_beside(known[index])), None)
-        found.append((index, len(published), Entry(row, None, labels, index + 1, document)))
-    return [entry for _, _, entry in sorted(found, key=lambda item: item[:2])]
+        placed.append((index, len(published), Entry(row, None, labels, index + 1, document)))
+    return [entry for _, _, entry in sorted(placed, key=lambda item: item[:2])]
 
 
 def split_by(
-    found: Sequence[Entry], keys: Sequence[str]
+    listed: Sequence[Entry], keys: Sequence[str]
 ) -> dict[tuple[tuple[str, str], ...], list[Entry]]:
     """Split the entries by their values of `keys`, in the order first seen."""
     groups: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
-    for entry in found:
+    for entry in listed:
         values = ((key, entry.value(key)) for key in keys)
         name = tuple((key, value_text(value)) for key, value in values if value is not None)
         groups.setdefault(name, []).append(entry)
@@ -151,24 +151,24 @@ def difference(ours: float | None, base: float | None) -> Difference | None:
     return Difference(ours - base, (ours - base) / base * 100)
 
 
-def deviation(said: Printed, is_: Difference) -> list[str]:
+def deviation(printed: Printed, computed: Difference) -> list[str]:
     """List what a document printed that its own figures do not give, beyond rounding; [] is
     right.
     """
     wrong = []
-    if said.difference is not None and abs(said.difference - is_.absolute) > 0.5:
-        wrong.append(f"{said.difference:+g} (its figures give {is_.absolute:+g})")
-    if said.percent is not None and abs(said.percent - is_.percent) > _HALF:
-        wrong.append(f"{said.percent:+.1f} % (its figures give {is_.percent:+.1f} %)")
+    if printed.difference is not None and abs(printed.difference - computed.absolute) > 0.5:
+        wrong.append(f"{printed.difference:+g} (its figures give {computed.absolute:+g})")
+    if printed.percent is not None and abs(printed.percent - computed.percent) > _HALF:
+        wrong.append(f"{printed.percent:+.1f} % (its figures give {computed.percent:+.1f} %)")
     return wrong
 
 
-def with_difference(value: float | None, found: Difference | None, places: int | None) -> str:
+def with_difference(value: float | None, change: Difference | None, places: int | None) -> str:
     """Write a figure as document 003 does: `3849(-1754,↓31.3%)`."""
     text = number_text(value, places)
-    if value is None or found is None:
+    if value is None or change is None:
         return text
-    return f"{text}({difference_text(found, places if places is not None else decimals(value))})"
+    return f"{text}({difference_text(change, places if places is not None else decimals(value))})"
 
 
 def document_number(value: float | None, places: int | None = None) -> str:

@@ -89,17 +89,17 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
 
 def of_warmup(table: Sequence[Row]) -> Iterator[str]:
     """Yield which steps were left out, where we found that ourselves."""
-    found: dict[int, list[str]] = {}
+    cells_by_warmup: dict[int, list[str]] = {}
     for row in table:
         stats = row.statistics
         if stats.warmup_found and stats.warmup is not None and stats.samples_per_s:
-            found.setdefault(stats.warmup, []).append(printable(row.cell))
-    if not found:
+            cells_by_warmup.setdefault(stats.warmup, []).append(printable(row.cell))
+    if not cells_by_warmup:
         return
     left_out = [
         (f"iterations 1 to {out}" if out else "nothing")
-        + (f" of {_some(cells)}" if len(found) > 1 else "")
-        for out, cells in sorted(found.items())
+        + (f" of {_some(cells)}" if len(cells_by_warmup) > 1 else "")
+        for out, cells in sorted(cells_by_warmup.items())
     ]
     yield (
         f"Warm-up found in the step times (MSER, docs/measures.md), left out: {', '.join(left_out)}"
@@ -111,29 +111,29 @@ def of_doubts(table: Sequence[Row]) -> Iterator[str]:
     """Yield why a throughput is marked as unsteady."""
     for row in table:
         if row.statistics.doubts and row.statistics.samples_per_s:
-            words = "; ".join(row.statistics.doubts.values())
-            yield f"{UNSTEADY} {printable(row.cell)}: {words}."
+            doubts = "; ".join(row.statistics.doubts.values())
+            yield f"{UNSTEADY} {printable(row.cell)}: {doubts}."
 
 
 def of_losses(table: Sequence[Row]) -> Iterator[str]:
     """Yield which cells learn something else than their baseline, and where that cannot be told."""
     compared = [(row, row.comparison.parity) for row in table if row.comparison]
-    same = [found for _, found in compared if found and found.same]
-    for row, found in compared:
-        if found and found.same is False:
+    same = [parity for _, parity in compared if parity and parity.same]
+    for row, parity in compared:
+        if parity and parity.same is False:
             yield (
-                f"{DIVERGED} {printable(row.cell)}: {found.words}; its speed is not comparable"
+                f"{DIVERGED} {printable(row.cell)}: {parity.words}; its speed is not comparable"
                 " (docs/measures.md)."
             )
     if same:
         yield (
             f"loss vs baseline: same within the curves' noise over at least"
-            f" {min(found.points for found in same)} logged losses (docs/measures.md)."
+            f" {min(parity.points for parity in same)} logged losses (docs/measures.md)."
         )
     whys: dict[str, list[str]] = {}
-    for row, found in compared:
-        if found and found.same is None:
-            whys.setdefault(found.why_not, []).append(printable(row.cell))
+    for row, parity in compared:
+        if parity and parity.same is None:
+            whys.setdefault(parity.why_not, []).append(printable(row.cell))
     for why, cells in whys.items():
         yield f"loss vs baseline: not compared for {_some(cells)}: {why}."
 

@@ -123,16 +123,16 @@ def _cell(row: Row, key: str) -> SheetCell:
         return SheetCell(MISSING)
     text = number_text(value, decimal_places(key, value))
     compared = row.comparison
-    found = compared.differences.get(key) if compared else None
-    if found is None and compared and compared.base and not compared.is_baseline:
+    change = compared.differences.get(key) if compared else None
+    if change is None and compared and compared.base and not compared.is_baseline:
         base = machine_value(compared.base, key) if compared.base.finished else None
-        found = difference(value, base)
-    if found is not None:
-        text += f" ({difference_text(found, decimal_places(key, value))})"
+        change = difference(value, base)
+    if change is not None:
+        text += f" ({difference_text(change, decimal_places(key, value))})"
         text += DOUBTFUL if compared and compared.note else ""
     if key == "samples_per_s":
         text += doubt_marks(row)
     printed = row.published_figure(key)
     if printed is not None:
         text += f" [published {printed:.10g}]"
-    return SheetCell(text, value, found)
+    return SheetCell(text, value, change)

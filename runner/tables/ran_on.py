@@ -86,12 +86,12 @@ def _some(names: Sequence[str], most: int = 6) -> str:
 
 def facts_as_text(section: Mapping[str, Any]) -> dict[str, str]:
     """Write an environment section as key to text; what differs is told with whose it is."""
-    found = {"nodes": ", ".join(map(printable, section["nodes"]))} if section["nodes"] else {}
+    texts = {"nodes": ", ".join(map(printable, section["nodes"]))} if section["nodes"] else {}
     for prefix, same, differs in (
         ("", section["same"], section["differs"]),
         ("node ", section["node_same"], section["node_differs"]),
     ):
-        found |= {f"{prefix}{key}": value for key, value in same}
+        texts |= {f"{prefix}{key}": value for key, value in same}
         for key, values in differs:
-            found[f"{prefix}{key}"] = "; ".join(f"{value} ({owners})" for value, owners in values)
-    return found
+            texts[f"{prefix}{key}"] = "; ".join(f"{value} ({owners})" for value, owners in values)
+    return texts

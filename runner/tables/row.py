@@ -153,11 +153,15 @@ class Row:
         return self._tflops(recompute=self.record.activation_checkpointing)
 
     def _tflops(self, *, recompute: bool) -> float | None:
-        rate, devices, found = self.samples_per_s, self.record.world_size, self.vocabulary
-        if self.record.model is None or rate is None or found is None:
+        rate, devices, size_and_kind = self.samples_per_s, self.record.world_size, self.vocabulary
+        if self.record.model is None or rate is None or size_and_kind is None:
             return None
         return tflop_per_s_per_device(
-            self.record.model, rate, devices, recompute=recompute, padded_vocab_size=found[0]
+            self.record.model,
+            rate,
+            devices,
+            recompute=recompute,
+            padded_vocab_size=size_and_kind[0],
         )
 
     @property
@@ -216,19 +220,19 @@ class Row:
     def utilisation(self) -> Utilisation | None:
         """Of the runs that count: the mean of those that were sampled, else the largest reading."""
         _, runs = runs_that_count(self.records)
-        found = [run.measurement.utilisation for run in runs if run.measurement.utilisation]
-        sampled = [item.percent for item in found if item.source == "samples"]
+        readings = [run.measurement.utilisation for run in runs if run.measurement.utilisation]
+        sampled = [item.percent for item in readings if item.source == "samples"]
         if sampled:
             return Utilisation(sum(sampled) / len(sampled), "samples")
-        return max(found, key=lambda item: item.percent, default=None)
+        return max(readings, key=lambda item: item.percent, default=None)
 
     @property
     def perplexity(self) -> float | None:
         """Of the last evaluation: the median of the runs that count."""
         _, runs = runs_that_count(self.records)
-        found = [run.measurement.perplexity for run in runs]
-        known = [value for value in found if value is not None]
-        return median(known) if known and len(known) == len(found) else None
+        perplexities = [run.measurement.perplexity for run in runs]
+        known = [value for value in perplexities if value is not None]
+        return median(known) if known and len(known) == len(perplexities) else None
 
     def published_figure(self, name: str) -> float | None:
         """Return what a document printed for this cell: the first that has the figure."""
@@ -237,19 +241,19 @@ class Row:
     @property
     def missing(self) -> Mapping[str, str]:
         """Machine column to why it is null."""
-        found = dict(self.statistics.missing)
+        reasons = dict(self.statistics.missing)
         if self.vocabulary is None:
             why = "no samples/s" if self.samples_per_s is None else "the model's shape is not known"
-            found["model_tflop_per_s_per_device"] = why
+            reasons["model_tflop_per_s_per_device"] = why
         if self.mfu_percent is None:
-            why = found.get("model_tflop_per_s_per_device", "") or self._peak[1]
-            found |= {"mfu_percent": why, "hfu_percent": why}
+            why = reasons.get("model_tflop_per_s_per_device", "") or self._peak[1]
+            reasons |= {"mfu_percent": why, "hfu_percent": why}
         if self.utilisation is None:
-            found["utilisation_percent"] = "the devices were not sampled, and the log shows none"
+            reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
         parity = self.comparison.parity if self.comparison else None
         if parity is not None and parity.same is None:
-            found["loss_parity"] = parity.why_not
-        return found
+            reasons["loss_parity"] = parity.why_not
+        return reasons
 
 
 def axis_names(table: Sequence[Row]) -> list[str]:

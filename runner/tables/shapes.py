@@ -30,10 +30,10 @@ def render_shape(
     width: int = 120,
 ) -> str:
     """Write the sheets as `format`: table, markdown, csv or json; `width` is that of notes."""
-    found = sheets(table, published, layout)
+    rendered = sheets(table, published, layout)
     if format == "json":
-        return sheet.to_json(found, layout.shape)
+        return sheet.to_json(rendered, layout.shape)
     if format == "table":
-        return sheet.to_text(found, width)
+        return sheet.to_text(rendered, width)
     writers = {"markdown": sheet.to_markdown, "csv": sheet.to_csv}
-    return writers[format](found)
+    return writers[format](rendered)

@@ -124,11 +124,14 @@ def to_csv(sheets: Sequence[Sheet]) -> str:
         fields = [sheet.title, line.origin, line.cell, line.status, line.source]
         fields += [getattr(line.cells.get(key), "value", None) for key in keys]
         for key in compared:
-            found = getattr(line.cells.get(key), "difference", None)
-            fields += [getattr(found, "absolute", None), getattr(found, "percent", None)]
+            change = getattr(line.cells.get(key), "difference", None)
+            fields += [getattr(change, "absolute", None), getattr(change, "percent", None)]
         for key in printed:
-            said = getattr(line.cells.get(key), "printed", None)
-            fields += [getattr(said, "difference", None), getattr(said, "percent", None)]
+            difference = getattr(line.cells.get(key), "printed", None)
+            fields += [
+                getattr(difference, "difference", None),
+                getattr(difference, "percent", None),
+            ]
         writer.writerow(["" if value is None else value for value in fields])
     return stream.getvalue()
 
