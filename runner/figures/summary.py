@@ -35,6 +35,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
+import numpy as np
+
 from runner.figures import spread
 from runner.figures.warmup import steady_from
 from runner.logs.nodes import after_warmup
@@ -171,14 +173,6 @@ def final_loss(record: Record) -> tuple[float | None, str]:
     return None, "the log shows no loss"
 
 
-def quantile(values: Iterable[float], fraction: float) -> float:
-    """The value below which `fraction` of `values` (at least one) lies, interpolated linearly."""
-    ordered = sorted(values)
-    at = fraction * (len(ordered) - 1)
-    low, high = ordered[math.floor(at)], ordered[math.ceil(at)]
-    return low + (high - low) * (at % 1)
-
-
 @dataclass(frozen=True)
 class Value:
     """A quantity in one interval, the iterations that it covers, and "log" or "derived"."""
@@ -202,16 +196,17 @@ def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary
     medians = [median(run) for run in values]
     middle = median(medians)
     of: Literal["intervals", "repeats"] = "repeats" if len(medians) > 1 else "intervals"
+    p5, lower, upper, p95 = map(float, np.quantile(pooled, (0.05, 0.25, 0.75, 0.95)))
     wide: float | None = None
     if of == "repeats":
         wide = (max(medians) - min(medians)) / middle * 100
     elif len(pooled) > 1:
-        wide = (quantile(pooled, 0.75) - quantile(pooled, 0.25)) / middle * 100
+        wide = (upper - lower) / middle * 100
     sources = {item.source for run in runs for item in run}
     return Summary(
         median=middle,
-        p5=quantile(pooled, 0.05),
-        p95=quantile(pooled, 0.95),
+        p5=p5,
+        p95=p95,
         spread_percent=wide,
         spread_of=of,
         source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",

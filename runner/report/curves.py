@@ -9,13 +9,13 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from runner.base.text import printable
 from runner.figures.summary import (
     late_intervals,
-    quantile,
     runs_that_count,
     step_time_ms,
     warmup_of,
@@ -79,7 +79,7 @@ def after_warmup_frame(runs: Sequence[Record]) -> _Frame:
     ]
     if not after:
         return None
-    low, high = min(after), quantile(after, 0.99)
+    low, high = min(after), float(np.quantile(after, 0.99))
     room = 0.15 * (high - low) or 0.1 * high
     return low - room, high + room
 

@@ -6,13 +6,16 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.figures.flops import MODEL_FLOPS
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import COMPARED, Row, axis_names, sizes_named
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _BASIS = {"ok": "ok runs", "incomplete": "steps before the run ended", "none": None}
 
@@ -189,18 +192,35 @@ def _columns(table: Sequence[Row]) -> _Columns:
     return {**_OUTCOME, **_settings(table), **_MEASURED, **compared, **published}
 
 
-def to_csv(table: Sequence[Row]) -> str:
-    """Write one header row, then one line a cell, in full precision; an empty field is a missing
-    number.
+def to_frame(table: Sequence[Row]) -> DataFrame:
+    """Make a typed DataFrame, one row a cell: the machine columns, then `axis_<name>` of each axis.
 
-    Columns are the machine columns, then `axis_<name>` for every axis.
+    Whole numbers are Int64, others float64, texts string, yes or no boolean; what is missing is NA
+    or NaN. An axis of anything but numbers is text, as a matrix file writes it.
     """
-    import pandas as pd  # takes most of a second to import, and only this format needs it
+    import pandas as pd  # takes most of a second to import, and only a few outputs need it
 
     named = _columns(table).items()
     columns = {name: [_plain(value(row)) for row in table] for name, value in named}
-    columns |= {f"axis_{a}": [axis_text(row, a) for row in table] for a in axis_names(table)}
-    return pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n")
+    for axis in axis_names(table):
+        values = [row.value(axis) for row in table]
+        numbers = all(type(value) in (int, float) for value in values)
+        columns[f"axis_{axis}"] = values if numbers else [axis_text(row, axis) for row in table]
+    return pd.DataFrame(
+        {name: pd.array(values, dtype=_dtype(values)) for name, values in columns.items()}
+    )
+
+
+def _dtype(values: Sequence[Any]) -> Any:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        return "Int64" if kinds == {int} else "float64"
+    return "boolean" if kinds == {bool} else "string"
+
+
+def to_csv(table: Sequence[Row]) -> str:
+    """Write one header row, then one line a cell, in full precision; an empty field is missing."""
+    return to_frame(table).to_csv(index=False, lineterminator="\n")
 
 
 def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str:
