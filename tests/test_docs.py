@@ -142,6 +142,20 @@ def test_relative_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_tests_that_documents_name_are_there() -> None:
+    """`folder/test_file.py::test_name`; a name may end in an ellipsis."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        named = re.findall(
+            r"`([\w/]*/test_\w+\.py)(?:::(\w+)(…?))?", page.read_text(encoding="utf-8")
+        )
+        for file, test, cut in named:
+            path = ROOT / "tests" / file.removeprefix("tests/")
+            assert path.is_file(), f"{page.name} names {file}"
+            start = f"\ndef {test}{'' if cut else '('}"
+            has = not test or start in path.read_text(encoding="utf-8")
+            assert has, f"{page.name} names {file}::{test}"
+
+
 if __name__ == "__main__":
     for document in PARTS:
         (ROOT / document).write_text(generated(document), encoding="utf-8")

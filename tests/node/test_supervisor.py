@@ -661,11 +661,6 @@ def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
     assert isinstance(facts["devices"], list)
 
 
-def test_the_source_is_python_3_8() -> None:
-    for path in SUPERVISOR.glob("*.py"):
-        ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
-
-
 # --- stalls, floods, memory -------------------------------------------------------------------
 
 
