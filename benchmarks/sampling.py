@@ -18,7 +18,9 @@ import tempfile
 import time
 from pathlib import Path
 
-SAMPLER = Path(__file__).parents[1] / "node" / "sampler.py"
+from plugins.program import command, message
+
+SAMPLER = "sampler:sample"
 SHORT_S = 1.5
 AIM = 0.01
 
@@ -27,7 +29,8 @@ def cpu_s(device: str, seconds: float) -> tuple[float, int]:
     """CPU seconds of a sampler that lived so long, children that ended included; lines written."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "samples.csv"
-        argv = [sys.executable, "-I", "-S", str(SAMPLER), device, str(out)]
+        spec = {"device": device, "path": str(out)}
+        argv = [sys.executable, "-I", "-S", *command(SAMPLER), message(SAMPLER, spec)]
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)

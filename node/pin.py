@@ -102,7 +102,7 @@ def checked(pin: Spec) -> list[str]:
         env["PATH"] = os.pathsep.join(path)
     faults = []
     for check in pin["checks"]:
-        words = refusal([*python, "-c", sent.BOOT], check, env)
+        words = refusal(python, check, env)
         faults += [f"{check['program']}: {words}"] if words else []
     if pin["script"]:
         argv = [*python, os.path.join(source, pin["script"]), "--help"]
@@ -112,12 +112,13 @@ def checked(pin: Spec) -> list[str]:
     return faults + seen(pin)
 
 
-def refusal(argv: list[str], check: Spec, env: dict[str, str]) -> str:
+def refusal(python: list[str], check: Spec, env: dict[str, str]) -> str:
     """What a check, run by the environment's own Python, has against it; empty for nothing."""
+    entry = f"checks.{check['program']}:check"
     try:
         done = subprocess.run(
-            argv,
-            input=sent.message(f"checks.{check['program']}:check", check),
+            [*python, *sent.command(entry)],
+            input=sent.message(entry, check),
             capture_output=True,
             text=True,
             errors="replace",
@@ -126,7 +127,7 @@ def refusal(argv: list[str], check: Spec, env: dict[str, str]) -> str:
             timeout=CHECK_S,
         )
     except subprocess.TimeoutExpired:
-        return f"{argv[0]} gave no answer within {CHECK_S} s"
+        return f"{python[0]} gave no answer within {CHECK_S} s"
     if answer.read(done.stdout) is not None:
         return ""
     return "\n".join(done.stderr.strip().splitlines()[-20:]) or f"exit code {done.returncode}"

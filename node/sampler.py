@@ -1,6 +1,6 @@
-"""What a node's devices do during a run, once a second, as CSV. Standard library, Python 3.8+.
+"""What a node's devices do during a run, once a second, as CSV.
 
-    python3 sampler.py cpu|cuda|npu OUT       until it is killed
+    sampler:sample     write rows into the spec's `path`, of its `device`, until it is killed
 
 cuda: nvidia-smi's own loop, one process for the whole run, its rows and header as it prints them
 (times in UTC). npu: npu-smi's table, printed anew each second. cpu: this node's processors and
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 
 TYPE_CHECKING = False  # as typing's, whose import takes longer than all else
@@ -70,8 +69,9 @@ def sample_npu(out: TextIO) -> None:
         time.sleep(PERIOD_S)
 
 
-def main(device: str, path: str) -> None:
+def sample(spec: dict[str, str]) -> None:
     """Sample until killed."""
+    device, path = spec["device"], spec["path"]
     os.nice(5)  # never in the trainer's way
     if device == "cuda":
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -81,7 +81,3 @@ def main(device: str, path: str) -> None:
         os.execvpe(argv[0], argv, {**os.environ, "TZ": "UTC"})  # noqa: S606 - no shell
     with open(path, "w", encoding="ascii") as out:
         (sample_npu if device == "npu" else sample_cpu)(out)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

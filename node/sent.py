@@ -2,7 +2,8 @@
 
 A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping lies on
 this node), `entry` (module:function) and `arguments`, which the function gets. BOOT reads it from
-standard input, or from its one argument. A module that nobody imports is not compiled.
+standard input, or from its second argument; the first is for whoever lists the node's processes. A
+module that nobody imports is not compiled.
 
 Python 3.6, too: an environment's own Python runs what checks it.
 """
@@ -15,17 +16,18 @@ from importlib.machinery import ModuleSpec
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Dict, Optional
+    from typing import Any, Dict, List, Optional
 
 BOOT = """\
 import json, sys, types
-job = json.loads(sys.argv[1]) if sys.argv[1:] else json.load(sys.stdin)
+job = json.loads(sys.argv[2]) if sys.argv[2:] else json.load(sys.stdin)
 if "file" in job:
     job["sources"] = json.load(open(job["file"], encoding="utf-8"))
 sent = sys.modules["node.sent"] = types.ModuleType("node.sent")
 exec(job["sources"]["node.sent"], sent.__dict__)
 sys.exit(sent.run(job))
 """
+FILE = "modules.json"  # how a program calls SOURCES that it leaves for what is asked afterwards
 SOURCES = {}  # type: Dict[str, str]  # what came
 
 
@@ -59,9 +61,15 @@ def run(job: "Dict[str, Any]") -> int:
     return int(serve(getattr(import_module(module), function), job["arguments"]))
 
 
-def message(entry: str, arguments: "Any") -> str:
-    """Return a message that hands a program on, with the modules that came here.
+def command(entry: str) -> "List[str]":
+    """Return what follows a Python on the command line of a program."""
+    return ["-c", BOOT, entry]
+
+
+def message(entry: str, arguments: "Any", file: str = "") -> str:
+    """Return a message that hands a program on, with the modules that came here or lie in a file.
 
     The program's module, which nobody may import here, is named in SENDS of the module that asks.
     """
-    return json.dumps({"sources": SOURCES, "entry": "node." + entry, "arguments": arguments})
+    carried = {"file": file} if file else {"sources": SOURCES}  # type: Dict[str, Any]
+    return json.dumps(dict(carried, entry="node." + entry, arguments=arguments))

@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from node import answer
-from plugins.program import BOOT, message
+from plugins.program import command, message
 
 
 class Answer(NamedTuple):
@@ -58,7 +58,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
         answered was not the program.
         """
-        argv = (self.python, "-I", "-S", "-c", BOOT)
+        argv = [self.python, "-I", "-S", *command(entry)]
         return self.expect(self.exchange(argv, message(entry, arguments, file)))
 
     def tell(self, entry: str, arguments: Any = None) -> Any:
@@ -70,10 +70,10 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
 
     def send(self, entry: str, arguments: Any = None, python: str = "") -> Answer:
         """Run a program, by the node's Python or another one with all that it has installed."""
-        argv = (python, "-c", BOOT) if python else (self.python, "-I", "-S", "-c", BOOT)
-        return self.exchange(argv, message(entry, arguments))
+        runs = [python] if python else [self.python, "-I", "-S"]
+        return self.exchange([*runs, *command(entry)], message(entry, arguments))
 
-    def exchange(self, argv: tuple[str, ...], given: str = "") -> Answer:
+    def exchange(self, argv: list[str], given: str = "") -> Answer:
         """Run a command on the node, with text on its standard input."""
         # never empty: without input Ansible asks for a terminal, which would mix stderr into stdout
         data = (given + "\n").encode()
@@ -87,10 +87,10 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         """Return the answer. Raises AnsibleError where there is none."""
         if answered.facts is not None:
             return answered.facts
-        words = answered.last or "no output"
+        why = answered.last or "no output"
         if answered.code in (126, 127):
-            words += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
-        raise AnsibleError(f"{self.python} gave no answer (exit {answered.code}): {words}")
+            why += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
+        raise AnsibleError(f"{self.python} gave no answer (exit {answered.code}): {why}")
 
 
 def one_line(error: BaseException) -> str:

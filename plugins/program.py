@@ -1,7 +1,7 @@
 """Send a program of node/ to where it runs: its module, and those that it imports.
 
-A message (node/sent.py says what is in it) travels on standard input, to `python -c BOOT`; nothing
-that a program is told stands on a command line or passes through a shell.
+A message (node/sent.py says what is in it) travels on standard input, to a Python of which the
+command line says no more than the program's name; nothing that a program is told stands there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from node.sent import BOOT
+from node.sent import command
 
-__all__ = ["BOOT", "message", "sources"]
+__all__ = ["command", "message", "sources"]
 
 ROOT = Path(__file__).resolve().parents[1]
 ALWAYS = ("node.sent", "node.answer")  # what receives every program

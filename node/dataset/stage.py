@@ -213,7 +213,7 @@ class Stage:
 
     def _tool(self, entry: str, spec: dict[str, Any]) -> dict[str, Any]:
         """Run one of our programs in the tools' environment; its answer."""
-        argv = [self.spec["python"], "-I", "-c", sent.BOOT]
+        argv = [self.spec["python"], "-I", *sent.command(f"dataset.{entry}")]
         message = sent.message(f"dataset.{entry}", spec)
         output = self._run(argv, entry.partition(":")[0], self.work, stdin=message)
         facts: dict[str, Any] = answer.read(output)

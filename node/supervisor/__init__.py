@@ -1,17 +1,15 @@
-"""Run one node's part of a run, and end all of it. Standard library only, Python 3.8 or newer.
+"""Run one node's part of a run, and end all of it.
 
-The control node's action plugin sends these modules as one text (plugins/program.py) over Ansible's
-own connection, and calls it:
+    supervisor.preparation:prepare    check, write files, leave a daemon
+    supervisor.news:poll              start it, wait for news, renew the lease
+    supervisor.news:fetch             bring the part of a file that no poll brought
+    supervisor.folders:close          all was brought: remove the folder, or keep it
+    supervisor.inspection:inspect     what this node is
+    supervisor.stopping:stop_all      end every run that this node holds
 
-    python3 - < text, preparation.prepare(job)   check, write files, leave a daemon
-    python3 supervisor.py poll --go ...          start it, wait for news, renew the lease
-    python3 supervisor.py fetch ...              bring the part of a file that no poll brought
-    python3 supervisor.py close ...              all was brought: remove the folder, or keep it
-    python3 - < text, inspection.inspect(paths)  what this node is
-    python3 - < text, stopping.stop_all(...)     end every run that this node holds
-
-Every call prints one line, `TRAINBENCH {json}`. The folder of a run holds job.json (0600),
-state.json, lease, go, stop, log, done.json and supervisor.log; who may read it is its owner only.
+`prepare` leaves these modules in the run's folder, modules.json, for what is asked afterwards. The
+folder also holds job.json (0600), state.json, lease, go, stop, log, done.json and supervisor.log;
+who may read it is its owner only.
 Variables that are secret (the job's `secrets`) are in no file of it.
 A job without argv starts nothing: another node's launcher starts this node's processes (deepspeed
 does, over ssh). Its daemon waits until a poll says `--over`, and ends what carries the run's mark.
@@ -23,6 +21,6 @@ children (daemonised ones come back to it) and puts a mark in their environment;
 descent and by mark, sends TERM, waits, sends KILL. It never signals a process that is
 none of these. It ends the run when the launcher exits, when `stop` appears, at the time limit,
 when the log outgrows its limit, and when nobody renewed the lease for `lost_contact_s`, timed on
-this node's monotonic clock. Beside the trainer it runs sampler.py (samples.csv), and before it
+this node's monotonic clock. Beside the trainer it runs node/sampler.py (samples.csv), and before it
 ends a run that stalled it asks every process for its stack.
 """

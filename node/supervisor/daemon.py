@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 
+from node import sent
+
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
 from .processes import KEPT, MARK, await_end, end_run, reap, send, stat_of
@@ -183,14 +185,16 @@ def oom_kills() -> int | None:
 
 
 def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
-    """Start sampler.py beside the trainer; {pid: start time}, to end it by.
+    """Start node/sampler.py beside the trainer; {pid: start time}, to end it by.
 
     It carries the run's mark, so that it is ended with the run even where this daemon was killed.
     """
+    entry, spec = "sampler:sample", {"device": job.get("device", "cpu"), "path": "samples.csv"}
+    argv = [sys.executable, "-I", "-S", *sent.command(entry), sent.message(entry, spec, sent.FILE)]
     try:
         with open("sampler.log", "wb") as trouble:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "sampler.py", job.get("device", "cpu"), "samples.csv"],
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=trouble,
                 stderr=trouble,
@@ -199,8 +203,8 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
             )
     except OSError:
         return {}  # no samples are no reason not to train
-    entry = stat_of(process.pid)
-    return {process.pid: entry[1]} if entry else {}
+    seen = stat_of(process.pid)
+    return {process.pid: seen[1]} if seen else {}
 
 
 def spawn(job: dict[str, Any]) -> int:

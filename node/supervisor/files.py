@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 
-TYPE_CHECKING = False  # as typing's, whose import would cost each poll
-if TYPE_CHECKING:
-    from typing import Any
+from node.files import read_json, write_text
+
+__all__ = ["key_value", "part", "read_json", "size_of", "stamp_of", "write"]
 
 
-def write(path: str, text: str, mode: int = 0o600) -> None:
-    """Write a file so that a reader sees all of it or none of it."""
-    fresh = "%s.tmp%d" % (path, os.getpid())
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(fresh, path)
-
-
-def read_json(path: str) -> Any:
-    """The file's JSON, or None where there is no such (whole) file."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return json.load(stream)
-    except (OSError, ValueError):
-        return None
+def write(path: str, text: str) -> None:
+    """Write a file for its owner alone, so that a reader sees all of it or none of it."""
+    write_text(path, text, mode=0o600)
 
 
 def key_value(path: str, separator: str) -> dict[str, str]:

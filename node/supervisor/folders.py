@@ -7,7 +7,7 @@ import shutil
 import socket
 import time
 
-from .answers import RefusedError, answer
+from .answers import RefusedError
 from .files import read_json, stamp_of, write
 from .processes import run_after
 from .state import daemon_alive
@@ -67,14 +67,17 @@ def limit_log(job: dict[str, Any]) -> None:
     job["log_limit_bytes"] = min(job["log_limit_bytes"], half)
 
 
-def close(folder: str, keep: bool) -> None:
-    """Everything was fetched: remove the folder of a run that is over, or keep it for a look."""
+def close(spec: dict[str, Any]) -> dict[str, Any]:
+    """Everything was fetched: remove the folder of a run that is over, or keep it for a look.
+
+    `spec`: folder, keep.
+    """
+    folder: str = spec["folder"]
     os.chdir(folder)
     runs = (read_json("job.json") or {}).get("runs")
-    if keep or not runs or not os.path.exists("done.json"):
+    if spec["keep"] or not runs or not os.path.exists("done.json"):
         write("fetched", "")
-        answer(removed=False, now=time.time())
-        return
+        return {"removed": False, "now": time.time()}
     os.chdir(runs)
     shutil.rmtree(folder, ignore_errors=True)
     above = os.path.dirname(folder)
@@ -84,4 +87,4 @@ def close(folder: str, keep: bool) -> None:
             above = os.path.dirname(above)
     except OSError:
         pass
-    answer(removed=not os.path.exists(folder), now=time.time())
+    return {"removed": not os.path.exists(folder), "now": time.time()}

@@ -6,19 +6,22 @@ import os
 import socket
 import time
 
-from .answers import answer
 from .files import key_value, read_json
 from .gpus import nvidia_smi
 from .state import boot_id
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any
 
-def inspect(paths: dict[str, str]) -> None:
+
+def inspect(spec: dict[str, Any]) -> dict[str, Any]:
     """What this node is, for the campaign's record: hardware, system, and the JSON files named.
 
-    `paths`: name to path of a JSON file (installed.json, dataset.json); a missing one is null.
-    A file that lists `files` (name to size) beside itself is checked against what is there.
+    `spec`: paths, name to path of a JSON file (installed.json, dataset.json); a missing one is
+    null. A file that lists `files` (name to size) beside itself is checked against what is there.
     """
-    facts = {
+    return {
         "now": time.time(),
         "boot_id": boot_id(),
         "hostname": socket.gethostname(),
@@ -29,6 +32,5 @@ def inspect(paths: dict[str, str]) -> None:
         "memory_mib": int(key_value("/proc/meminfo", ":").get("MemTotal", "0 kB").split()[0])
         // 1024,
         "devices": nvidia_smi(),
-        "files": {name: read_json(path) for name, path in paths.items()},
+        "files": {name: read_json(path) for name, path in spec["paths"].items()},
     }
-    answer(**facts)

@@ -6,10 +6,14 @@ import os
 import stat
 import time
 
-from .answers import answer, pack
+from .answers import pack
 from .files import part, read_json, size_of, write
 from .state import daemon_alive
 from .stopping import ask_to_stop, lost_supervisor
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
 
 FETCHED = ("log", "samples.csv", "stacks.txt")  # what the control node may bring, and:
 EVENTS = "tensorboard"  # a folder that trainers write event files into
@@ -19,9 +23,7 @@ TAIL_BYTES = 64 * 1024  # of new log that one poll brings
 FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
 
 
-def poll(
-    folder: str, offset: int, wait_s: float, go: bool, stop: str, over: bool, sampled: int
-) -> None:
+def poll(spec: dict[str, Any]) -> dict[str, Any]:
     """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
 
     With `stop` the lease is not renewed: a bench that waits for this node is not to take the run
@@ -30,18 +32,22 @@ def poll(
     Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
     `offset`, 64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the
     rest). `samples` are those from byte `sampled` on. `files`, once the run is over: name to size
-    of what else can be fetched. `over`: the nodes that started something have ended.
+    of what else can be fetched.
+
+    `spec`: folder, offset, wait_s, sampled; go (start); stop (why the run is to end, or empty);
+    over (the nodes that started something have ended).
     """
-    os.chdir(folder)
+    os.chdir(spec["folder"])
+    stop: str = spec["stop"]
     if stop:
         ask_to_stop(stop)
     else:
         renew()
-    if go:
+    if spec["go"]:
         write("go", "")
-    if over:
+    if spec["over"]:
         write("over", "")
-    until = time.monotonic() + wait_s
+    until = time.monotonic() + spec["wait_s"]
     done = read_json("done.json")
     while done is None and time.monotonic() < until:
         time.sleep(0.01)
@@ -51,18 +57,18 @@ def poll(
         done = read_json("done.json") or lost_supervisor()
     try:
         size = os.stat("log").st_size
-        start = max(offset, size - TAIL_BYTES)
+        start = max(spec["offset"], size - TAIL_BYTES)
         with open("log", "rb") as stream:
             stream.seek(start)
             data = stream.read(TAIL_BYTES)
     except OSError:
         size, start, data = 0, 0, b""
-    samples = pack(part("samples.csv", sampled, TAIL_BYTES))
+    samples = pack(part("samples.csv", spec["sampled"], TAIL_BYTES))
     files = {} if done is None else others()
     if not stop:
         renew()
     facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
-    answer(done=done, now=time.time(), **facts)
+    return {"done": done, "now": time.time(), **facts}
 
 
 def renew() -> None:
@@ -90,10 +96,11 @@ def others() -> dict[str, int]:
     return found
 
 
-def fetch(folder: str, name: str, offset: int, length: int) -> None:
-    """Bring bytes [offset, offset + length) of a file of the run's folder."""
-    os.chdir(folder)
+def fetch(spec: dict[str, Any]) -> dict[str, Any]:
+    """Bring bytes of a file of the run's folder: `spec` has folder, name, offset and length."""
+    os.chdir(spec["folder"])
+    name, offset = spec["name"], spec["offset"]
     data = b""
     if name in FETCHED or name in others():
-        data = part(name, offset, min(length, FETCH_BYTES))
-    answer(offset=offset, data=pack(data), now=time.time())
+        data = part(name, offset, min(spec["length"], FETCH_BYTES))
+    return {"offset": offset, "data": pack(data), "now": time.time()}

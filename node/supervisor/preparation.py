@@ -9,7 +9,9 @@ import socket
 import sys
 import time
 
-from .answers import RefusedError, answer
+from node import sent
+
+from .answers import RefusedError
 from .daemon import daemon
 from .files import write
 from .folders import limit_log, make_room, prune
@@ -20,6 +22,7 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
 
+SENDS = ("node.supervisor.news", "node.sampler")
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
 FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
 
@@ -71,14 +74,13 @@ def check(job: dict[str, Any]) -> None:
                         raise RefusedError("port_in_use", "port %d is already in use" % port)
 
 
-def prepare(job: dict[str, Any], program: str) -> None:
+def prepare(job: dict[str, Any]) -> dict[str, Any]:
     """Check the node, lay out the run's folder, and leave a daemon that waits for `go`.
 
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
     (name to text, written into dir), requires (path to size in bytes or null), ports, device,
-    device_ids, sampler (source of sampler.py), time_limit_s, lost_contact_s, grace_s,
-    log_limit_bytes; mark (the same on every node of the run); after (argvs); secrets (variables
-    that are written into no file). `program`: the text of this program.
+    device_ids, time_limit_s, lost_contact_s, grace_s, log_limit_bytes; mark (the same on every
+    node of the run); after (argvs); secrets (variables that are written into no file).
     """
     secrets = job.pop("secrets", {})
     try:
@@ -92,19 +94,16 @@ def prepare(job: dict[str, Any], program: str) -> None:
         os.makedirs(job["dir"], mode=0o700)
         for name, text in job.get("files", {}).items():
             write(os.path.join(job["dir"], name), text)
-        write(os.path.join(job["dir"], "supervisor.py"), program)
-        write(os.path.join(job["dir"], "sampler.py"), job.pop("sampler", ""))
+        write(os.path.join(job["dir"], sent.FILE), json.dumps(sent.SOURCES))
         write(os.path.join(job["dir"], "job.json"), json.dumps(job))
         write(os.path.join(job["dir"], "lease"), "")
         write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
         job["env"] = dict(job["env"], **secrets)
     except RefusedError as refusal:
-        answer(refused=refusal.cause, message=str(refusal), now=time.time())
-        return
+        return {"refused": refusal.cause, "message": str(refusal), "now": time.time()}
     except OSError as error:
         cause = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io_error"
-        answer(refused=cause, message="cannot prepare %s: %s" % (job["dir"], error.strerror))
-        return
+        return {"refused": cause, "message": "cannot prepare %s: %s" % (job["dir"], error.strerror)}
     hear, tell = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -117,4 +116,4 @@ def prepare(job: dict[str, Any], program: str) -> None:
     with os.fdopen(hear, "rb") as stream:
         said = stream.read()  # until the daemon closes its end: it is ready, or it gave up
     refused = json.loads(said.decode()) if said else {}
-    answer(now=time.time(), boot_id=boot_id(), **refused)
+    return {"now": time.time(), "boot_id": boot_id(), **refused}

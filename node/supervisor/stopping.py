@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-from .answers import answer
 from .files import read_json, write
 from .processes import end_run
 from .state import boot_id, daemon_alive, finish
@@ -47,17 +46,20 @@ def lost_supervisor() -> dict[str, Any]:
     return done
 
 
-def stop_all(runs: str, patience_s: float) -> None:
-    """End every run that this node holds; for after a dead control process."""
+def stop_all(spec: dict[str, Any]) -> dict[str, Any]:
+    """End every run that this node holds; for after a dead control process.
+
+    `spec`: runs (the folder of all), patience_s.
+    """
     ended = []
-    for folder, _, names in os.walk(runs):
+    for folder, _, names in os.walk(spec["runs"]):
         if "job.json" in names and "done.json" not in names:
             os.chdir(folder)
             ask_to_stop("stopped by playbooks/stop.yml")
-            until = time.monotonic() + patience_s
+            until = time.monotonic() + spec["patience_s"]
             while not os.path.exists("done.json") and time.monotonic() < until:
                 if not daemon_alive():
                     lost_supervisor()
                 time.sleep(0.02)
             ended.append({"dir": folder, "done": read_json("done.json")})
-    answer(ended=ended, now=time.time())
+    return {"ended": ended, "now": time.time()}

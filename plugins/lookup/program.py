@@ -1,7 +1,6 @@
 """`lookup('program', ENTRY, spec)`: a program of node/ as the message that runs it.
 
-For a command that somebody else runs: `[python, -I, -S, -c, BOOT, message]`, of which this is all
-but the Python.
+For a command that somebody else runs: all of it but the Python.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ansible.plugins.lookup import LookupBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from plugins.program import BOOT, message
+from plugins.program import command, message
 
 DOCUMENTATION = """
 name: program
@@ -36,6 +35,6 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # untyped where mypy skip
         """Return the one list of words. Raises AnsibleLookupError for a program that is not."""
         entry, spec = terms
         try:
-            return [["-I", "-S", "-c", BOOT, message(str(entry), spec)]]
+            return [["-I", "-S", *command(str(entry)), message(str(entry), spec)]]
         except LookupError as error:
             raise AnsibleLookupError(str(error)) from None

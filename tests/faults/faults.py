@@ -329,7 +329,11 @@ FAULTS = (
     Fault(
         "node reboots midway", node_reboots, (*LOST, ("failed", "supervisor_lost")), says="node3"
     ),
-    Fault("supervisor killed", kill_program(1, "-I -S -"), (("failed", "supervisor_lost"),)),
+    Fault(
+        "supervisor killed",
+        kill_program(1, "supervisor.preparation"),
+        (("failed", "supervisor_lost"),),
+    ),
     Fault("bench killed, then bench again", runner_killed, (("interrupted", "interrupted"),)),
     Fault("Ctrl-C once", ctrl_c(1), (("interrupted", "interrupted"),)),
     Fault("Ctrl-C twice", ctrl_c(2), (("interrupted", "interrupted"), ("none", ""))),

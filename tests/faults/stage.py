@@ -20,7 +20,7 @@ from tests.on_nodes.campaign import Bench, wait
 
 STEPS = 60
 PATIENCE_S = 60.0
-OURS = ("train.py", "supervisor.py", "sampler.py")
+OURS = ("train.py", "supervisor.", "sampler:")
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from runner.base.paths import PROJECT
-
-FILES = PROJECT / "node"
+from plugins import program
 
 
 def test_sampler_writes_a_row_a_second_and_costs_little(tmp_path: Path) -> None:
     out = tmp_path / "samples.csv"
-    argv = [sys.executable, "-I", "-S", str(FILES / "sampler.py"), "cpu", str(out)]
+    message = program.message("sampler:sample", {"device": "cpu", "path": str(out)})
+    argv = [sys.executable, "-I", "-S", *program.command("sampler:sample"), message]
     process = subprocess.Popen(argv)
     try:
         until = time.monotonic() + 20

@@ -21,13 +21,11 @@ from typing import Any
 
 import pytest
 
-from plugins.program_text import calling, loaded
+from plugins.program import command, message
 from runner.base.paths import PROJECT
 from runner.judge import stall
 
-FILES = PROJECT / "node"
-SUPERVISOR = FILES / "supervisor"
-SAMPLER = (FILES / "sampler.py").read_text(encoding="utf-8")
+SUPERVISOR = PROJECT / "node" / "supervisor"
 PYTHON = [sys.executable, "-I", "-S"]
 SH = "/bin/sh"
 SLEEP = "exec sleep 1000"
@@ -40,22 +38,31 @@ def said(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return answer
 
 
-def prepare(job: Mapping[str, Any], before: str = "") -> str:
-    """The supervisor's text with a call at its end, as the plugin sends it."""
-    return f"{before}\n{calling(SUPERVISOR, 'preparation', f'prepare({job!r}, PROGRAM)')}"
-
-
 def call(
-    text: str, environment: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+    entry: str,
+    spec: Mapping[str, Any],
+    *,
+    file: str = "",
+    before: str = "",
+    change: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    **environment: str,
 ) -> dict[str, Any]:
-    """The answer of a supervisor that was sent."""
+    """The answer of a supervisor that was sent, after the code `before`.
+
+    `change` gives modules of it some more lines.
+    """
+    job = json.loads(message(f"supervisor.{entry}", spec, file))
+    for name, text in (change or {}).items():
+        job["sources"][f"node.supervisor.{name}"] += text
+    _, boot, name = command(f"supervisor.{entry}")
     ran = subprocess.run(
-        [*PYTHON, "-"],
-        input=text,
+        [*PYTHON, "-c", f"{before}\n{boot}", name],
+        input=json.dumps(job),
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **environment},
         pass_fds=pass_fds,
     )
     return said(ran)
@@ -94,7 +101,6 @@ class Run:
             "ports": [],
             "device": "cpu",
             "device_ids": [0],
-            "sampler": SAMPLER,
             "log_limit_bytes": 1 << 30,
             "time_limit_s": 60.0,
             "lost_contact_s": 60.0,
@@ -104,19 +110,18 @@ class Run:
         self.offset = 0
         self.log = b""
 
-    def prepare(self, **environment: str) -> dict[str, Any]:
-        return call(prepare(self.job), environment)
+    def prepare(self, **more: Any) -> dict[str, Any]:
+        return call("preparation:prepare", self.job, **more)
 
-    def ask(self, *arguments: str) -> dict[str, Any]:
-        argv = [*PYTHON, str(self.dir / "supervisor.py"), *arguments]
-        return said(subprocess.run(argv, capture_output=True, text=True, timeout=60))
+    def ask(self, entry: str, **spec: Any) -> dict[str, Any]:
+        file = str(self.dir / "modules.json")
+        return call(entry, {"folder": str(self.dir), **spec}, file=file)
 
     def poll(
         self, *, go: bool = False, stop: str = "", wait_s: float = 0.0, over: bool = False
     ) -> dict[str, Any]:
-        more = [*(["--go"] if go else []), *(["--stop", stop] if stop else [])]
-        more += ["--over"] if over else []
-        answer = self.ask("poll", "--offset", str(self.offset), "--wait", str(wait_s), *more)
+        spec = {"offset": self.offset, "wait_s": wait_s, "sampled": 0}
+        answer = self.ask("news:poll", **spec, go=go, stop=stop, over=over)
         data = zlib.decompress(base64.b64decode(answer["data"]))
         self.log += data
         self.offset = answer["offset"] + len(data)
@@ -159,6 +164,10 @@ class Run:
             return
         self.poll(stop="the test is over")
         self.done()
+
+
+def stop_all(runs: Path) -> dict[str, Any]:
+    return call("stopping:stop_all", {"runs": str(runs), "patience_s": 5.0})
 
 
 Make = Callable[..., Run]
@@ -297,11 +306,7 @@ def test_a_sampler_that_seems_to_live_on_holds_nothing_up(make: Make, ours: bool
     try:
         started = int(Path(f"/proc/{other.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
         seen = {other.pid: started if ours else started - 100}
-        call(
-            f"{loaded(SUPERVISOR)}from supervisor import daemon, preparation\n"
-            f"daemon.spawn_sampler = lambda job: {seen!r}\n"
-            f"preparation.prepare({run.job!r}, PROGRAM)\n"
-        )
+        run.prepare(change={"daemon": f"\nspawn_sampler = lambda job: {seen!r}\n"})
         run.poll(go=True)
         done = run.done()
         assert (done["ended_by"], done["rc"], done["left"]) == ("exit", 0, 0)
@@ -388,17 +393,11 @@ def test_after_sigkill_of_the_supervisor_a_poll_cleans_by_the_mark(make: Make) -
 
 def test_all_runs_of_a_node_can_be_stopped_at_once(make: Make, tmp_path: Path) -> None:
     run = make(SLEEP).start()
-    answer = call(calling(SUPERVISOR, "stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))
+    answer = stop_all(tmp_path / "runs")
     assert [entry["dir"] for entry in answer["ended"]] == [str(run.dir)]
     assert answer["ended"][0]["done"]["ended_by"] == "stop"
-    assert (
-        call(calling(SUPERVISOR, "stopping", f"stop_all({str(tmp_path / 'runs')!r}, 5.0)"))["ended"]
-        == []
-    )
-    assert (
-        call(calling(SUPERVISOR, "stopping", f"stop_all({str(tmp_path / 'none')!r}, 5.0)"))["ended"]
-        == []
-    )
+    assert stop_all(tmp_path / "runs")["ended"] == []
+    assert stop_all(tmp_path / "none")["ended"] == []
 
 
 # --- what is refused before anything starts -------------------------------------------------------
@@ -491,7 +490,8 @@ def test_runs_that_cannot_be_written_are_refused(make: Make, tmp_path: Path) -> 
 @pytest.mark.parametrize("root", [1, 0, -1])
 def test_nobody_claims_the_processes_of_init(root: int) -> None:
     text = (
-        f"{loaded(SUPERVISOR)}from supervisor.processes import ours\ntry:\n    ours('x', {root})\n"
+        f"import sys; sys.path.insert(0, {str(PROJECT)!r})\n"
+        f"from node.supervisor.processes import ours\ntry:\n    ours('x', {root})\n"
         "except ValueError as error:\n    print(error)\n"
     )
     ran = subprocess.run([*PYTHON, "-"], input=text, capture_output=True, text=True)
@@ -535,7 +535,7 @@ def test_the_launcher_has_no_open_files_but_the_standard_three(make: Make) -> No
     show += " if n in '012' or os.path.exists(f'/proc/self/fd/{n}')])"
     run = make(argv=[*PYTHON, "-c", show])
     hear, tell = os.pipe()
-    assert "refused" not in call(prepare(run.job), pass_fds=(tell,))
+    assert "refused" not in run.prepare(pass_fds=(tell,))
     run.poll(go=True)
     assert run.done()["rc"] == 0
     log = str(run.dir / "log")
@@ -578,9 +578,11 @@ def test_nobody_else_can_read_what_a_run_left(make: Make, tmp_path: Path) -> Non
 def test_a_secret_in_the_environment_is_in_nobodys_command_line(make: Make) -> None:
     secret = f"secret-{uuid.uuid4().hex}"
     run = make(SLEEP, env={"PATH": "/usr/bin:/bin", "TOKEN": secret})
-    process = subprocess.Popen([*PYTHON, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    entry = "supervisor.preparation:prepare"
+    argv = [*PYTHON, *command(entry)]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(prepare(run.job).encode())
+    process.stdin.write(message(entry, run.job).encode())
     process.stdin.close()
     seen = set()
     while process.poll() is None:
@@ -612,7 +614,7 @@ def fetched(run: Run, size: int, step: int) -> bytes:
     """The whole log through fetch, a piece at a time."""
     data = b""
     while len(data) < size:
-        answer = run.ask("fetch", "--offset", str(len(data)), "--length", str(step))
+        answer = run.ask("news:fetch", name="log", offset=len(data), length=step)
         data += zlib.decompress(base64.b64decode(answer["data"]))
     return data
 
@@ -627,7 +629,7 @@ def test_more_log_than_a_poll_brings_is_skipped_and_fetched_later(make: Make) ->
     assert (answer["size"], answer["offset"]) == (len(whole), len(whole) - 65536)
     assert run.log == whole[-65536:]
     assert fetched(run, len(whole), 100_000) == whole
-    assert run.poll()["data"] == run.ask("fetch", "--offset", "999999", "--length", "9")["data"]
+    assert run.poll()["data"] == run.ask("news:fetch", name="log", offset=999999, length=9)["data"]
 
 
 def test_any_byte_survives_the_way_back(make: Make, tmp_path: Path) -> None:
@@ -653,7 +655,7 @@ def test_a_node_tells_what_it_is_and_has(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"x": 1}')
     (tmp_path / "bad.json").write_text("{")
     paths = {name: str(tmp_path / f"{name}.json") for name in ("a", "bad", "none")}
-    facts = call(calling(SUPERVISOR, "inspection", f"inspect({paths!r})"))
+    facts = call("inspection:inspect", {"paths": paths})
     assert facts["files"] == {"a": {"x": 1}, "bad": None, "none": None}
     assert facts["hostname"] == socket.gethostname()
     assert facts["cpu_count"] == len(os.sched_getaffinity(0))
@@ -747,7 +749,7 @@ def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path)
     assert f"pid {pid}, stood at:]\nstack of {pid}\n" in (run.dir / "stacks.txt").read_text()
     assert b"Fatal Python error" not in (run.dir / "log").read_bytes()
     assert run.poll()["files"]["stacks.txt"] == (run.dir / "stacks.txt").stat().st_size
-    fetched = run.ask("fetch", "--name", "stacks.txt", "--offset", "0", "--length", "100")
+    fetched = run.ask("news:fetch", name="stacks.txt", offset=0, length=100)
     assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"[trainbench: pid")
 
 
@@ -767,7 +769,7 @@ def test_the_sampler_is_no_part_of_the_run(make: Make) -> None:
 def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make("true")
     full = "import os; os.statvfs = lambda path: type('S', (), {'f_bavail': 100, 'f_frsize': 4096})"
-    refused = call(prepare(run.job, full))
+    refused = run.prepare(before=full)
     assert refused["refused"] == "disk_full"
     assert "only 0 MiB are free on the disk of" in refused["message"]
 
@@ -778,7 +780,7 @@ def test_a_log_may_take_half_of_the_free_disk(make: Make) -> None:
     free = (
         "import os; os.statvfs = lambda path: type('S', (), {'f_bavail': 17000, 'f_frsize': 4096})"
     )
-    assert "refused" not in call(prepare(run.job, free))
+    assert "refused" not in run.prepare(before=free)
     run.poll(go=True)
     done = run.done()
     assert (done["ended_by"], done["left"]) == ("log_limit", 0)
@@ -811,7 +813,7 @@ def test_event_files_of_the_folder_can_be_fetched_and_nothing_beyond(
     assert files == {name: 7}
 
     def fetched(name: str) -> bytes:
-        answer = run.ask("fetch", "--name", name, "--offset", "0", "--length", "100")
+        answer = run.ask("news:fetch", name=name, offset=0, length=100)
         return zlib.decompress(base64.b64decode(answer["data"]))
 
     assert fetched(name) == b"\0events"
@@ -840,17 +842,17 @@ def test_a_closed_folder_is_removed_with_what_is_empty_above_it(make: Make, tmp_
     run, other = make("true", run_id="c/one/r1a1"), make("true", run_id="c/two/r1a1")
     for each in (run, other):
         each.finish()
-    assert run.ask("close")["removed"] is True
+    assert run.ask("folders:close", keep=False)["removed"] is True
     assert [path.name for path in (tmp_path / "runs" / "c").iterdir()] == ["two"]
-    assert other.ask("close", "--keep")["removed"] is False
+    assert other.ask("folders:close", keep=True)["removed"] is False
     assert (other.dir / "log").exists()
-    assert other.ask("close")["removed"] is True
+    assert other.ask("folders:close", keep=False)["removed"] is True
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["lock"]
 
 
 def test_a_run_that_goes_on_is_not_removed(make: Make) -> None:
     run = make(SLEEP).start()
-    assert run.ask("close")["removed"] is False
+    assert run.ask("folders:close", keep=False)["removed"] is False
     run.poll(stop="test")
     assert run.done()["ended_by"] == "stop"
 

@@ -150,7 +150,7 @@ def bring_packages(node: Node) -> None:
         node.exec(argv, stdin=tar.stdout, check=True, timeout=120)
 
 
-OURS = re.compile(r"train\.py|podman|conmon|trainbench-sshd|sshd_config|supervisor\.py| -I -S -")
+OURS = re.compile(r"train\.py|podman|conmon|trainbench-sshd|sshd_config|supervisor\.|sampler:")
 
 
 def running(node: Node) -> dict[str, str]:
@@ -214,7 +214,7 @@ def test_trained_in_containers_and_nothing_left(group: Group, tmp_path: Path) ->
     long = {**matrix, "defaults": {**matrix["defaults"], "train_iters": 5000}}
     for name, victim, cell in (
         ("trainer", "train.py", {"pin": "container"}),
-        ("supervisor", " -I -S -", over_ssh),
+        ("supervisor", "supervisor.preparation", over_ssh),
         ("bench", "", over_ssh),
     ):
         bench = Bench(tmp_path, group.inventory, {**long, "name": name, "include": [cell]})

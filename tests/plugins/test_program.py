@@ -13,10 +13,10 @@ import pytest
 
 from node import answer
 from plugins import program
-from plugins.program import BOOT, imported, message, sources
+from plugins.program import command, imported, message, sources
 from runner.base.paths import PROJECT
 
-PYTHON = [sys.executable, "-I", "-S", "-c", BOOT]
+PYTHON = [sys.executable, "-I", "-S", *command("greet.main:main")]
 NODE = sorted((PROJECT / "node").rglob("*.py"))
 HOSTILE = "a 'b' \"c\" $(touch /run/owned) `id` {{ lookup('pipe', 'id') }}\n✓ \\ \0 \ud800"
 

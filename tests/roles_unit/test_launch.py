@@ -6,7 +6,6 @@ this machine, and fails as it is told. Whole launches are proved in tests/golden
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -19,8 +18,9 @@ from typing import Any, cast
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from plugins.program_text import calling
-from roles.launch.action_plugins.launch import SUPERVISOR, ActionModule, Launch
+from node import answer
+from plugins.program import command, message
+from roles.launch.action_plugins.launch import ActionModule, Launch
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
@@ -29,30 +29,26 @@ from runner.judge.decide import decide
 from runner.terms.outcome import Outcome
 from runner.terms.records import Interval, Measurement
 
-SIGN = "TRAINBENCH "
 STEPS = "for n in 1 2 3 4 5; do echo step $n; done"
 FLOOD = f"seq 30000; {STEPS}"  # more than one poll brings
 
 
 class Here:
-    """This machine as the node; `broken(arguments)` may raise instead of each call."""
+    """This machine as the node; `broken(entry, spec)` may raise instead of each program."""
 
     def __init__(self) -> None:
-        self.broken: Callable[[tuple[str, ...]], None] = lambda _: None
-        self.calls: list[tuple[str, ...]] = []
+        self.broken: Callable[[str, Any], None] = lambda entry, spec: None
+        self.asked: list[Any] = []
         self._templar = SimpleNamespace(template=lambda value: value)
 
-    def call(self, *arguments: str, source: str | None = None) -> dict[str, Any]:
-        self.calls.append(arguments)
-        self.broken(arguments)
-        argv = [sys.executable, "-I", "-S", *arguments]
-        ran = subprocess.run(argv, input=source, capture_output=True, text=True, timeout=60)
-        line = next(line for line in ran.stdout.splitlines() if line.startswith(SIGN))
-        said: dict[str, Any] = json.loads(line[len(SIGN) :])
-        return said
-
-    def supervise(self, module: str, call: str) -> dict[str, Any]:
-        return self.call("-", source=calling(SUPERVISOR, module, call))
+    def ask(self, entry: str, spec: Any = None, file: str = "") -> dict[str, Any]:
+        self.asked.append(spec)
+        self.broken(entry, spec)
+        argv = [sys.executable, "-I", "-S", *command(entry)]
+        given = message(entry, spec, file)
+        ran = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=60)
+        facts: dict[str, Any] = answer.read(ran.stdout)
+        return facts
 
 
 class Site:
@@ -136,8 +132,8 @@ def test_a_run_that_ends_well_is_brought_home_and_leaves_no_folder(site: Site) -
 def test_a_log_that_cannot_be_fetched_leaves_the_nodes_own_ending(
     site: Site, error: Exception, words: str, script: str
 ) -> None:
-    def broken(arguments: tuple[str, ...]) -> None:
-        if "fetch" in arguments:
+    def broken(entry: str, spec: Any) -> None:
+        if entry.endswith(":fetch"):
             raise error
 
     site.here.broken = broken
@@ -160,8 +156,8 @@ def test_a_log_that_cannot_be_fetched_leaves_the_nodes_own_ending(
 def test_what_a_log_still_lacks_is_marked_in_it(site: Site) -> None:
     """Else half a line would be read with half of another."""
 
-    def broken(arguments: tuple[str, ...]) -> None:
-        if "fetch" in arguments:
+    def broken(entry: str, spec: Any) -> None:
+        if entry.endswith(":fetch"):
             raise AnsibleError("no")
 
     site.here.broken = broken
@@ -175,8 +171,8 @@ def test_what_a_log_still_lacks_is_marked_in_it(site: Site) -> None:
 
 
 def test_samples_that_cannot_be_fetched_cost_no_log(site: Site) -> None:
-    def broken(arguments: tuple[str, ...]) -> None:
-        if "fetch" in arguments and "log" not in arguments:
+    def broken(entry: str, spec: Any) -> None:
+        if entry.endswith(":fetch") and spec["name"] != "log":
             raise AnsibleError("no")
 
     site.here.broken = broken
@@ -223,7 +219,7 @@ def test_a_bench_that_took_over_before_go_keeps_the_trainer_from_starting(site: 
     with Campaign(site.campaign.path).locked():
         done = launch.follow()
     assert (done["ended_by"], done["message"]) == ("stop", "control_lost")
-    assert not any("--go" in call for call in site.here.calls)
+    assert not any(spec.get("go") for spec in site.here.asked)
     assert site.log == ""
 
 

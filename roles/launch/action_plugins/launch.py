@@ -35,16 +35,13 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.sent import FILE as MODULES
 from plugins.node_action import NodeAction, one_line, save
-from plugins.program_text import calling
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.endings import Ending
 from runner.terms.orders import Orders
 
-NODE = Path(__file__).resolve().parents[3] / "node"
-SUPERVISOR = NODE / "supervisor"
-SAMPLER = NODE / "sampler.py"
 FETCH_BYTES = 8 * 1024 * 1024
 RETRY_S = 0.5  # between two tries to reach a silent node
 SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days of them
@@ -87,32 +84,16 @@ class ActionModule(NodeAction):
             result.update(Launch(self, run_dir, lock, holder, host, secrets).run())
         return result
 
-    # -- the connection ------------------------------------------------------------------------
-
-    def call(self, *arguments: str, source: str | None = None) -> dict[str, Any]:
-        """Run the supervisor on the node and return its answer.
-
-        Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
-        answered was not the supervisor.
-        """
-        argv = (self.python, "-I", "-S", *arguments)
-        facts: dict[str, Any] = self.expect(self.exchange(argv, source or ""))
-        return facts
-
-    def supervise(self, module: str, call: str) -> dict[str, Any]:
-        """Send the supervisor with one call of a module's function (nothing is on disk yet)."""
-        return self.call("-", source=calling(SUPERVISOR, module, call))
-
     def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
         try:
-            facts = self.supervise("inspection", f"inspect({dict(paths)!r})")
+            facts = self.ask("supervisor.inspection:inspect", {"paths": dict(paths)})
         except (AnsibleConnectionFailure, AnsibleError) as error:
             facts = {"unreachable": one_line(error)}
         save(out_dir / names.of_host(host), facts)
         return {"changed": False}
 
     def _stop(self, runs: str) -> dict[str, Any]:
-        facts = self.supervise("stopping", f"stop_all({runs!r}, 30.0)")
+        facts = self.ask("supervisor.stopping:stop_all", {"runs": runs, "patience_s": 30.0})
         return {"changed": bool(facts["ended"]), "ended": facts["ended"]}
 
 
@@ -151,7 +132,6 @@ class Launch:
         self.job = {
             **orders.job(self.node),
             "mark": mark_of(run_dir / names.RUN),
-            "sampler": SAMPLER.read_text(encoding="utf-8"),
         }
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
         # The lease is renewed between polls: three of them fit into it.
@@ -193,7 +173,7 @@ class Launch:
         began = time.time()
         job = {**self.job, "secrets": self.reveal()}
         try:
-            facts = self.action.supervise("preparation", f"prepare({job!r}, PROGRAM)")
+            facts = self.action.ask("supervisor.preparation:prepare", job)
         except AnsibleConnectionFailure as error:
             raise RefusalError("unreachable", f"cannot be reached: {one_line(error)}") from error
         if "refused" in facts:
@@ -289,24 +269,22 @@ class Launch:
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
-        argv = [f"{self.job['dir']}/supervisor.py", "poll"]
-        argv += ["--offset", str(self.offset), "--wait", str(wait_s)]
-        argv += ["--sampled", str(self.sampled)]
-        argv += ["--go"] if go else []
-        argv += ["--stop", stop] if stop else []
-        argv += ["--over"] if self.over() else []
-        answer, sent = self.ask(argv)
+        known = {"offset": self.offset, "sampled": self.sampled}
+        spec = {**known, "wait_s": wait_s, "go": go, "stop": stop, "over": self.over()}
+        answer, sent = self.ask("news:poll", spec)
         entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
         with (self.folder / names.TIMELINE).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
         return answer
 
-    def ask(self, argv: list[str]) -> tuple[dict[str, Any], float]:
+    def ask(self, entry: str, spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """The supervisor's answer, and when it was asked; LostError after lost_contact_s."""
+        folder = self.job["dir"]
+        spec, file = {**spec, "folder": folder}, f"{folder}/{MODULES}"
         while True:
             sent = time.time()
             try:
-                answer = self.action.call(*argv)
+                answer = self.action.ask(f"supervisor.{entry}", spec, file)
             except AnsibleConnectionFailure as error:
                 silent = time.monotonic() - self.contact
                 if silent > self.limits.lost_contact_s:
@@ -352,10 +330,9 @@ class Launch:
             and Ending.from_json(done).well
             and not (self.run_folder.path / names.HALT).exists()
         )
-        argv = [f"{self.job['dir']}/supervisor.py", "close", *([] if well else ["--keep"])]
         done["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
-            done["kept"] = not self.ask(argv)[0]["removed"]
+            done["kept"] = not self.ask("folders:close", {"keep": not well})[0]["removed"]
 
     def complete_log(self, done: dict[str, Any]) -> None:
         """The log, whole up to the cap, else its head and tail."""
@@ -386,9 +363,8 @@ class Launch:
 
     def fetch(self, name: str, offset: int, length: int) -> bytes:
         """Bytes of a file from `offset`, at most `length` and at most 8 MiB."""
-        argv = [f"{self.job['dir']}/supervisor.py", "fetch", "--name", name]
-        argv += ["--offset", str(offset), "--length", str(min(length, FETCH_BYTES))]
-        return unpack(self.ask(argv)[0]["data"])
+        spec = {"name": name, "offset": offset, "length": min(length, FETCH_BYTES)}
+        return unpack(self.ask("news:fetch", spec)[0]["data"])
 
     # -- the run's folder ----------------------------------------------------------------------
 

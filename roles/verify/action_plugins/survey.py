@@ -82,7 +82,7 @@ class ActionModule(NodeAction):
         best: tuple[float, float] | None = None
         for _ in range(3):
             sent, began = time.time(), time.monotonic()
-            said = self.expect(self.exchange((self.python, "-I", "-S", "-c", CLOCK)))
+            said = self.expect(self.exchange([self.python, "-I", "-S", "-c", CLOCK]))
             delay = time.monotonic() - began
             if best is None or delay < best[0]:
                 best = (delay, float(said) - (sent + delay / 2))
