@@ -6,6 +6,7 @@ this machine, and fails as it is told. Whole launches are proved in tests/golden
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
