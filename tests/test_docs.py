@@ -16,6 +16,7 @@ from runner.doctor.items import ITEM_RULES
 from runner.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as CAUSES
 from runner.launch.inspection import DATASET_KEYS
+from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
@@ -69,12 +70,21 @@ def rooms() -> str:
     return f"\n| package | what it does |\n| --- | --- |\n{rows}\n"
 
 
+def kinds() -> str:
+    """The kinds of step lines, best first."""
+    rows = ""
+    for kind in KINDS.values():
+        module, says = kind.__module__.rpartition(".")[2], kind.says.replace("|", "\\|")
+        rows += f"| `{module}` | {says} | {', '.join(sorted(kind.systems()))} |\n"
+    return f"\n| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}\n"
+
+
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": rooms},
     "docs/doctor.md": {"items": items},
     "docs/inventory.md": {"keys": keys},
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
-    "docs/parsers.md": {"causes": lambda: statuses(CAUSES)},
+    "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(CAUSES)},
     "docs/runs.md": {"statuses": statuses},
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -17,6 +16,8 @@ def nearest(word: str, right: Iterable[str]) -> str:
 
     Among numbers the nearest is the one with the least difference.
     """
+    import difflib  # what is never mistyped should not wait for it
+
     candidates = list(right)
     matches = difflib.get_close_matches(str(word), candidates, n=1, cutoff=0.6)
     numbers = [_number(text) for text in candidates]

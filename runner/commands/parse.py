@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.logs.names import SYSTEMS
+from runner.systems.common.registry import system_names
 
 DESCRIPTION = """\
 Read the logs of one run and say what they measured, without a campaign's folder.
@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
         "--system",
         metavar="NAME",
         default="auto",
-        help=f"auto (default), {', '.join(sorted(SYSTEMS))}",
+        help=f"auto (default), {', '.join(system_names())}",
     )
     command.add_argument(
         "--global-batch-size",
@@ -74,11 +74,11 @@ def run(chosen: argparse.Namespace) -> int:
     """Read, and print one table or one JSON object."""
     from runner.base.suggest import nearest
 
-    if chosen.system != "auto" and chosen.system not in SYSTEMS:
-        hint = nearest(chosen.system, ["auto", *SYSTEMS])
+    if chosen.system not in (known := ["auto", *system_names()]):
+        hint = nearest(chosen.system, known)
         raise UserError(
             f"there is no system {chosen.system!r}{hint}; --system is auto or one of"
-            f" {', '.join(sorted(SYSTEMS))}"
+            f" {', '.join(system_names())}"
         )
     if chosen.global_batch_size is not None and chosen.global_batch_size < 1:
         raise UserError(f"--global-batch-size is {chosen.global_batch_size}; it must be at least 1")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from runner.logs.families import KINDS, kinds_of
+from runner.logs.kinds import KINDS, kinds_of
 from runner.terms.records import Utilisation
 
 
@@ -35,7 +35,7 @@ def times_of_steps(
     """
     polls = sorted(polls)
     for kind in kinds_of(system):
-        parser, found, at = KINDS[kind].make(), [], 0
+        parser, found, at = KINDS[kind](), [], 0
         for time, size in polls:
             # Whole lines only: the rest belongs to the next poll.
             end = log.rfind(b"\n", at, size) + 1

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
 
 from runner.logs.batch import Batch, Row, Windows, from_rows
-from runner.logs.notes import Notes
-from runner.logs.overflow import Overflows
+from runner.logs.kind import Kind
 from runner.logs.text import line_end
 
 
-class LineParser(ABC):
+class LineParser(Kind):
     """One family: its lines hold `marker`, and `head` begins each of its records on them.
 
     One newline may end two records (a writer's newline was torn off), so a record reaches to the
     next head or to the line's end. `closed` is False where it may be half a record.
     """
 
-    name: str
     marker: bytes
     head: re.Pattern[bytes]
 
     def __init__(self) -> None:
-        self.notes = Notes()
-        self.overflows = Overflows()
+        super().__init__()
         self.windows = Windows()
 
     @abstractmethod
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
         """The step of one record: its head, and what follows on the line. None: it is none."""
 
-    def other(self, text: bytes) -> None:  # noqa: B027  # most families look for nothing else
+    def other(self, text: bytes) -> None:  # most families look for nothing else
         """What else a family looks for in whole lines."""
 
     def feed(self, text: bytes) -> Batch | None:

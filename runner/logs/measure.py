@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from runner.logs.batch import Batch
-from runner.logs.families import KINDS, Parser, kinds_of
+from runner.logs.kind import Kind
+from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.nodes import Extent, shares
 from runner.logs.text import whole_lines
 from runner.terms.records import Interval, Measurement, Utilisation
@@ -16,7 +17,7 @@ from runner.terms.records import Interval, Measurement, Utilisation
 class _Reading:
     """One log, read by one parser."""
 
-    parser: Parser
+    parser: Kind
     steps: list[Interval] = field(default_factory=list)
     overflows: list[int] = field(default_factory=list)
 
@@ -40,7 +41,7 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
     """
     readings: dict[str, list[_Reading]] = {kind: [] for kind in kinds_of(system)}
     for rank in sorted(logs):
-        each = {kind: _Reading(KINDS[kind].make()) for kind in readings}
+        each = {kind: _Reading(KINDS[kind]()) for kind in readings}
         for text in whole_lines(logs[rank]):
             for reading in each.values():
                 batch = reading.parser.feed(text)

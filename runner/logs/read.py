@@ -9,8 +9,8 @@ from pathlib import Path
 
 from runner.base.text import blocks
 from runner.logs import recognise
-from runner.logs.families import KINDS, Kind, Parser, kinds_of
-from runner.logs.names import SYSTEMS
+from runner.logs.kind import Kind
+from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.nodes import shares
 from runner.logs.summary import Summary
 from runner.logs.text import whole_lines
@@ -38,7 +38,7 @@ class _Log:
     """One log and how one kind of parser read it."""
 
     path: Path
-    parser: Parser
+    parser: Kind
     summary: Summary
 
 
@@ -61,8 +61,8 @@ def read(
             break
     else:
         kind = None
-    found = set().union(*(recognise.words(sample) for sample in samples))
-    found |= set().union(*(recognise.words(log.parser.notes.first_step) for log in logs))
+    found = set().union(*(recognise.signs(sample) for sample in samples))
+    found |= set().union(*(recognise.signs(log.parser.notes.first_step) for log in logs))
     seen, why = recognise.system_of(kind, found)
     if system is not None:
         why = "named by --system"
@@ -90,14 +90,14 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
     """
     for kind in (kind for kind in kinds if KINDS[kind].own_rate):
         for sample in samples:
-            parser = KINDS[kind].make()
+            parser = KINDS[kind]()
             if any(parser.feed(text) is not None for text in whole_lines([sample])):
                 return [kind, *(other for other in kinds if other != kind)]
     return list(kinds)
 
 
-def _one(path: Path, kind: Kind, empty: Summary) -> _Log:
-    parser = kind.make()
+def _one(path: Path, kind: type[Kind], empty: Summary) -> _Log:
+    parser = kind()
     summary = deepcopy(empty)
     for text in whole_lines(blocks(path, BLOCK)):
         batch = parser.feed(text)
@@ -162,8 +162,3 @@ def _explain(reading: Reading, global_batch_size: int | None, warmup_iters: int)
 
 def _largest(values: Iterator[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def systems() -> list[str]:
-    """The names that --system takes."""
-    return sorted(SYSTEMS)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runner.logs.kinds import every
+
 STATUSES: Mapping[str, str] = {
     "ok": "steps were logged and no evidence of a failure follows the last one",
     "no_step": "no step and no evidence of a cause: exit 0 says nothing, upstream scripts hide it",
@@ -230,6 +232,7 @@ CANDIDATE = _any(
     rb"of the above exception|direct cause of the following|_run_exitfuncs|Exception in thread",
     rb"\bProcess \S+:\s*$",
     rb"Permission denied(?: \(|, )|Host key verification failed|pdsh: (?:command )?not found",
+    *every("error"),
 )
 # The last line of a traceback: a class that is named like one, or any class with its module.
 EXCEPTION = re.compile(
@@ -244,14 +247,14 @@ HANDLING = re.compile(rb"^During handling of the above exception")
 CAUSE = re.compile(rb"^The above exception was the direct cause")
 # A traceback that follows ended a thread, a worker or an exit handler, and not the process.
 ASIDE = re.compile(rb"^Exception in thread |^Error in atexit\._run_exitfuncs|^Process \S+:\s*$")
-# An exception's own line where the traceback above it is lost, by its module or by torch_gpt.
-QUALIFIED = re.compile(rb"^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)|^torch_gpt error: ")
+# An exception's own line where the traceback above it is lost, by its module or a trainer's words.
+QUALIFIED = re.compile(
+    rb"^(?:(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)|%b)" % b"|".join(every("error"))
+)
 # The same without its module: it counts where it means something or a traceback was seen.
 BARE = re.compile(rb"^(?:\w*Error|KeyboardInterrupt)(?=: |\s*$)")
 # LiBai's `Overall training speed` is none: it is printed after an exception, too.
-SUCCESS = re.compile(
-    rb"Process \d+ exits successfully|\[after training is done\]|exiting program at iteration"
-)
+SUCCESS = _any(*every("success"))
 WARNING = re.compile(rb"NCCL WARN (.*)")
 # torch_npu's exception, whose reason CANN adds in lines of its own: `EI0002: ..`.
 WRAPPER = re.compile(rb"HCCL error in|NPU (?:function )?error")

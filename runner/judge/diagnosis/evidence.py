@@ -27,15 +27,12 @@ from runner.judge.diagnosis.causes import (
     WRAPPER,
     meaning,
 )
+from runner.logs.kinds import counts_from_zero, every
 from runner.logs.text import ANSI, PREFIX
 
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
-STEP = re.compile(
-    rb"iteration +\d+/ *\d+ \||iteration: \d+/\d+\s|steps: \d+ loss: |SamplesPerSec="
-    rb"|step=\d+, skipped=|torch_gpt step=|step: \d+, (?:total_)?loss: |,micro_batches="
-    rb"|\| \d+ +\| \d+ +\| \d+ +\| [\d.]+ +\| [\d.]+ +\|"
-)
+STEP = re.compile(b"|".join(every("step")))
 _OF = re.compile(rb"(\d+)/ *(\d+)")
 _TIME = re.compile(
     rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"
@@ -90,7 +87,8 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
             if last is not None:
                 line = text.find(b"\n", last.end())
                 step = _OF.search(last[0])
-                done = step is not None and int(step[1]) + (b": " in last[0]) >= int(step[2])
+                ends = step is not None and int(step[1]) + counts_from_zero(last[0])
+                done = step is not None and ends >= int(step[2])
                 return start + (line + 1 if line >= 0 else len(text)), done
             place, later = start, text[:256]
     return 0, False

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING
 
 from runner import systems
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.systems.common.system import System
+
+if TYPE_CHECKING:  # the names alone are asked for by the command line, which starts in no time
+    from runner.systems.common.system import System
 
 
 def system_names() -> list[str]:

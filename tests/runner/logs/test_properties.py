@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.judge.diagnosis.verdict import diagnose
-from runner.logs.families import KINDS
-from runner.logs.megatron import Megatron
-from runner.logs.recognise import words
+from runner.logs.families.megatron import Megatron
+from runner.logs.kinds import KINDS
+from runner.logs.recognise import signs
 from runner.logs.summary import Summary
 from runner.logs.text import clean, whole_lines
 from tests.runner.logs import trainer_lines as lines
@@ -55,7 +55,7 @@ Steps = dict[str, set[int]]
 
 def steps(blocks: Iterable[bytes]) -> Steps:
     """The iterations that each kind of parser finds."""
-    parsers = {name: kind.make() for name, kind in KINDS.items()}
+    parsers = {name: kind() for name, kind in KINDS.items()}
     found: Steps = {name: set() for name in KINDS}
     for text in whole_lines(blocks):
         for name, parser in parsers.items():
@@ -136,7 +136,7 @@ def test_lines_of_another_writer_in_the_middle_invent_no_step(
 def test_any_bytes_do_no_harm(noise: bytes, place: int) -> None:
     for text in (noise, LOG[:place] + noise + LOG[place:]):
         steps([text])
-        words(text)
+        signs(text)
         clean(text)
 
 

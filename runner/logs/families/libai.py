@@ -22,10 +22,17 @@ import re
 from dataclasses import dataclass
 
 from runner.logs.batch import Row
+from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
 from runner.logs.text import number
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it
+_LIBAI = Sign(
+    (
+        *(b" libai info", b" libai]", b"libai.", b"/libai/"),
+        *(b"lb.utils.", b"lb.engine.", b"lb.data.", b"lb.scheduler", b"lb.models"),
+    )
+)
 _LOSS = re.compile(rb"total_loss: (\S+)\s")
 _TIME = re.compile(rb"(?<!data_)time: (\d+\.(\d+)) s/iter")
 _RATE = re.compile(rb"total_throughput: ([\d.]+) samples/s")
@@ -47,6 +54,11 @@ class LiBai(LineParser):
     """Lines of log.txt, the console and output.log."""
 
     name = "libai"
+    says = "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0"
+    told = (Told("libai"),)
+    named = (Told("libai", "the log names libai", (_LIBAI,)),)
+    from_zero = True
+    step = rb"iteration: \d+/\d+\s"
     marker = b"iteration: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
 
@@ -108,6 +120,9 @@ class LiBaiMetrics(LineParser):
     """metrics.json: one object a line. Its `time` is the median of the last 20 iterations (s)."""
 
     name = "libai_metrics"
+    says = "LiBai's metrics.json objects, which count from 0"
+    told = (Told("libai"),)
+    from_zero = True
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 from runner.logs.batch import Row
+from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
 from runner.logs.text import number
 
@@ -30,6 +31,10 @@ class OneFlowSteps(LineParser):
     """
 
     name = "oneflow_steps"
+    says = "OneFlow's `step: N, loss:` lines"
+    told = (Told("oneflow_gpt"),)
+    named = (Told("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
+    step = rb"step: \d+, (?:total_)?loss: "
     marker = b"step: "
     head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
 
@@ -61,6 +66,9 @@ class OneFlowTable(LineParser):
     """Rows of the table. `latency` is seconds of one iteration in the window."""
 
     name = "oneflow_table"
+    says = "OneFlow's `| step | micro_batches |` table"
+    told = (Told("oneflow_gpt"),)
+    step = rb"\| \d+ +\| \d+ +\| \d+ +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
     loss = re.compile(rb"^ " + _VALUE + rb" +\|", re.IGNORECASE)
@@ -83,6 +91,8 @@ class OneFlowRecords(OneFlowTable):
     """The same figures as `step=..,micro_batches=..` records."""
 
     name = "oneflow_records"
+    says = "OneFlow's `step=N,micro_batches=` records"
+    step = rb",micro_batches="
     marker = b",micro_batches="
     head = re.compile(
         rb"(?:\b|(?<=\dm))step=(\d{1,9}),micro_batches=(\d{1,12}),samples=(\d{1,15}),"

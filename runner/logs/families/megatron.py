@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.logs.batch import Batch, Floats, Ints, Windows
+from runner.logs.families.deepspeed import DEEPSPEED, NPU
+from runner.logs.kind import Kind, Sign, Told
 from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
-from runner.logs.notes import Notes
-from runner.logs.overflow import Overflows
 from runner.logs.text import line_end, number
 
 _FIELD = re.compile(rb"\| *([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
@@ -41,6 +41,12 @@ _ROLES: Mapping[bytes, str] = {
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
 # megatron/training/training.py:2387, :2605, :2688).
 _KEPT = re.compile(rb":\d\d\.\d{6}\] +iteration +\d+$")
+# What tells the systems apart that print these lines; Megatron core puts the time before it.
+_CORE = Sign((b"throughput per gpu (tflop/s/gpu)",), re.compile(rb"\d\] iteration +\d+/ *\d+ \|"))
+_CONSUMED = Sign((b"| consumed samples: ",))
+_ZEROS = Sign((b"| num zeros: ",))
+_MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
+_ALIKE = "(NVIDIA's, bigscience's and microsoft's lines look alike: name another with --system)"
 _WHOLE = ("batch", "skipped", "nan")
 _POSITION = ("loss", "norm")
 ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
@@ -71,14 +77,41 @@ class _Columns:
             self.floats[name][row] = np.nan if found is None else found
 
 
-class Megatron:
+class Megatron(Kind):
     """Iteration lines by arrays (layouts.py), and by regular expression what arrays cannot read."""
 
     name = "megatron"
+    says = "Megatron's `iteration N/M |` lines"
+    told = (
+        Told(
+            "ascend_gpt",
+            "and names NPUs (on GPUs the same lines are megatron_deepspeed's)",
+            (NPU,),
+        ),
+        Told("megatron_core", "with the marks of Megatron core", (_CORE,)),
+        Told(
+            "megatron_lm",
+            "without `consumed samples`, as v1.1.5 prints them",
+            without=(_CONSUMED,),
+        ),
+        Told(
+            "megatron_deepspeed",
+            "with DeepSpeed's marks (ascend_gpt prints the same on NPUs)",
+            (DEEPSPEED,),
+        ),
+        Told(
+            "megatron_deepspeed",
+            f"with `num zeros`, as bigscience prints them {_ALIKE}",
+            (_ZEROS,),
+        ),
+        Told("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
+    )
+    named = (Told("megatron_lm", "the log names megatron", (_MEGATRON,)),)
+    step = rb"iteration +\d+/ *\d+ \|"
+    success = rb"\[after training is done\]|exiting program at iteration"
 
     def __init__(self, fast: bool = True) -> None:
-        self.notes = Notes()
-        self.overflows = Overflows()
+        super().__init__()
         self._windows = Windows()
         self._layouts: list[Layout] = []
         self._fast = fast

@@ -19,9 +19,22 @@ from __future__ import annotations
 import re
 
 from runner.logs.batch import Row
+from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
 from runner.logs.text import number
 
+NPU = Sign(
+    (
+        *(b"torch_npu", b"/ascend/", b"processgrouphccl", b"hccl_"),
+        *(b"npu-smi", b"[npu", b"npu warning", b"npu:0"),
+    )
+)
+DEEPSPEED = Sign((b"deepspeed", b"deepscale", b"consumed tokens:", b"per iteration (s):"))
+_TOLD = (
+    Told("ascend_gpt", "and names NPUs", (NPU,)),
+    Told("megatron_deepspeed", "(any DeepSpeed trainer prints them: name another with --system)"),
+    Told("megatron_lm"),
+)
 _NUMBER = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
 _PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
 _PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s)?")
@@ -33,6 +46,16 @@ class DeepSpeedPipe(LineParser):
     """The pipeline engine's `steps:` lines."""
 
     name = "deepspeed_pipe"
+    says = "DeepSpeed's `steps: N loss:` lines and no Megatron line"
+    told = _TOLD
+    named = (
+        Told("ascend_gpt", "the log names deepspeed", (DEEPSPEED, NPU)),
+        Told("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
+        Told("ascend_gpt", "the log names npu", (NPU,)),
+    )
+    own_rate = False
+    step = rb"steps: \d+ loss: "
+    success = rb"Process \d+ exits successfully"
     marker = b"steps: "
     head = re.compile(
         rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE
@@ -57,6 +80,10 @@ class DeepSpeedTimer(LineParser):
     """The throughput timer's lines: the window's own rate, else the running average."""
 
     name = "deepspeed_timer"
+    says = "DeepSpeed's SamplesPerSec lines and no Megatron line"
+    told = _TOLD
+    own_rate = False
+    step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="
     head = re.compile(
         rb"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,9})|\b\d+/(\d{1,9})), "
@@ -79,6 +106,10 @@ class DeepSpeedStep(LineParser):
     """The optimizer's `step=` lines: no time, but skipped steps counted by DeepSpeed itself."""
 
     name = "deepspeed_step"
+    says = "DeepSpeed's `step=N, skipped=` lines alone, which hold no time"
+    told = _TOLD
+    own_rate = False
+    step = rb"step=\d+, skipped="
     marker = b"skipped="
     head = re.compile(rb"(?:\b|(?<=\dm))step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
 

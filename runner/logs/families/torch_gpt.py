@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from runner.logs.batch import Row
+from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
 from runner.logs.text import number
 
@@ -16,6 +17,11 @@ class TorchGpt(LineParser):
     """A line counts when it is whole: up to its memory, with its line's end."""
 
     name = "torch_gpt"
+    says = "torch_gpt's `torch_gpt step=` lines"
+    told = (Told("torch_gpt"),)
+    named = (Told("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
+    step = rb"torch_gpt step="
+    error = rb"torch_gpt error: "
     marker = b"torch_gpt "
     head = re.compile(rb"torch_gpt (config|step=)")
 

@@ -1,0 +1,76 @@
+"""What one kind of step lines says of itself: how it is read, whose it is, what ends a run."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from runner.logs.batch import Batch
+from runner.logs.notes import Notes
+from runner.logs.overflow import Overflows
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What tells something of a log: one of `words` (small letters), or such a `line`."""
+
+    words: tuple[bytes, ...]
+    line: re.Pattern[bytes] | None = None
+
+    def stands_in(self, small: bytes) -> bool:
+        """Whether a part of a log, in small letters, has it."""
+        found = any(word in small for word in self.words)
+        return found or bool(self.line and self.line.search(small))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A system that a log may be of: where it has every sign of `by` and none of `without`.
+
+    `why` says so to people, behind what the lines are called.
+    """
+
+    system: str
+    why: str = ""
+    by: tuple[Sign, ...] = ()
+    without: tuple[Sign, ...] = ()
+
+    def fits(self, signs: set[Sign]) -> bool:
+        """Whether a log with these signs is of the system."""
+        return signs.issuperset(self.by) and signs.isdisjoint(self.without)
+
+
+class Kind(ABC):
+    """One kind of step lines; an object reads whole lines of one log, block by block.
+
+    `says` names the lines for people. `told` lists the systems that print them: the first that fits
+    is the log's. `named` does so for a log without any step. Of the regular expressions `step` is
+    the part of a line that shows that a step was logged, `error` begins a line by which the trainer
+    itself says why it ends, `success` is on one after which nothing is a failure. `own_rate` is
+    False for lines that stand beside a trainer's own and whose samples/s need not be true;
+    `from_zero` is for lines that count iterations from 0.
+    """
+
+    name: str
+    says: str
+    told: tuple[Told, ...]
+    named: tuple[Told, ...] = ()
+    step: bytes = b""
+    error: bytes = b""
+    success: bytes = b""
+    own_rate: bool = True
+    from_zero: bool = False
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.overflows = Overflows()
+
+    @classmethod
+    def systems(cls) -> tuple[str, ...]:
+        """Return the systems that print these lines."""
+        return tuple(dict.fromkeys(told.system for told in cls.told))
+
+    @abstractmethod
+    def feed(self, text: bytes) -> Batch | None:
+        """Return the steps in whole lines of a log; None where there is none."""

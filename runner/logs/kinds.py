@@ -1,0 +1,46 @@
+"""Every kind of step lines, found in the modules of `families`: adding a module adds its kinds.
+
+Kinds that most systems print are tried first, and those that stand beside a trainer's own last.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+
+from runner.logs import families
+from runner.logs.kind import Kind
+
+
+def _found() -> Iterator[type[Kind]]:
+    """Yield the kinds, module by module, as they stand there."""
+    for module in sorted(pkgutil.iter_modules(families.__path__), key=lambda one: one.name):
+        loaded = importlib.import_module(f"{families.__name__}.{module.name}")
+        for item in vars(loaded).values():
+            own = isinstance(item, type) and item.__module__ == loaded.__name__
+            if own and issubclass(item, Kind) and "name" in vars(item):
+                yield item
+
+
+KINDS: Mapping[str, type[Kind]] = {
+    kind.name: kind
+    for kind in sorted(_found(), key=lambda kind: (not kind.own_rate, -len(kind.systems())))
+}
+
+
+def kinds_of(system: str | None) -> tuple[str, ...]:
+    """Return the kinds to try for a system, best first, or all of them."""
+    return tuple(name for name, kind in KINDS.items() if system is None or system in kind.systems())
+
+
+def every(part: str) -> tuple[bytes, ...]:
+    """Return the regular expressions that kinds have as `part`: step, error or success."""
+    return tuple(pattern for kind in KINDS.values() if (pattern := getattr(kind, part)))
+
+
+def counts_from_zero(step: bytes) -> bool:
+    """Whether what `step` of a kind matched counts iterations from 0."""
+    kinds = (kind for kind in KINDS.values() if kind.step and re.match(kind.step, step))
+    return any(kind.from_zero for kind in kinds)

@@ -1,0 +1,42 @@
+"""Each kind of step lines says all of itself, and together they know every system."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from runner.judge.diagnosis.evidence import STEP
+from runner.logs.kinds import KINDS, counts_from_zero, kinds_of
+from runner.systems.common.registry import system_names
+from tests.runner.logs import trainer_lines as lines
+
+
+def test_the_kinds_know_the_systems_and_each_system_has_a_kind() -> None:
+    assert {system for kind in KINDS.values() for system in kind.systems()} == set(system_names())
+    named = {told.system for kind in KINDS.values() for told in kind.named}
+    assert named <= set(system_names())
+
+
+def test_a_trainers_own_lines_are_tried_before_those_beside_it() -> None:
+    order = [kind.own_rate for kind in KINDS.values()]
+    assert order == sorted(order, reverse=True)
+    assert kinds_of("megatron_lm")[0] == "megatron"
+    assert kinds_of("libai") == ("libai", "libai_metrics")
+    assert kinds_of("no_such_system") == ()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_explains_itself(name: str) -> None:
+    kind = KINDS[name]
+    assert kind.says
+    assert kind.told
+    for pattern in (kind.step, kind.error, kind.success):
+        assert not re.compile(pattern).groups  # they are joined
+
+
+def test_what_counts_from_zero_is_told_by_the_step_itself() -> None:
+    for line, from_zero in ((lines.libai(99, time=1.0), True), (lines.megatron(99), False)):
+        step = STEP.search(line.encode())
+        assert step is not None
+        assert counts_from_zero(step[0]) is from_zero
