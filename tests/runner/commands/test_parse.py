@@ -16,7 +16,9 @@ from runner.__main__ import main
 from runner.judge.diagnosis.causes import STATUSES
 from runner.logs.latest import latest
 from runner.logs.measure import measure
-from tests.runner.logs.trainer_lines import libai, megatron
+from tests.runner.logs.made_lines import libai, megatron
+
+pytestmark = pytest.mark.made_log
 
 KEYS = [
     *(

@@ -12,7 +12,9 @@ import pytest
 
 from runner.judge.diagnosis.causes import STATUSES
 from runner.judge.diagnosis.verdict import _SAYS, Verdict, diagnose
-from tests.runner.logs.trainer_lines import libai, megatron, pipe
+from tests.runner.logs.made_lines import libai, megatron, pipe
+
+pytestmark = pytest.mark.made_log
 
 STEPS = [megatron(step) for step in (1, 2, 3)]
 TRACE = [
@@ -40,6 +42,8 @@ def verdict(tmp_path: Path) -> Any:
     return of
 
 
+# Lines as the programs' sources write them. Causes that a real log shows are in
+# tests/runner/logs/test_shared_logs.py, which reads them whole.
 CAUSES = [
     (
         "out_of_memory",

@@ -11,13 +11,15 @@ import pytest
 from runner.commands.parse import parse
 from runner.logs.measure import measure
 from runner.terms.records import Utilisation
-from tests.runner.logs.trainer_lines import (
+from tests.runner.logs.made_lines import (
     SMI_HEADER,
     libai,
     megatron,
     smi,
     v115,
 )
+
+pytestmark = pytest.mark.made_log
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 

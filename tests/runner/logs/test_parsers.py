@@ -11,13 +11,15 @@ import pytest
 from runner.commands.parse import parse
 from runner.figures.summary import late_intervals
 from runner.logs.measure import measure
-from tests.runner.logs.trainer_lines import (
+from tests.runner.logs.made_lines import (
     PREFIXES,
     megatron,
     overflow,
     pipe,
     v115,
 )
+
+pytestmark = pytest.mark.made_log
 
 
 def test_elapsed_time_in_seconds_and_in_milliseconds(read: Any) -> None:

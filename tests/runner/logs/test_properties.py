@@ -19,7 +19,7 @@ from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
 from runner.logs.summary import Summary
 from runner.logs.text import clean, whole_lines
-from tests.runner.logs import trainer_lines as lines
+from tests.runner.logs import made_lines as lines
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 TABLE = [

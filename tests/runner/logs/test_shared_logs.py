@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from runner.commands.parse import parse
+from runner.judge.diagnosis.causes import STATUSES
 from tests.runner.logs.test_properties import Steps, steps
 
 SHARED = os.environ.get("TRAINBENCH_SHARED")
@@ -70,6 +71,23 @@ SYSTEM = {
     "libai": "libai",
     "oneflow-gpt2": "oneflow_gpt",
 }
+
+
+# Causes of which no real log is at hand: tests/runner/judge/test_diagnosis.py makes their lines.
+MADE_ONLY = {
+    "missing_file",
+    "node_lost",
+    "process_failed",
+    "remote_shell",
+    "segfault",
+    "time_limit",
+}
+RECORDED = {"error", "killed"}  # tests/data/torchrun
+
+
+def test_every_cause_has_a_real_log_or_is_known_to_have_none() -> None:
+    assert set(STATUS.values()) | RECORDED | MADE_ONLY == set(STATUSES) - {"ok", "no_step"}
+    assert not MADE_ONLY & (RECORDED | set(STATUS.values()))
 
 
 def expected(row: dict[str, str]) -> tuple[int, str, str]:

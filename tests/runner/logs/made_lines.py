@@ -1,12 +1,33 @@
-"""Lines as the trainers print them, made from their own format strings (docs/parsers.md)."""
+"""Log lines that a format string made, not a trainer; each maker names the string's place.
+
+test_made_lines.py holds them against real lines. A test of a module that imports this one reads
+made logs; what a trainer printed is in tests/data and in the shared folder (test_shared_logs.py).
+"""
 
 # a log's line is as long as it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import ParamSpec
+
+P = ParamSpec("P")
+SOURCES: dict[str, str] = {}
 
 
+def made(source: str) -> Callable[[Callable[P, str]], Callable[P, str]]:
+    """Mark a maker of lines: `source` is the repository, commit, file and lines of the format."""
+
+    def mark(maker: Callable[P, str]) -> Callable[P, str]:
+        SOURCES[maker.__name__] = source
+        return maker
+
+    return mark
+
+
+@made(
+    "bigscience Megatron-DeepSpeed e52bdab megatron/training.py:787-820, microsoft b4d4a0e :839-872"
+)
 def megatron(
     iteration: int,
     *,
@@ -21,7 +42,7 @@ def megatron(
     nan: int = 0,
     rate: float | None = None,
 ) -> str:
-    """One iteration line (bigscience e52bdab training.py:787-820, microsoft b4d4a0e :839-872)."""
+    """One iteration line."""
     parts = [f" iteration {iteration:8d}/{of:8d} |"]
     if batch is not None:
         parts.append(f" consumed samples: {iteration * batch:12d} |")
@@ -42,8 +63,9 @@ def megatron(
     return "".join(parts)
 
 
+@made("DeepSpeedExamples 5c6b1c8f Megatron-LM-v1.1.5-3D_parallelism/megatron/training.py:434-451")
 def v115(iteration: int, ms: float = 123907.8) -> str:
-    """One line of DeepSpeedExamples' v1.1.5 (training.py:434-451): no batch size, no rate."""
+    """One iteration line without batch size and rate."""
     return (
         f" iteration {iteration:8d}/{1000:8d} | elapsed time per iteration (ms): {ms:.1f} |"
         f" learning rate: {5.625e-5:.3E} | lm loss: {40.75231:.6E} | loss scale: {1024.0:.1f} |"
@@ -51,10 +73,11 @@ def v115(iteration: int, ms: float = 123907.8) -> str:
     )
 
 
+@made("libai 9fc504c libai/utils/events.py:239-261")
 def libai(
     iteration: int, *, time: float | None, rate: float | None = None, loss: str = "9.895"
 ) -> str:
-    """One line of log.txt (libai 9fc504c events.py:239-261); the iteration as printed, from 0."""
+    """One line of log.txt; the iteration as printed, from 0."""
     known = "" if time is None else f"  time: {time:.4f} s/iter"
     total = "" if rate is None else f" total_throughput: {rate:.2f} samples/s"
     return (
@@ -64,16 +87,18 @@ def libai(
     )
 
 
+@made("DeepSpeed 0.8.0 deepspeed/runtime/pipe/engine.py:355-358")
 def pipe(step: int, *, seconds: float = 2.673, rate: float = 95.775, more: str = "") -> str:
-    """DeepSpeed's pipeline engine (0.8.0 runtime/pipe/engine.py:355-358)."""
+    """One line of DeepSpeed's pipeline engine."""
     return (
         f"steps: {step} loss: {12.6157:0.4f} {more}iter time (s): {seconds:0.3f}"
         f" samples/sec: {rate:0.3f}"
     )
 
 
+@made("DeepSpeed deepspeed/runtime/zero/stage_1_and_2.py, 0.6.0:1653 (deepscale), 0.8.0:1763")
 def overflow(rank: int = 0, attempted: float = 65536.0, package: str = "deepspeed") -> str:
-    """DeepSpeed's skipped step (zero/stage_1_and_2.py, 0.6.0:1653 `deepscale`, 0.8.0:1763)."""
+    """DeepSpeed's skipped step."""
     return (
         f"[2022-01-19 13:09:13,305] [INFO] [stage_1_and_2.py:1644:step] [{package}] OVERFLOW!"
         f" Rank {rank} Skipping step. Attempted loss scale: {attempted}, reducing to {attempted / 2}"
@@ -86,8 +111,9 @@ SMI_HEADER = (
 )
 
 
+@made("document 000's patch of LiBai, which queries nvidia-smi")
 def smi(used: int, busy: int = 97) -> str:
-    """One row under SMI_HEADER (document 000's LiBai patch)."""
+    """One row under SMI_HEADER."""
     return (
         f"2022/07/26 10:11:12.123, NVIDIA A100-PCIE-40GB, 470.57.02, {busy} %, 51 %,"
         f" 40536 MiB, {40536 - used} MiB, {used} MiB"
