@@ -9,7 +9,7 @@ import pytest
 from runner.judge.diagnosis.evidence import STEP
 from runner.logs.kinds import KINDS, counts_from_zero, kinds_of
 from runner.systems.common.registry import system_names
-from tests.runner.logs import trainer_lines as lines
+from tests.runner.logs import made_lines as lines
 
 
 def test_the_kinds_know_the_systems_and_each_system_has_a_kind() -> None:
