@@ -1,16 +1,23 @@
-"""A grid of texts, and sentences, as wide as a terminal: cells wrap. Pure."""
+"""Grids of texts: the one place that draws them. Pure.
+
+`ruled` and what is made of it fit a terminal's width, for which cells wrap (rich); `aligned` is as
+wide as its texts, for terminals and for Markdown (tabulate).
+"""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
 
-from rich.box import SIMPLE_HEAD
+from rich.box import HEAVY_HEAD, SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+GAP = 2  # what `aligned` puts between two columns
 
 
 def filled(text: str, width: int) -> str:
@@ -18,29 +25,76 @@ def filled(text: str, width: int) -> str:
     return textwrap.fill(text, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
 
 
+def ruled(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    box: Box = HEAVY_HEAD,
+    whole: int = 0,
+    right: Collection[str] = (),
+) -> Table:
+    """Lay the rows out below their headers and a rule.
+
+    Words of the first `whole` columns are not broken; the columns named in `right` are set right.
+    """
+    table = Table(box=box, show_edge=False, pad_edge=False)
+    for place, header in enumerate(headers):
+        table.add_column(
+            Text(header),
+            overflow="ellipsis" if place < whole else "fold",
+            justify="right" if header in right else "left",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
+    """Write the parts as plain text of that width."""
+    console = _console(width)
+    for part in parts:
+        if isinstance(part, Table):
+            console.print(part)
+        else:
+            console.print(part, markup=False, soft_wrap=True)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+
+
 def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
     """Draw the rows below their headers and a rule, in `width` columns."""
-    console = _console(width)
-    console.print(_table(headers, rows))
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines())
+    return plain_text([ruled(headers, rows, box=SIMPLE_HEAD)], width).rstrip()
 
 
 def fits(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
     """Return whether no word of the grid needs to be broken."""
     console = _console(width)
-    needed = Measurement.get(console, console.options.update(width=10_000), _table(headers, rows))
+    table = ruled(headers, rows, box=SIMPLE_HEAD)
+    needed = Measurement.get(console, console.options.update(width=10_000), table)
     return needed.minimum <= width
 
 
 def _console(width: int) -> Console:
-    return Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    return Console(
+        file=io.StringIO(), width=width, color_system=None, force_terminal=False, highlight=False
+    )
 
 
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for header in headers:
-        table.add_column(Text(header), overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+def aligned(
+    rows: Sequence[Sequence[object]],
+    form: Literal["plain", "simple", "pipe", "github"],
+    headers: Sequence[str] = (),
+    align: Sequence[str] | None = None,
+    row_align: Sequence[str] | None = None,
+) -> str:
+    """Set the texts in columns as wide as they need: without or with a rule, or as Markdown."""
+    from tabulate import tabulate
+
+    return tabulate(
+        rows,
+        headers=headers,
+        tablefmt=form,
+        disable_numparse=True,
+        colalign=align,
+        rowalign=row_align,
+    )

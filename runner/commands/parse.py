@@ -138,7 +138,7 @@ def parse(
 
 def table(result: dict[str, Any]) -> str:
     """Lay the result out for a person."""
-    from tabulate import tabulate
+    from runner.base.grid import aligned
 
     units = {"step_time_ms": "median, ms", "samples_per_s": "median", "memory_mib": "MiB"}
     rows = [
@@ -146,7 +146,7 @@ def table(result: dict[str, Any]) -> str:
         for key, value in result.items()
         if key != "reason"
     ]
-    return tabulate(rows, tablefmt="plain", disable_numparse=True) + f"\n\n{result['reason']}"
+    return aligned(rows, "plain") + f"\n\n{result['reason']}"
 
 
 def _rounded(value: float | None) -> float | None:

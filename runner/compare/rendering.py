@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from tabulate import tabulate
-
-from runner.base.grid import filled, fits, grid
+from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import printable
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
 from runner.tables.formatting import MISSING, number_text
@@ -41,7 +39,7 @@ def to_table(comparison: CampaignComparison, width: int) -> str:
 def to_markdown(comparison: CampaignComparison) -> str:
     """Write a heading, what differs, a table and notes."""
     rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(comparison)]
-    grid = tabulate(rows, headers=_headers(comparison), tablefmt="github", disable_numparse=True)
+    grid = aligned(rows, "github", _headers(comparison))
     above = "\n".join(f"- {line}" for line in _above(comparison)[1:])
     below = "\n".join(f"- {line}" for line in _below(comparison))
     title = f"### {_above(comparison)[0]}"

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.errors import UserError
+from runner.base.grid import plain_text
 from runner.doctor import table
 from runner.doctor.differences import NodeComparison, compare_nodes, short
 from runner.doctor.items import SPOILS
@@ -96,7 +97,7 @@ class Answer:
             "faults": self.faults(),
             "environment": dict(self.envs),
             "measured": None if self.judgement is None else self.judgement.as_json(),
-            "text": table.plain_text(self.parts(width), width),
+            "text": plain_text(self.parts(width), width),
         }
 
     def parts(self, width: int) -> list[Table | Text | str]:

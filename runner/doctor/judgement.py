@@ -18,6 +18,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.grid import ruled
 from runner.base.text import printable
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
@@ -35,6 +36,8 @@ TESTS: Mapping[str, tuple[str, str]] = {
 }
 DEVICE_TESTS = ("matmul_fp32", "matmul_bf16", "memory")
 NETWORK_TESTS = ("node", "all", "pair")
+_TITLES = ("measured", "unit", "of", "reference", "lowest", "where", "noise", "")
+_NUMBERS = frozenset(_TITLES) - {"measured", "where"}
 
 
 @dataclass(frozen=True)
@@ -151,12 +154,9 @@ class Judgement:
         """Show one row a test, the slow ones by name, and one line."""
         if self.reason:
             return [Text(f"devices and network: no result: {self.reason}", "yellow")]
-        table = Table(show_edge=False, pad_edge=False)
-        for title in ("measured", "unit", "of", "reference", "lowest", "where", "noise", ""):
-            table.add_column(title, justify="left" if title in ("measured", "where") else "right")
-        for row in self.rows:
-            table.add_row(*_cells(row))
-        parts: list[Table | Text | str] = [table]
+        parts: list[Table | Text | str] = [
+            ruled(_TITLES, map(_cells, self.rows), whole=len(_TITLES), right=_NUMBERS)
+        ]
         reasons: dict[str, list[str]] = {}
         for row in self.rows:
             if row.reason:
@@ -174,10 +174,10 @@ class Judgement:
         return parts
 
 
-def _cells(row: ProbeResult) -> list[Text]:
+def _cells(row: ProbeResult) -> list[str | Text]:
     name, unit = TESTS[row.test]
     if not row.figures:
-        return [Text(word) for word in (name, unit, "0", "", "", "", "", "no result")]
+        return [name, unit, "0", "", "", "", "", "no result"]
     lowest = min(row.figures, key=row.value)
     result = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
     noise = statistics.median(one.noise for one in row.figures)
@@ -186,13 +186,13 @@ def _cells(row: ProbeResult) -> list[Text]:
     less = f" ({value / row.reference - 1:+.1%})" if len(row.figures) > 1 else ""
     where = lowest.label if row.test != "all" else f"{len(lowest.nodes)} nodes"
     return [
-        Text(name),
-        Text(unit),
-        Text(str(len(row.figures))),
-        Text(_round(row.reference)),
-        Text(f"{_round(value)}{less}"),
-        Text(where if len(row.figures) > 1 or row.test == "all" else lowest.label),
-        Text(f"{noise:.1%}"),
+        name,
+        unit,
+        str(len(row.figures)),
+        _round(row.reference),
+        f"{_round(value)}{less}",
+        where if len(row.figures) > 1 or row.test == "all" else lowest.label,
+        f"{noise:.1%}",
         Text("no result" if row.reason else result, "bold red" if row.slow else ""),
     ]
 

@@ -6,13 +6,12 @@ what they have, so that 64 nodes fit: `61 nodes: 535.1 | node7, node9: 530.2`.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.grid import ruled
 from runner.base.text import printable
 from runner.doctor.differences import ItemDifference, short
 from runner.doctor.items import SPOILS
@@ -26,20 +25,12 @@ def differences_table(
     differences: Sequence[ItemDifference], hosts: Sequence[str], width: int
 ) -> Table:
     """Lay the rows out as a table: a column a node where they fit, else two of groups."""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("item")
-    table.add_column("means")
     if len(hosts) * NARROWEST + 40 <= width:
-        for host in hosts:
-            table.add_column(host, overflow="fold")
-        for row in differences:
-            table.add_row(*_head(row), *(_cell(row, host) for host in hosts))
-        return table
-    table.add_column("most", overflow="fold")
-    table.add_column("others", overflow="fold")
-    for row in differences:
-        table.add_row(*_head(row), _most(row, hosts), _others(row, hosts))
-    return table
+        headers = ["item", "means", *hosts]
+        rows = [(*_head(row), *(_cell(row, host) for host in hosts)) for row in differences]
+        return ruled(headers, rows, whole=2)
+    grouped = [(*_head(row), _most(row, hosts), _others(row, hosts)) for row in differences]
+    return ruled(["item", "means", "most", "others"], grouped, whole=2)
 
 
 def _head(row: ItemDifference) -> tuple[Text, Text]:
@@ -85,15 +76,3 @@ def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[T
         head = Text(f"{short(hosts)}: {role}: ", STYLES[SPOILS])
         lines.append(head.append("\n    ".join(message_lines), "default"))
     return lines
-
-
-def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
-    """Write the parts as plain text of that width."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, no_color=True, highlight=False, soft_wrap=False)
-    for part in parts:
-        if isinstance(part, Table):
-            console.print(part)
-        else:
-            console.print(part, markup=False, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -153,7 +153,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
 
 
 def alignment(shown: Sequence[Column]) -> list[str]:
-    """Return how tabulate sets each column: measures to the right."""
+    """Return how each column is set: measures to the right."""
     return ["right" if column.kind == "measure" else "left" for column in shown]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
+from runner.base.grid import aligned
 from runner.tables.columns import alignment
 from runner.tables.row import Row
 from runner.tables.selection import select_columns
@@ -22,15 +21,14 @@ def to_markdown(table: Sequence[Row]) -> str:
         shared = ", ".join(f"{escaped(k)} {escaped(v)}" for k, v in chosen.common.items())
         lines += [f"Common: {shared}", ""]
     lines.append(
-        tabulate(
+        aligned(
             [[escaped(column.text(row)) for column in chosen.columns] for row in table],
+            "pipe",
             headers=[
                 escaped(column.key if column.kind == "measure" else column.one_line_header)
                 for column in chosen.columns
             ],
-            tablefmt="pipe",
-            disable_numparse=True,
-            colalign=alignment(chosen.columns),
+            align=alignment(chosen.columns),
         )
     )
     below = [*chosen.problems, *chosen.notes]

@@ -27,9 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tabulate import tabulate
-
-from runner.base.grid import filled
+from runner.base.grid import aligned, filled
 from runner.matrix.published import Printed
 from runner.tables.markdown import escaped
 from runner.tables.row import Difference
@@ -90,14 +88,13 @@ def to_markdown(sheets: Sequence[Sheet]) -> str:
     return "\n".join(_people(sheet, "pipe", escaped, "- ") for sheet in sheets) or "No cells.\n"
 
 
-def _people(sheet: Sheet, format: str, clean: Any, bullet: str) -> str:
+def _people(sheet: Sheet, form: Literal["simple", "pipe"], clean: Any, bullet: str) -> str:
     title = f"**{clean(sheet.title)}**" if bullet else sheet.title
-    table = tabulate(
+    table = aligned(
         [[clean(line.cells[head.key].text) for head in sheet.heads] for line in sheet.lines],
-        headers=[clean(head.header) for head in sheet.heads],
-        tablefmt=format,
-        disable_numparse=True,
-        colalign=["right" if head.number else "left" for head in sheet.heads],
+        form,
+        [clean(head.header) for head in sheet.heads],
+        ["right" if head.number else "left" for head in sheet.heads],
     )
     notes = [f"{bullet}{clean(note)}" for note in sheet.notes]
     return "\n".join(part for part in (title, "", table, "", *notes)).rstrip() + "\n"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
+from runner.base.grid import GAP, aligned, filled
 from runner.tables.columns import Column, alignment
 from runner.tables.footnotes import notes
 from runner.tables.row import Row
@@ -47,7 +45,6 @@ _GIVEN_UP = (
     "final_loss",
     "samples_per_s_difference",
 )
-_GAP = 2  # what tabulate puts between two columns
 
 
 def to_table(table: Sequence[Row], width: int = 120) -> str:
@@ -68,8 +65,8 @@ def to_table(table: Sequence[Row], width: int = 120) -> str:
             " (--format markdown and csv show all)."
         )
     shared = ", ".join(f"{name} {value}" for name, value in chosen.common.items())
-    lines = [_wrapped(f"common: {shared}", width), ""] if shared else []
-    lines += [_grid(table, shown), "", *(_wrapped(line, width) for line in below)]
+    lines = [filled(f"common: {shared}", width), ""] if shared else []
+    lines += [_grid(table, shown), "", *(filled(line, width) for line in below)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -89,7 +86,7 @@ def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> lis
     }
 
     def fit(shown: Sequence[Column]) -> bool:
-        return sum(wide[column] + _GAP for column in shown) - _GAP <= width
+        return sum(wide[column] + GAP for column in shown) - GAP <= width
 
     names = _distinct(table, columns)
     shown, gone = list(columns), []
@@ -115,21 +112,14 @@ def _distinct(table: Sequence[Row], columns: Sequence[Column]) -> int:
     return len({tuple(column.text(row) for column in tell) for row in table})
 
 
-def _wrapped(text: str, width: int) -> str:
-    return textwrap.fill(text, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
-
-
 def _grid(table: Sequence[Row], columns: Sequence[Column]) -> str:
-    """Draw the header, a rule and the rows. The header goes in as a row: tabulate pads real
-    headers.
-    """
+    """Draw the header, a rule and the rows. The header is a row: real ones would be padded."""
     headers = [column.header for column in columns]
-    text = tabulate(
+    text = aligned(
         [headers, *([column.text(row) for column in columns] for row in table)],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=alignment(columns),
-        rowalign=["bottom", *("top" for _ in table)],
+        "plain",
+        align=alignment(columns),
+        row_align=["bottom", *("top" for _ in table)],
     )
     lines = text.splitlines()
     height = max(header.count("\n") for header in headers) + 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import UserError
+from runner.base.grid import plain_text
 from runner.doctor import answer, table
 from runner.doctor.differences import MIXED, Finding, NodeComparison, compare_nodes, short
 from runner.doctor.items import ITEM_RULES, NOTE, SPOILS
@@ -233,7 +234,7 @@ def test_names_in_few_words(hosts: list[str], words: str) -> None:
 
 def test_few_nodes_have_a_column_each_and_the_odd_one_a_star() -> None:
     envs = nodes(3, node2={"gpu/driver": "530.30.02", "system/kernel": "6.1"})
-    shown = table.plain_text(
+    shown = plain_text(
         [table.differences_table(compare_nodes(envs).differences, list(envs), 120)], 120
     )
     lines = [" ".join(line.replace("│", "|").split()) for line in shown.splitlines()]
@@ -246,7 +247,7 @@ def test_few_nodes_have_a_column_each_and_the_odd_one_a_star() -> None:
 def test_64_nodes_are_grouped_by_what_they_have() -> None:
     odd = {"gpu/driver": "530.30.02"}
     envs = nodes(64, node7=odd, node9=odd, node20={"gpu/driver": None})
-    shown = table.plain_text(
+    shown = plain_text(
         [table.differences_table(compare_nodes(envs).differences, list(envs), 100)], 100
     )
     assert "61 nodes: 535.104.05" in shown

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from node import probe
-from runner.doctor import judgement, probing, table
+from runner.base.grid import plain_text
+from runner.doctor import judgement, probing
 from runner.doctor.judgement import PROBE_MARK, Judgement, judge_probe, lines
 from runner.folder.attempt import Attempt
 from tests.runner.builders import small_cluster
@@ -158,7 +159,7 @@ def test_what_was_not_measured_has_a_reason_and_no_number() -> None:
 
 
 def shown(found: Judgement) -> str:
-    return table.plain_text(found.parts(80), 80)
+    return plain_text(found.parts(80), 80)
 
 
 def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
