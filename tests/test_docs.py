@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from node.causes import Cause
 from runner.base.paths import DEFAULT_INVENTORY
 from runner.doctor.items import ITEM_RULES
 from runner.inventory import KEYS, load_inventory
-from runner.judge.diagnosis.causes import STATUSES as CAUSES
+from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET_KEYS
 from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
@@ -32,6 +33,14 @@ def keys() -> str:
 def statuses(listed: Mapping[str, str] = STATUSES) -> str:
     rows = "".join(f"| `{name}` | {text} |\n" for name, text in listed.items())
     return f"\n| status | meaning |\n| --- | --- |\n{rows}\n"
+
+
+def causes() -> str:
+    rows = "".join(
+        f"| `{one}` | {one.status} | {'yes' if one.again else 'no'} | {one.meaning} |\n"
+        for one in Cause
+    )
+    return f"\n| cause | status | made again | what happened |\n| --- | --- | --- | --- |\n{rows}\n"
 
 
 def items() -> str:
@@ -84,8 +93,8 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/doctor.md": {"items": items},
     "docs/inventory.md": {"keys": keys},
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
-    "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(CAUSES)},
-    "docs/runs.md": {"statuses": statuses},
+    "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(DIAGNOSES)},
+    "docs/runs.md": {"statuses": statuses, "causes": causes},
 }
 
 

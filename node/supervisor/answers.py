@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import zlib
 
+from node.causes import Cause
+
 
 class RefusedError(Exception):
-    """The run cannot start here. `cause` is a word, the message one sentence."""
+    """The run cannot start here. The message is one sentence."""
 
-    def __init__(self, cause: str, message: str) -> None:
+    def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
         self.cause = cause
 

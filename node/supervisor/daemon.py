@@ -14,6 +14,7 @@ import sys
 import time
 
 from node import sent
+from node.causes import Cause, EndedBy
 
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
@@ -29,7 +30,7 @@ PR_SET_CHILD_SUBREAPER = 36
 RUNS_LOCK = "lock"
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
 SAMPLER_S = 2.0  # patience with a sampler that was killed; in state D it does not end
-STALLED = "stalled"  # the stop reason that asks for stacks first
+STALLED = Cause.STALLED  # the stop reason that asks for stacks first
 
 
 def daemon(job: dict[str, Any], tell: int) -> NoReturn:
@@ -50,7 +51,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
     done: dict[str, Any] = {
         "rc": None,
         "signal": None,
-        "ended_by": "error",
+        "ended_by": EndedBy.ERROR,
         "left": 0,
         "signalled": 0,
     }
@@ -58,7 +59,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
         try:
             lock = take_lock(job)
         except RefusedError as refusal:
-            done.update(ended_by="refused", message=str(refusal))
+            done.update(ended_by=EndedBy.REFUSED, message=str(refusal))
             finish(done)  # so that nobody takes this folder for a run that goes on
             os.write(tell, json.dumps({"refused": refusal.cause, "message": str(refusal)}).encode())
             os._exit(0)
@@ -74,7 +75,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
         import traceback
 
         traceback.print_exc()
-        done["ended_by"] = "error"
+        done["ended_by"] = EndedBy.ERROR
         done["message"] = "supervisor: %s: %s" % (type(error).__name__, error)
     done["ended_at"] = time.time()
     finish(done)
@@ -104,7 +105,7 @@ def take_lock(job: dict[str, Any]) -> int:
                 seen = lease
             elif lease != seen or waited > patience:
                 raise RefusedError(
-                    "node_busy",
+                    Cause.NODE_BUSY,
                     "another run holds this node (%s); wait for it, or end it with"
                     " playbooks/stop.yml" % (holder or "unknown"),
                 )
@@ -119,9 +120,9 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
     lease: dict[str, Any] = {}
     while not os.path.exists("go"):
         if stop_reason():
-            return {"ended_by": "stop", "message": stop_reason()}
+            return {"ended_by": EndedBy.STOP, "message": stop_reason()}
         if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
-            return {"ended_by": "lease"}
+            return {"ended_by": EndedBy.LEASE}
         time.sleep(0.01)
     killed_before = oom_kills()
     sampler = spawn_sampler(job)
@@ -133,19 +134,19 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
         dead.update(reap())
         now = time.monotonic()
         if launcher in dead:
-            result = {"ended_by": "exit"}
+            result = {"ended_by": EndedBy.EXIT}
         elif os.path.exists("over"):  # said only to a node that waits for another's launcher
-            result = {"ended_by": "exit", "rc": 0}
+            result = {"ended_by": EndedBy.EXIT, "rc": 0}
         elif stop_reason():
-            result = {"ended_by": "stop", "message": stop_reason()}
+            result = {"ended_by": EndedBy.STOP, "message": stop_reason()}
         elif lease_age(lease, now) > job["lost_contact_s"]:
-            result = {"ended_by": "lease"}
+            result = {"ended_by": EndedBy.LEASE}
         elif now - begun > job["time_limit_s"]:
-            result = {"ended_by": "time_limit"}
+            result = {"ended_by": EndedBy.TIME_LIMIT}
         elif size_of("log") > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
             words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
-            result = {"ended_by": "log_limit", "message": words}
+            result = {"ended_by": EndedBy.LOG_LIMIT, "message": words}
         else:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1)
     ended = time.monotonic()

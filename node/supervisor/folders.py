@@ -7,6 +7,8 @@ import shutil
 import socket
 import time
 
+from node.causes import Cause
+
 from .answers import RefusedError
 from .files import read_json, stamp_of, write
 from .processes import run_after
@@ -24,11 +26,11 @@ def make_room(folder: str) -> None:
     if not os.path.exists(folder):
         return
     if not os.path.exists(os.path.join(folder, "job.json")):
-        raise RefusedError("exists", "%s exists and is no run's folder; move it away" % folder)
+        raise RefusedError(Cause.EXISTS, "%s exists and is no run's folder; move it away" % folder)
     state = read_json(os.path.join(folder, "state.json")) or {}
     if state.get("hostname", socket.gethostname()) != socket.gethostname():
         raise RefusedError(
-            "shared_root",
+            Cause.SHARED_ROOT,
             "%s is a run of %s: cluster_root must lie on a disk of each node's own"
             % (folder, state["hostname"]),
         )
@@ -37,7 +39,7 @@ def make_room(folder: str) -> None:
     over = os.path.exists("done.json") or not daemon_alive()
     os.chdir(here)
     if not over:
-        raise RefusedError("node_busy", "a run of the same name goes on in %s" % folder)
+        raise RefusedError(Cause.NODE_BUSY, "a run of the same name goes on in %s" % folder)
     old = read_json(os.path.join(folder, "job.json"))
     if old:
         run_after(old)

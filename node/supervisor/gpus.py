@@ -6,6 +6,8 @@ import os
 import subprocess
 import time
 
+from node.causes import Cause
+
 from .answers import RefusedError
 
 IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (drivers keep some)
@@ -19,7 +21,7 @@ def check_gpus(wanted: list[int]) -> None:
         fault = gpu_fault(wanted, *ask_nvidia_smi())
         if not fault:
             return
-        if fault[0] != "device_busy" or time.monotonic() > until:
+        if fault[0] != Cause.DEVICE_BUSY or time.monotonic() > until:
             raise RefusedError(*fault)
         time.sleep(0.5)
 
@@ -37,47 +39,40 @@ def ask_nvidia_smi() -> list[list[list[str]]]:
                 subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             )
         except OSError as error:
-            raise RefusedError("no_device", "nvidia-smi cannot be run: %s" % error.strerror)
+            raise RefusedError(Cause.NO_DEVICE, "nvidia-smi cannot be run: %s" % error.strerror)
     said = []
     for process in asked:
         try:
             text = process.communicate(timeout=30)[0]
         except subprocess.TimeoutExpired:
             process.kill()
-            raise RefusedError("no_device", "nvidia-smi gave no answer for 30 s")
+            raise RefusedError(Cause.NO_DEVICE, "nvidia-smi gave no answer for 30 s")
         if process.returncode != 0:
             words = text.strip().splitlines() or ["it said nothing"]
-            raise RefusedError("no_device", "nvidia-smi failed: %s" % words[-1])
+            raise RefusedError(Cause.NO_DEVICE, "nvidia-smi failed: %s" % words[-1])
         said.append([line.split(", ", 3) for line in text.splitlines() if ", " in line])
     return said
 
 
 def gpu_fault(
     wanted: list[int], gpus: list[list[str]], computing: list[list[str]]
-) -> tuple[str, str] | None:
+) -> tuple[Cause, str] | None:
     """(cause, sentence) of the first of the wanted GPUs that cannot be used, or None."""
     there = {int(row[0]): row for row in gpus if row[0].isdigit()}
     for index in wanted:
         if index not in there:
-            return "no_device", "GPU %d is not there; nvidia-smi lists %s" % (
-                index,
-                ", ".join(str(one) for one in sorted(there)) or "none",
-            )
+            listed = ", ".join(str(one) for one in sorted(there)) or "none"
+            return Cause.NO_DEVICE, "GPU %d is not there; nvidia-smi lists %s" % (index, listed)
         _, uuid, used, total = there[index]
         for app in computing:
             if app[0] == uuid:
-                return "device_busy", "GPU %d is in use by pid %s (%s); end it, or wait for it" % (
-                    index,
-                    app[1],
-                    os.path.basename(app[2].split(" ")[0]),
-                )
+                user = "pid %s (%s)" % (app[1], os.path.basename(app[2].split(" ")[0]))
+                words = "GPU %d is in use by %s; end it, or wait for it" % (index, user)
+                return Cause.DEVICE_BUSY, words
         # A process of another container has no row, but its memory shows.
         if used.isdigit() and total.isdigit() and int(used) > IDLE_FRACTION * int(total):
-            return "device_busy", "GPU %d has %s of %s MiB in use by somebody not seen here" % (
-                index,
-                used,
-                total,
-            )
+            words = "GPU %d has %s of %s MiB in use by somebody not seen here"
+            return Cause.DEVICE_BUSY, words % (index, used, total)
     return None
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 
 from node import sent
+from node.causes import Cause
 
 from .answers import RefusedError
 from .daemon import daemon
@@ -33,25 +34,25 @@ def check(job: dict[str, Any]) -> None:
         try:
             found = os.stat(path).st_size
         except OSError:
-            raise RefusedError("missing", "%s is missing; run playbooks/setup.yml again" % path)
+            raise RefusedError(Cause.MISSING, "%s is missing; run playbooks/setup.yml again" % path)
         if size is not None and found != size:
             raise RefusedError(
-                "changed",
+                Cause.CHANGED,
                 "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
                 % (path, found, size),
             )
     program = job["argv"][0] if job["argv"] else sys.executable
     if not os.access(program, os.X_OK):
         raise RefusedError(
-            "missing", "%s cannot be executed; run playbooks/setup.yml again" % program
+            Cause.MISSING, "%s cannot be executed; run playbooks/setup.yml again" % program
         )
     if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
-        raise RefusedError("missing", "the working directory %s does not exist" % job["cwd"])
+        raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])
     disk = os.statvfs(job["runs"])
     free = disk.f_bavail * disk.f_frsize
     if free < FREE_BYTES:
         raise RefusedError(
-            "disk_full",
+            Cause.DISK_FULL,
             "only %d MiB are free on the disk of %s and a run needs %d; make room there"
             % (free >> 20, job["runs"], FREE_BYTES >> 20),
         )
@@ -71,7 +72,7 @@ def check(job: dict[str, Any]) -> None:
                     probe.bind(("", port))
                 except OSError as error:
                     if error.errno == errno.EADDRINUSE:
-                        raise RefusedError("port_in_use", "port %d is already in use" % port)
+                        raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
 
 
 def prepare(job: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +103,8 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     except RefusedError as refusal:
         return {"refused": refusal.cause, "message": str(refusal), "now": time.time()}
     except OSError as error:
-        cause = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io_error"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        cause = Cause.DISK_FULL if full else Cause.IO_ERROR
         return {"refused": cause, "message": "cannot prepare %s: %s" % (job["dir"], error.strerror)}
     hear, tell = os.pipe()
     if os.fork() == 0:

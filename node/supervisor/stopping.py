@@ -6,6 +6,8 @@ import os
 import signal
 import time
 
+from node.causes import EndedBy
+
 from .files import read_json, write
 from .processes import end_run
 from .state import boot_id, daemon_alive, finish
@@ -29,10 +31,10 @@ def lost_supervisor() -> dict[str, Any]:
     """The daemon was killed: end what it left, by the run's mark, and say so."""
     job = read_json("job.json")
     signalled, left = end_run(job, {})
-    done = {
+    done: dict[str, Any] = {
         "rc": None,
         "signal": None,
-        "ended_by": "supervisor_lost",
+        "ended_by": EndedBy.SUPERVISOR_LOST,
         "signalled": signalled,
         "left": left,
         "ended_at": time.time(),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from node.causes import Cause
 from runner import __version__
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.text import tail
@@ -178,7 +179,7 @@ def failed(
         ranks = {host: rank for rank, host in attempt.hosts.items()}
         host = str(halt.host)
         told = last_words(tail(attempt.log(ranks[host], host))) if host in ranks else ""
-        return f"{halt.message}{': ' + told if halt.cause == 'exit' and told else ''}"
+        return f"{halt.message}{': ' + told if halt.cause == Cause.EXIT and told else ''}"
     endings = attempt.endings()
     if (bad := first_bad(endings)) is not None:
         return f"{bad}: {endings[bad].words}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from node.causes import Cause
 from runner.base.exclusive import create_once
 from runner.folder import names
 from runner.folder.endings import Ending
@@ -74,7 +75,7 @@ class RunFolder:
             return None
         return Halt(str(content["cause"]), content.get("host"), str(content["message"]))
 
-    def ask_to_halt(self, cause: str, message: str, host: str | None = None) -> None:
+    def ask_to_halt(self, cause: Cause, message: str, host: str | None = None) -> None:
         """Say why the run ends everywhere, unless something ended it before.
 
         Signal handlers and timers call this, also at the same time, so that nothing is raised: a

@@ -9,17 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_CAUSES = {
-    "exit": "exit",
-    "lease": "node_lost",
-    "stop": "stopped",
-    "time_limit": "time_limit",
-    "log_limit": "log_limit",
-}
-_WORDS = {
-    "lease": "the node ended the run itself, having lost the control node",
-    "time_limit": "the run reached time_limit_s",
-    "supervisor_lost": "the supervisor was killed",
+from node.causes import Cause, EndedBy, known
+
+_WORDS: Mapping[str, str] = {
+    EndedBy.LEASE: "the node ended the run itself, having lost the control node",
+    EndedBy.TIME_LIMIT: "the run reached time_limit_s",
+    EndedBy.SUPERVISOR_LOST: "the supervisor was killed",
 }
 
 
@@ -55,19 +50,21 @@ class Ending:
     @property
     def well(self) -> bool:
         """Whether the launcher ended by itself with exit code 0."""
-        return self.ended_by == "exit" and self.rc == 0
+        return self.ended_by == EndedBy.EXIT and self.rc == 0
 
     @property
-    def cause(self) -> str:
-        """The cause word of a node that did not end well."""
-        return self.own_cause or _CAUSES.get(self.ended_by, "supervisor_lost")
+    def cause(self) -> Cause:
+        """The cause of a node that did not end well."""
+        if own := known(self.own_cause):
+            return own
+        return next((by.cause for by in EndedBy if by == self.ended_by), Cause.SUPERVISOR_LOST)
 
     @property
     def words(self) -> str:
         """One sentence on how the launcher ended."""
         if self.message:
             return self.message
-        if self.ended_by == "exit":
+        if self.ended_by == EndedBy.EXIT:
             how = f"the launcher ended with exit code {self.rc}"
             if self.signal:
                 how = f"the launcher was ended by signal {self.signal}"

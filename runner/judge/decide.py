@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from node.causes import LATE, Cause, known
 from runner.base.text import printable
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete
@@ -14,29 +15,6 @@ from runner.judge.diagnosis.verdict import Verdict
 from runner.terms.outcome import Outcome
 from runner.terms.records import Measurement
 
-# Causes that the launch plugin and the supervisor use, and the status each gives a run that
-# trained; any other is `failed`. A run that never trained a step is did_not_run, whatever ended it.
-STATUS_OF_CAUSE: Mapping[str, str] = {
-    "node_lost": "node_lost",
-    "time_limit": "timed_out",
-    "stalled": "stalled",
-    "interrupted": "interrupted",
-    "control_lost": "interrupted",
-    "stopped": "interrupted",
-}
-# What ended these runs lies outside the cell: bench runs them again by itself.
-OUTSIDE = frozenset(
-    {
-        *("node_lost", "interrupted", "control_lost", "stopped"),
-        *("unreachable", "node_busy", "device_busy", "port_in_use", "exists"),
-        *("launch_error", "supervisor_lost", "missing", "changed", "no_device"),
-        *("disk_full", "io_error"),
-    }
-)
-# What may come while a run ends by itself, and then changes nothing of it.
-LATE = frozenset({"interrupted", "control_lost", "stalled"})
-# Endings that the trainer's own logs may explain; of the others the ending itself is the cause.
-EXPLAINED = frozenset({"exit", "no_step", "stopped_early", "time_limit"})
 # What a log says because the time limit's TERM and KILL reached it.
 _OF_THE_LIMIT = frozenset(
     {"interrupted", "killed", "cancelled", "time_limit", "connection_lost", "process_failed"}
@@ -73,30 +51,31 @@ def decide(
     elif bad is not None:
         cause, ending = endings[bad].cause, f"{bad}: {endings[bad].words}"
     elif len(endings) < nodes:
-        cause = "launch_error"
+        cause = Cause.LAUNCH_ERROR
         ending = play_words or f"{nodes - len(endings)} of {nodes} nodes gave no answer"
     elif not short:
         return Outcome("ok", "", printable(lacks))
     elif lacks:  # what is missing may hold the rest
-        cause = "launch_error"
+        cause = Cause.LAUNCH_ERROR
         ending = f"the launcher ended with exit code 0, its log at iteration {reached}"
     elif not trained:
-        cause, ending = "no_step", "the launcher ended with exit code 0 and logged no step"
+        cause, ending = Cause.NO_STEP, "the launcher ended with exit code 0 and logged no step"
     else:
-        cause = "stopped_early"
+        cause = Cause.STOPPED_EARLY
         ending = f"the launcher ended with exit code 0 at iteration {reached} of {train_iters}"
     ending = printable(f"{ending}; {lacks}" if lacks else ending)
-    status = STATUS_OF_CAUSE.get(cause, "failed") if trained else "did_not_run"
+    rule = known(cause)
+    status = "did_not_run" if not trained else rule.status if rule else "failed"
     return Outcome(status, cause, ending, ending)
 
 
 def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:
     """The outcome with what the logs say: the first cause with its evidence, else the last words.
 
-    `verdict` is None where the logs were not asked (EXPLAINED).
+    `verdict` is None where the logs were not asked (node.causes.EXPLAINED).
     """
     ended = replace(ended, diagnosis=None, evidence=None, rules=rules())
-    if verdict is not None and ended.cause == "time_limit" and verdict.status in _OF_THE_LIMIT:
+    if verdict is not None and ended.cause == Cause.TIME_LIMIT and verdict.status in _OF_THE_LIMIT:
         verdict = None
     if verdict is not None and verdict.path is not None:
         return replace(
@@ -106,15 +85,17 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
             diagnosis=verdict.status,
             evidence={"log": verdict.name, "line": verdict.line},
         )
-    reason = (
-        f"{ended.ending}: {last_words}" if ended.cause == "exit" and last_words else ended.ending
-    )
+    told = ended.cause == Cause.EXIT and last_words
+    reason = f"{ended.ending}: {last_words}" if told else ended.ending
     return replace(ended, reason=printable(reason), last_words=last_words)
 
 
 def is_finished(outcome: Outcome | None) -> bool:
     """Whether bench leaves a run with this outcome alone, unless told --again."""
-    return outcome is not None and outcome.cause not in OUTSIDE
+    if outcome is None:
+        return False
+    cause = known(outcome.cause)
+    return cause is None or not cause.again
 
 
 def last_words(tail: bytes) -> str:

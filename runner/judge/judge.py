@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from node.causes import EXPLAINED, Cause
 from runner.base.text import blocks, tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.endings import first_bad
 from runner.judge import stall
-from runner.judge.decide import EXPLAINED, decide, last_words, with_verdict
+from runner.judge.decide import decide, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict, diagnose
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
@@ -36,7 +37,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         train_iters=cell.parameters.get("train_iters"),
         play_words=play_words,
     )
-    if ended.cause == "stalled" and (words := stall.words(_stood(attempt))):
+    if ended.cause == Cause.STALLED and (words := stall.words(_stood(attempt))):
         ended = replace(ended, ending=f"{ended.ending}; {words}")
         ended = replace(ended, reason=ended.ending)
     return explain(ended, attempt, steps=len(measured.intervals))

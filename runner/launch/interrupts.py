@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from node.causes import Cause
 from runner.folder.attempt import RunFolder
 
 
@@ -47,7 +48,7 @@ class Interrupts:
     def _halt(self) -> None:
         if self.running is not None:
             by = "by Ctrl-C" if self.count else f"after --stop-after {self.limit_s:g}"
-            self.running.ask_to_halt("interrupted", f"stopped {by}")
+            self.running.ask_to_halt(Cause.INTERRUPTED, f"stopped {by}")
 
     def once(self) -> bool:
         """Whether the user wants to stop."""

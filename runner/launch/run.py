@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from node.causes import Cause
 from runner.folder import names
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
@@ -42,7 +43,7 @@ def on_a_free_port(launch: Callable[[int], Ended], interrupts: Interrupts) -> En
     """Launch, and with the next port (0, 1, ...) where that one was in use."""
     for port_try in range(PORT_TRIES):
         ended = launch(port_try)
-        if ended.cause != "port_in_use" or interrupts.over:
+        if ended.cause != Cause.PORT_IN_USE or interrupts.over:
             break
     return ended
 

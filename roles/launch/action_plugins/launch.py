@@ -35,6 +35,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.causes import Cause, EndedBy, known
 from node.sent import FILE as MODULES
 from plugins.node_action import NodeAction, one_line, save
 from runner.folder import names
@@ -53,9 +54,9 @@ BROKEN = (AnsibleError, OSError, ValueError, zlib.error)
 
 
 class RefusalError(Exception):
-    """The node answered, and said no: `cause` is a word, the message a sentence."""
+    """The node answered, and said no; the message is a sentence."""
 
-    def __init__(self, cause: str, message: str) -> None:
+    def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
         self.cause = cause
 
@@ -154,14 +155,15 @@ class Launch:
             self.complete(done)
             self.close(done)
         except RefusalError as refusal:
-            done = {"ended_by": "refused", "cause": refusal.cause, "message": str(refusal)}
+            done = {"ended_by": EndedBy.REFUSED, "cause": refusal.cause, "message": str(refusal)}
             self.halt(refusal.cause, f"{self.host}: {refusal}")
         except LostError as loss:
-            done = {"ended_by": "lost", "cause": "node_lost", "message": str(loss)}
-            self.halt("node_lost", f"{self.host}: {loss}")
+            done = {"ended_by": EndedBy.LOST, "cause": Cause.NODE_LOST, "message": str(loss)}
+            self.halt(Cause.NODE_LOST, f"{self.host}: {loss}")
         except BROKEN as error:
-            done = {"ended_by": "error", "cause": "launch_error", "message": one_line(error)}
-            self.halt("launch_error", f"{self.host}: {one_line(error)}")
+            words = one_line(error)
+            done = {"ended_by": EndedBy.ERROR, "cause": Cause.LAUNCH_ERROR, "message": words}
+            self.halt(Cause.LAUNCH_ERROR, f"{self.host}: {words}")
         with contextlib.suppress(OSError):  # a full disk here must not drop the host either
             save(self.folder / names.DONE, done)
         return {"changed": True, "ended_by": done.get("ended_by")}
@@ -175,9 +177,10 @@ class Launch:
         try:
             facts = self.action.ask("supervisor.preparation:prepare", job)
         except AnsibleConnectionFailure as error:
-            raise RefusalError("unreachable", f"cannot be reached: {one_line(error)}") from error
+            words = f"cannot be reached: {one_line(error)}"
+            raise RefusalError(Cause.UNREACHABLE, words) from error
         if "refused" in facts:
-            raise RefusalError(facts["refused"], facts["message"])
+            raise RefusalError(known(facts["refused"]) or Cause.LAUNCH_ERROR, facts["message"])
         # The node's clock against ours, by the middle of the round trip (seconds).
         offset_s = facts["now"] - (began + time.time()) / 2
         save(
@@ -200,7 +203,7 @@ class Launch:
         for name in self.secrets:
             if self.variables.get(name) is None:
                 raise RefusalError(
-                    "missing", f"cluster_env of the inventory has no {name} any more"
+                    Cause.MISSING, f"cluster_env of the inventory has no {name} any more"
                 )
             found[name] = str(self.action._templar.template(self.variables[name]))
         return found
@@ -261,7 +264,7 @@ class Launch:
         self.grown = (stamp, since)
         limit_s = self.limits.stall_limit_s
         if time.monotonic() - since > limit_s:
-            self.halt("stalled", f"no node printed anything for {limit_s:g} s (stall_limit_s)")
+            self.halt(Cause.STALLED, f"no node printed anything for {limit_s:g} s (stall_limit_s)")
 
     def over(self) -> bool:
         """Whether this node only waits for others, and they have ended."""
@@ -371,11 +374,11 @@ class Launch:
     def halted(self) -> str:
         """Why the run is to end, or an empty string."""
         if not self.controlled():
-            self.halt("control_lost", "the process that ran bench is gone")
+            self.halt(Cause.CONTROL_LOST, "the process that ran bench is gone")
         halt = self.run_folder.halt
         return halt.cause if halt else ""
 
-    def halt(self, cause: str, message: str) -> None:
+    def halt(self, cause: Cause, message: str) -> None:
         """Say first why the run ends; whoever comes later leaves it as it is."""
         self.run_folder.ask_to_halt(cause, message, self.host)
 

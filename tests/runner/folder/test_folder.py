@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from node.causes import Cause
 from runner.base.errors import UserError
 from runner.base.exclusive import create_once
 from runner.folder import lock
@@ -242,8 +243,8 @@ def test_an_attempt_knows_its_nodes_logs_and_ends(tmp_path: Path) -> None:
 
 def test_the_first_cause_to_halt_stays(tmp_path: Path) -> None:
     attempt = attempt_of(tmp_path, ["a"])
-    attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
-    attempt.ask_to_halt("other", "later")
+    attempt.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
+    attempt.ask_to_halt(Cause.STALLED, "later")
     halt = attempt.halt
     assert halt is not None
     assert (halt.cause, halt.message) == ("interrupted", "stopped by Ctrl-C")
@@ -256,7 +257,7 @@ def test_many_may_ask_to_halt_at_once_and_one_of_them_is_heard(tmp_path: Path) -
         attempt = attempt_of(tmp_path / str(number), ["a"])
 
         def ask(*_: Any, attempt: Attempt = attempt) -> None:
-            attempt.ask_to_halt("interrupted", "stopped by Ctrl-C")
+            attempt.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
 
         def send() -> None:
             for _ in range(3):
@@ -278,7 +279,7 @@ def test_many_may_ask_to_halt_at_once_and_one_of_them_is_heard(tmp_path: Path) -
 
 
 def test_a_halt_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
-    Attempt(tmp_path / "none", "cell", 1, 1).ask_to_halt("interrupted", "stopped by Ctrl-C")
+    Attempt(tmp_path / "none", "cell", 1, 1).ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
 
 
 def test_without_hard_links_the_first_to_come_is_the_one(

@@ -1,0 +1,123 @@
+"""Why a run ends: each cause once, what it means, and what follows from it.
+
+The supervisor, the launch plugin and bench say no other; runner/judge judges by them. A cause is
+its word, so that JSON holds the word alone.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+FINISHED, AGAIN = False, True  # whether the next bench makes such a run again
+
+
+class Cause(str, Enum):
+    """A cause: its word, the status of a run that trained, whether it is run again, what it means.
+
+    A run that never trained a step is did_not_run, whatever ended it. One whose end lies in the
+    cell itself is finished; what lies outside of the cell is made again by the next bench.
+    """
+
+    status: str
+    again: bool
+    meaning: str
+
+    def __new__(cls, word: str, status: str, again: bool, meaning: str) -> Cause:
+        """Make the word, and keep what follows from it."""
+        cause = str.__new__(cls, word)
+        cause._value_ = word
+        cause.status = status
+        cause.again = again
+        cause.meaning = meaning
+        return cause
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    # How the trainer ended.
+    EXIT = ("exit", "failed", FINISHED, "a launcher ended with an exit code, or by a signal")
+    NO_STEP = (
+        *("no_step", "did_not_run", FINISHED),
+        "every launcher ended with exit code 0, and none logged a step",
+    )
+    STOPPED_EARLY = (
+        *("stopped_early", "failed", FINISHED),
+        "every launcher ended with exit code 0, before the last iteration",
+    )
+    # What ended it on purpose.
+    TIME_LIMIT = ("time_limit", "timed_out", FINISHED, "the run reached time_limit_s")
+    STALLED = ("stalled", "stalled", FINISHED, "no node printed anything for stall_limit_s")
+    LOG_LIMIT = (
+        *("log_limit", "failed", FINISHED),
+        "a node's log outgrew 4 GiB, or half of its free disk",
+    )
+    INTERRUPTED = ("interrupted", "interrupted", AGAIN, "Ctrl-C or --stop-after ended the run")
+    STOPPED = (
+        *("stopped", "interrupted", AGAIN),
+        "playbooks/stop.yml or a signal to the supervisor ended it",
+    )
+    CONTROL_LOST = ("control_lost", "interrupted", AGAIN, "the process that ran bench was gone")
+    # What broke around it.
+    NODE_LOST = ("node_lost", "node_lost", AGAIN, "a node was out of contact for lost_contact_s")
+    SUPERVISOR_LOST = (
+        *("supervisor_lost", "failed", AGAIN),
+        "a node's supervisor was killed or failed, or the node restarted",
+    )
+    LAUNCH_ERROR = (
+        *("launch_error", "failed", AGAIN),
+        "the launch failed on the control node, or what came home is incomplete",
+    )
+    # Why a node refused to start it.
+    UNREACHABLE = ("unreachable", "failed", AGAIN, "a node could not be reached")
+    MISSING = ("missing", "failed", AGAIN, "a file, program, folder or variable is not there")
+    CHANGED = ("changed", "failed", AGAIN, "a file has another size than was recorded")
+    PORT_IN_USE = (
+        *("port_in_use", "failed", AGAIN),
+        "somebody has a port of the run's; two others are tried first",
+    )
+    NODE_BUSY = ("node_busy", "failed", AGAIN, "another run holds a node")
+    DEVICE_BUSY = ("device_busy", "failed", AGAIN, "somebody uses a GPU of the run's")
+    NO_DEVICE = ("no_device", "failed", AGAIN, "a GPU is not there, or nvidia-smi fails")
+    EXISTS = ("exists", "failed", AGAIN, "something else lies where the run's folder is to be")
+    SHARED_ROOT = ("shared_root", "failed", AGAIN, "cluster_root is a disk that nodes share")
+    DISK_FULL = ("disk_full", "failed", AGAIN, "a node's disk has less than 64 MiB, or is full")
+    IO_ERROR = ("io_error", "failed", AGAIN, "a node cannot write the run's folder")
+
+
+# What may come while a run ends by itself, and then changes nothing of it.
+LATE = frozenset((Cause.INTERRUPTED, Cause.CONTROL_LOST, Cause.STALLED))
+# Endings that the trainer's own logs may explain; of the others the ending itself is the cause.
+EXPLAINED = frozenset((Cause.EXIT, Cause.NO_STEP, Cause.STOPPED_EARLY, Cause.TIME_LIMIT))
+
+
+class EndedBy(str, Enum):
+    """What ended a launcher, as its node's done.json says it, and the cause that is."""
+
+    cause: Cause
+
+    def __new__(cls, word: str, cause: Cause) -> EndedBy:
+        """Make the word, and keep its cause."""
+        ended = str.__new__(cls, word)
+        ended._value_ = word
+        ended.cause = cause
+        return ended
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    # On the node.
+    EXIT = ("exit", Cause.EXIT)
+    LEASE = ("lease", Cause.NODE_LOST)
+    STOP = ("stop", Cause.STOPPED)
+    TIME_LIMIT = ("time_limit", Cause.TIME_LIMIT)
+    LOG_LIMIT = ("log_limit", Cause.LOG_LIMIT)
+    SUPERVISOR_LOST = ("supervisor_lost", Cause.SUPERVISOR_LOST)
+    ERROR = ("error", Cause.SUPERVISOR_LOST)  # the supervisor's; the launch plugin adds its own
+    # On the control node, which adds the cause.
+    REFUSED = ("refused", Cause.SUPERVISOR_LOST)
+    LOST = ("lost", Cause.NODE_LOST)
+
+
+def known(word: str) -> Cause | None:
+    """Return the cause of that word; None where this version knows none."""
+    return next((cause for cause in Cause if cause == word), None)
