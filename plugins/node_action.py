@@ -43,10 +43,29 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
     ) -> dict[str, Any]:
         """Ansible's entry: its own result with that of `act`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        given = variables.get("ansible_python_interpreter") or self.default_python
-        self.python = str(self._templar.template(given))
-        return {**result, **self.act(self._task.args, variables)}
+        self.variables = task_vars or {}
+        self.python = str(self.value("ansible_python_interpreter") or self.default_python)
+        return {**result, **self.act(self._task.args, self.variables)}
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Return a variable as the task sees it, resolved; `default` where there is none."""
+        return self._templar.template(self.variables[name]) if name in self.variables else default
+
+    def address(self) -> str:
+        """Return the node's address in the cluster, as the inventory has it."""
+        names = ("cluster_address", "ansible_host", "inventory_hostname")
+        return str(self.value(next(name for name in names if name in self.variables)))
+
+    def answers(self, name: str) -> dict[str, Any]:
+        """Return what each node of the play answered: node to the `answer` registered as `name`.
+
+        Of a node that was not asked it is empty.
+        """
+        results = {
+            str(host): self.variables["hostvars"][host].get(name) or {}
+            for host in self.variables["ansible_play_hosts"]
+        }
+        return {host: result.get("answer") or {} for host, result in results.items()}
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """What the task does, and its result."""
@@ -67,6 +86,16 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         if answered.code != 0 or answered.facts is None:
             raise AnsibleActionFail(answered.last or f"no answer (exit {answered.code})")
         return answered.facts
+
+    def result(self, entry: str, arguments: Any = None, python: str = "") -> dict[str, Any]:
+        """Return a task's result: a program's `answer`, or a failure with its words."""
+        facts, code, words = self.send(entry, arguments, python)
+        result = {"changed": False, "rc": code, "answer": facts, "stderr": ""}
+        if code == 0 and facts is not None:
+            return {**result, "changed": isinstance(facts, dict) and bool(facts.get("changed"))}
+        words = words or f"exit code {code}, and no word"
+        code = code or 1  # what ended well, and answered nothing, was not the program
+        return {**result, "failed": True, "rc": code, "stderr": words, "msg": words}
 
     def send(self, entry: str, arguments: Any = None, python: str = "") -> Answer:
         """Run a program, by the node's Python or another one with all that it has installed."""

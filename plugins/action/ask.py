@@ -45,20 +45,7 @@ class ActionModule(NodeAction):
             return {"changed": False, "skipped": True, "msg": "it would run, were it no check"}
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")
-            answered = self.send(str(arguments["program"]), spec, python)
+            result = self.result(str(arguments["program"]), spec, python)
         except LookupError as error:
             raise AnsibleActionFail(str(error)) from None
-        result = {"rc": answered.code, "answer": answered.facts, "stderr": ""}
-        if answered.code == 0 and answered.facts is not None:
-            said = isinstance(answered.facts, dict) and bool(answered.facts.get("changed"))
-            return {**result, "changed": changes or said}
-        words = answered.words or f"exit code {answered.code}, and no word"
-        code = answered.code or 1  # what ended well, and answered nothing, was not the program
-        return {
-            **result,
-            "changed": False,
-            "failed": True,
-            "rc": code,
-            "stderr": words,
-            "msg": words,
-        }
+        return {**result, "changed": result["changed"] or (changes and result["rc"] == 0)}
