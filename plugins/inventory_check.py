@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from plugins.filter.datasets import dataset_entries
+from plugins import datasets
 from plugins.filter.mirrors import KINDS
 
 TO_EDIT = "EDIT-ME"  # runner/inventory.py has the same
@@ -224,7 +224,7 @@ def dataset_faults(values: Mapping[str, Any], known: Known) -> tuple[list[str], 
     names = values.get("dataset_names", [])
     own = values.get("dataset_own", {})
     try:
-        found = dataset_entries(
+        found = datasets.entries(
             known.catalogue, names, own, {}, values.get("dataset_preprocess", {})
         )
     except ValueError as error:

@@ -79,8 +79,9 @@ def test_datasets_with_files(tmp_path: Path) -> None:
         prefetch.needs(spec_of(tmp_path, variables={"dataset_names": [".."]}))
 
 
-def test_the_wiki_tools_pin_is_the_dataset_roles() -> None:
-    assert prefetch.WIKI in (PROJECT / "roles/dataset/vars/main.yml").read_text()
+def test_a_wiki_dump_needs_its_extractor(tmp_path: Path) -> None:
+    found = prefetch.needs(spec_of(tmp_path, variables={"dataset_names": ["enwiki"]}))
+    assert "wikiextractor==3.0.8" in [pin for group in found.wheels for pin in group.requirements]
 
 
 def test_cuda_that_comes_as_a_file_is_for_privileged_gpu_clusters_only(tmp_path: Path) -> None:

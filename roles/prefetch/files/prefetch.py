@@ -36,10 +36,10 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node import fetch
-from plugins.filter import datasets, mirrors, pins
+from plugins import datasets
+from plugins.filter import mirrors, pins
 
 INDEX = "https://pypi.org/simple"
-WIKI = "wikiextractor==3.0.8"  # of the role dataset; a test compares
 BLOCK = 1 << 20
 
 
@@ -179,13 +179,11 @@ def datasets_of(spec: Mapping[str, Any], python: str) -> tuple[list[str], list[F
     names = value_of(spec, "dataset", "dataset_names") or []
     own = value_of(spec, "dataset", "dataset_own") or {}
     try:
-        entries = datasets.dataset_entries(read(folder / "catalogue.yml"), names, own, {}, {})
+        entries = datasets.entries(read(folder / "catalogue.yml"), names, own, {}, {})
     except ValueError as error:
         raise PrefetchError(str(error)) from None
-    variables = read(folder / "main.yml")
-    tools = variables["__dataset_pins"].get(python, variables["__dataset_pins_now"])
-    wiki = any("wiki" in (entry or {}) for entry in entries.values())
-    return [*tools, *([WIKI] if wiki else [])], inputs_of(entries)
+    tools = datasets.tools(datasets.needs(entries), python, read(folder / "main.yml"))
+    return tools, inputs_of(entries)
 
 
 def needs(spec: Mapping[str, Any]) -> Needs:

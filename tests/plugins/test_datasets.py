@@ -1,4 +1,4 @@
-"""The catalogue, and the filters of plugins/filter/datasets.py."""
+"""The catalogue, and plugins/datasets.py, which reads it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ import pytest
 import yaml
 
 from node.dataset import look, unpack
-from plugins.filter.datasets import (
-    dataset_addresses,
-    dataset_entries,
-    dataset_needs,
-    dataset_plan,
-)
+from plugins import datasets
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +38,7 @@ LISTED = {
 
 
 def entries(*names: str, own: Any = None, preprocess: Any = None) -> dict[str, Any]:
-    return dataset_entries(CATALOGUE, names, own or {}, CORPUS, preprocess or {})
+    return datasets.entries(CATALOGUE, names, own or {}, CORPUS, preprocess or {})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,7 +89,7 @@ def test_docs_table_names_every_dataset() -> None:
     page = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     for name in NAMES:
         assert f"| `{name}` |" in page, name
-    for address in dataset_addresses(entries(*NAMES)):
+    for address in datasets.addresses(entries(*NAMES)):
         assert address in page, address
 
 
@@ -140,7 +135,7 @@ def test_a_trainers_program_takes_the_documents_arguments() -> None:
     entry = entries("oscar-1GB", preprocess=chosen)["oscar-1GB"]
     assert entry["program"]["argv"][:3] == ["tools/preprocess_data.py", "--input", "{text}"]
     assert look.recipe(entry)["program"]["system"] == "megatron_deepspeed"
-    assert dataset_needs({"oscar-1GB": entry}) == []
+    assert datasets.needs({"oscar-1GB": entry}) == []
     with pytest.raises(ValueError, match="names x, which the catalogue does not have"):
         entries("default", preprocess={"x": {}})
     chosen = {"libai-loss-compara": {"system": "libai", "pin": "p"}}
@@ -149,40 +144,14 @@ def test_a_trainers_program_takes_the_documents_arguments() -> None:
 
 
 def test_what_the_tools_must_do() -> None:
-    assert dataset_needs(entries("default")) == ["tokenize"]
-    assert dataset_needs(entries("libai-loss-compara")) == []
-    assert dataset_needs(entries("enwiki")) == ["tokenize", "wiki"]
+    assert datasets.needs(entries("default")) == ["tokenize"]
+    assert datasets.needs(entries("libai-loss-compara")) == []
+    assert datasets.needs(entries("enwiki")) == ["tokenize", "wiki"]
 
 
-def said(**identities: tuple[str, int]) -> dict[str, Any]:
-    return {
-        host: {"datasets": {"d": {"fault": "", "identity": identity, "begun": begun}}}
-        for host, (identity, begun) in identities.items()
-    }
-
-
-def test_nothing_to_do_where_all_have_the_same() -> None:
-    plan = dataset_plan(said(a=("x", 0), b=("x", 0)), ["d"])
-    assert plan == {"make": [], "maker": "", "identity": {"d": "x"}, "gives": {}, "gets": {}}
-
-
-def test_what_no_node_has_is_made_where_most_of_it_lies() -> None:
-    plan = dataset_plan(said(a=("", 0), b=("", 7), c=("", 3)), ["d"])
-    assert (plan["make"], plan["maker"]) == (["d"], "b")
-    assert dataset_plan(said(a=("", 0), b=("", 0)), ["d"])["maker"] == "a"
-
-
-def test_a_node_with_another_dataset_gets_the_first_nodes() -> None:
-    plan = dataset_plan(said(a=("", 0), b=("x", 0), c=("y", 0), d=("x", 0)), ["d"])
-    assert plan["gives"] == {"b": ["d"], "d": ["d"]}
-    assert plan["gets"] == {"a": ["d"], "c": ["d"]}
-
-
-def test_a_few_give_however_many_have_it() -> None:
-    hosts = {f"n{i}": ("x", 0) for i in range(50)} | {"late": ("", 0)}
-    assert len(dataset_plan(said(**hosts), ["d"])["gives"]) == 4
-
-
-def test_a_node_that_said_nothing_gets_it() -> None:
-    looked = {**said(a=("x", 0)), "b": {}}
-    assert dataset_plan(looked, ["d"])["gets"] == {"b": ["d"]}
+def test_the_tools_are_those_that_a_python_has() -> None:
+    literals = yaml.safe_load((ROOT / "roles/dataset/vars/main.yml").read_text())
+    assert datasets.tools(["tokenize"], "3.8", literals) == ["numpy==1.24.4", "tokenizers==0.20.3"]
+    newest = datasets.tools(["tokenize", "wiki"], "3.99", literals)
+    assert newest == [*literals["__dataset_pins_now"], "wikiextractor==3.0.8"]
+    assert set(datasets.PINS) <= set(literals)
