@@ -35,8 +35,6 @@ IMAGE_KEYS = {
     *("summary", "document", "source", "sources", "image", "build", "requirements", "deepspeed"),
     "imports",
 }
-ENGINES = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
-GPUS = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 TREE_KEYS = {"repository", "commit", "version", "patches", "untracked", "install"}
 EXACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[^=\s;*]+")
 UNTRACKED = ["__pycache__/", "*.egg-info/"]
@@ -354,109 +352,9 @@ def pin_plans(
     return plans
 
 
-def pin_questions(
-    plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """What the program pin.py of the role trainer is asked of each plan.
-
-    `site` has env (what the program env takes besides the plan), tree (likewise for tree.py),
-    files (name in src to SHA-256 of what comes from this checkout), script and system; and image
-    (what the program image.py takes besides, `engine` by its name, `archives`, and `device`).
-    """
-    questions = []
-    for plan in plans:
-        said = {key: plan[key] for key in ("cuda_home", "left_out") if plan[key]}
-        questions.append(
-            {
-                "pin": plan["pin"],
-                "home": plan["home"],
-                "trees": [
-                    {key: value for key, value in tree.items() if key not in ("files", "identity")}
-                    | dict(site["tree"])
-                    for tree in plan["trees"]
-                ],
-                "env": {
-                    **{key: plan[key] for key in ("python", "steps", "environment", "constraints")},
-                    **site["env"],
-                    "path": f"{plan['home']}/env",
-                    "later": [],
-                },
-                "files": {f"{plan['home']}/src/{name}": x for name, x in site["files"].items()},
-                "said": {"system": site["system"], **said},
-                "checks": plan["checks"],
-                "environment": plan["environment"],
-                "script": site["script"],
-                **(image_question(plan, site) if plan["image"] else {}),
-            }
-        )
-    return questions
-
-
-def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """What image.py is asked of a plan, and how a program runs in the image: with GPUs?"""
-    given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
-    about = {key: site["image"][key] for key in ("files", "address")}
-    engine = ENGINES[site["image"]["engine"]]
-    gpus = [GPUS[site["image"]["engine"]]] if site["image"]["device"] == "cuda" else []
-    home = plan["home"]
-    return {
-        "gpus": bool(gpus),
-        "image": {
-            **plan["image"],
-            **given,
-            **about,
-            "engine": engine,
-            "home": home,
-            "archive": f"{site['image']['archives']}/{site['system']}-{plan['pin']}",
-        },
-        "within": [
-            *(engine, "run", "--rm", "--interactive", "--pull=never", "--network=none", *gpus),
-            *("--volume", f"{home}:{home}:ro"),
-        ],
-    }
-
-
-def pin_differing(looks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Pin sets that differ on any node, or whose image is not the same on all."""
-    found = {pin for look in looks for pin in look.get("differing", [])}
-    images: dict[str, set[str]] = {}
-    for look in looks:
-        for pin, said in look.get("pins", {}).items():
-            if said and "image" in said["env"]:
-                images.setdefault(pin, set()).add(said["env"]["image"])
-    return sorted(found | {pin for pin, ids in images.items() if len(ids) > 1})
-
-
-def example_lock(looks: Sequence[Mapping[str, Any]], pin: str, python: str) -> list[str]:
-    """Constraints from a node that has the environment whole: a new node gets what it has.
-
-    Without it, what the pins pull in would be of the day on which each node was set up.
-    """
-    minor = python.split(".")[:2]
-    for look in looks:
-        env = look.get("pins", {}).get(pin, {}).get("env", {})
-        if env and not env["make"] and not env["todo"] and env["python"].split(".")[:2] == minor:
-            lines: list[str] = env["lines"]
-            installers = ("pip==", "setuptools==", "wheel==")
-            return [x for x in lines if " @ " not in x and not x.startswith(installers)]
-    return []
-
-
-def pin_todo(looks: Sequence[Mapping[str, Any]], pin: str) -> list[str]:
-    """Names of the steps of a pin set that are to be done on any node."""
-    envs = [look["pins"][pin]["env"] for look in looks if pin in look.get("pins", {})]
-    return sorted({do["name"] for env in envs for do in env["todo"] if "name" in do})
-
-
 class FilterModule:
     """What Ansible looks for."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Filter names and their functions."""
-        return {
-            "pin_plans": pin_plans,
-            "pin_questions": pin_questions,
-            "pin_todo": pin_todo,
-            "pin_differing": pin_differing,
-            "example_lock": example_lock,
-        }
+        """Return the filter's name and function."""
+        return {"pin_plans": pin_plans}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from node import image, pin
-from plugins.filter import pins as plugin
+from plugins.filter.pins import PinError, pin_plans
+from roles.trainer.action_plugins import pins as plugin
 from runner.base.errors import UserError
 from runner.inventory import parse_inventory
 from runner.plan import checks
@@ -149,7 +150,7 @@ def test_only_a_set_key_makes_another_cluster() -> None:
 def plans(**more: Any) -> dict[str, Any]:
     pin = {"image": {"base": "docker.io/library/python:3"}, "requirements": ["torch==2"], **more}
     site = {"system": "mds", "root": "/opt/tb/systems", "roles": "/roles", "device": "cuda"}
-    return plugin.pin_plans({"one": pin}, ["one"], site, lambda _: "")[0]
+    return pin_plans({"one": pin}, ["one"], site, lambda _: "")[0]
 
 
 def test_a_pin_sets_image_is_a_base_and_pins() -> None:
@@ -175,7 +176,7 @@ def test_a_pin_sets_image_is_a_base_and_pins() -> None:
     ],
 )
 def test_what_an_image_cannot_be_is_refused(more: dict[str, Any], words: str) -> None:
-    with pytest.raises(plugin.PinError, match=words):
+    with pytest.raises(PinError, match=words):
         plans(**more)
 
 
@@ -184,15 +185,6 @@ def test_runner_and_setup_name_the_same() -> None:
     assert dict(GPUS) == plugin.GPUS
     assert image_of("torch_gpt", "container") == IMAGE
     assert image_of("torch_gpt", "torch-2.13") == ""
-
-
-def test_an_image_that_differs_between_nodes_is_brought_again() -> None:
-    def look(image: str) -> dict[str, Any]:
-        return {"differing": [], "pins": {"p": {"env": {"image": image}}, "q": {"env": {}}}}
-
-    assert plugin.pin_differing([look("a"), look("a")]) == []
-    assert plugin.pin_differing([look("a"), look("b")]) == ["p"]
-    assert plugin.pin_differing([{**look("a"), "differing": ["q"]}]) == ["q"]
 
 
 # The program on the node, with an engine that is a script
@@ -266,7 +258,7 @@ def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
     device: str, answer: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine is a script here, and a file of ours the driver's."""
-    plans = plugin.pin_plans(
+    plans = pin_plans(
         {"p": {"image": {"base": "b"}}},
         ["p"],
         {"system": "s", "root": "/opt/tb/systems", "roles": "/r", "device": device},
@@ -274,7 +266,7 @@ def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
     env = dict.fromkeys(("index", "extra_index", "find_links", "mirrors"), "")
     about = {"engine": "docker", "device": device, "files": {}, "address": "a", "archives": "/a"}
     site = {"system": "s", "script": "", "files": {}, "tree": {}, "env": env, "image": about}
-    question = plugin.pin_questions(plans, site)[0]
+    question = plugin.questions(plans, site)[0]
     engine = tmp_path / "docker"
     engine.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\n{answer}\n')
     engine.chmod(0o755)

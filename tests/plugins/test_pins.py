@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from plugins.filter.pins import PinError, example_lock, pin_plans, pin_questions, pin_todo
+from plugins.filter.pins import PinError, pin_plans
 from runner.base.paths import PROJECT
 
 COMMIT = "e52bdabbde3c6895aceb76c1bced295c2646121f"
@@ -195,41 +193,3 @@ def test_the_patch_of_document_001_is_the_documents() -> None:
     text = (folder / "22.03-allow-minor-cuda-difference.patch").read_text(encoding="utf-8")
     assert "index d76e998..f224dae 100644" in text
     assert "+        if bare_metal_minor != torch_binary_minor: return" in text
-
-
-def test_a_question_has_what_the_programs_take() -> None:
-    env = {"interpreter": "/usr/bin/python3", "mirrors": {}}
-    site = {"system": "mds", "script": "", "files": {"train.py": "ab"}, "tree": {"check": True}}
-    question = pin_questions([plan(device="cpu")], {**site, "env": env})[0]
-    assert question["env"]["path"] == f"{HOME}/env"
-    assert question["env"]["python"] == "3.8"
-    assert question["files"] == {f"{HOME}/src/train.py": "ab"}
-    assert question["said"] == {"system": "mds", "left_out": {"apex": "cluster_device is cpu"}}
-    assert "files" not in question["trees"][0]
-    assert question["trees"][0]["check"] is True
-
-
-def look(todo: list[dict[str, str]], python: str = "3.8.10") -> dict[str, Any]:
-    lines = ["numpy==1.22.0", "pip==23.0", "x==1 @ file:///a", "zipp==3.1"]
-    env = {"make": "", "todo": todo, "python": python, "lines": lines}
-    return {"pins": {"p": {"env": env}}}
-
-
-def test_a_new_node_gets_what_a_whole_one_has() -> None:
-    lacking = look([{"what": "install", "name": "torch"}, {"what": "lock"}])
-    assert example_lock([lacking, look([])], "p", "3.8.18") == ["numpy==1.22.0", "zipp==3.1"]
-    assert example_lock([lacking], "p", "3.8.18") == []
-    assert example_lock([look([])], "p", "3.11.2") == []
-    assert pin_todo([lacking, look([])], "p") == ["torch"]
-
-
-def test_the_trainer_asks_env_py_for_what_python_env_asks() -> None:
-    """Two callers of one program: what the one looks at is what the other brings there."""
-    roles = PROJECT / "roles"
-    direct = yaml.safe_load((roles / "python_env/vars/main.yml").read_text(encoding="utf-8"))
-    text = (roles / "trainer/vars/main.yml").read_text(encoding="utf-8")
-    block = text[text.index("'env': {") : text.index("# What each node said")]
-    keys = re.findall(r"^ +'(\w+)':", block, flags=re.MULTILINE)
-    site: dict[str, Any] = {"system": "mds", "script": "", "files": {}, "tree": {}}
-    question = pin_questions([plan()], {**site, "env": dict.fromkeys(keys, "")})[0]
-    assert question["env"].keys() == direct["__python_env_spec"].keys()

@@ -1,0 +1,214 @@
+"""Look at the pin sets of a system on a node, and say of what all nodes have what each is to do.
+
+pins: {step: look}               ask the node what there is of each, and what differs
+pins: {step: verify}             the same, and use each; what is not right is a failure
+pins: {step: plan, pin: NAME}    one pin set's plan, and what this node is to do about it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.filter.pins import PinError, pin_plans
+from plugins.node_action import NodeAction
+
+ROLES = Path(__file__).resolve().parents[2]
+BUILD_FILES = ("Containerfile", "sshd_config", "trainbench-sshd")  # of the role container_image
+ENGINES = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
+GPUS = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
+
+Plan = Mapping[str, Any]
+Look = Mapping[str, Any]  # what a node answered
+Value = Callable[..., Any]  # name of a variable, and its default
+
+
+class ActionModule(NodeAction):
+    """`pins:` with a `step`, as the file's first lines say."""
+
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        system, step = str(self.value("trainer_system")), arguments["step"]
+        names = [arguments["pin"]] if step == "plan" else self.value("trainer_pin_sets")
+        try:
+            plans = pin_plans(self._pins(system), names, plan_site(self.value))
+        except PinError as error:
+            raise AnsibleActionFail(str(error)) from None
+        asked = questions(plans, self._site(system))
+        if step == "plan":
+            answers = self.answers("__trainer_looked")
+            looks = [look for look in answers.values() if look.get("system") == system]
+            mine = answers[self.value("inventory_hostname")]["pins"][arguments["pin"]]
+            return {"changed": False, **todo(plans[0], asked[0], looks, mine)}
+        result = self.result(f"pin:{step}", {"system": system, "pins": asked})
+        differing = bool((result["answer"] or {}).get("differing"))
+        return {**result, "changed": step == "look" and differing and self._task.check_mode}
+
+    def _pins(self, system: str) -> dict[str, Any]:
+        path = ROLES / system / "vars" / "pins.yml"
+        given: dict[str, Any] = self.value("trainer_pins")
+        return given or yaml.safe_load(path.read_text(encoding="utf-8"))[f"{system}_pins"]
+
+    def _site(self, system: str) -> dict[str, Any]:
+        files = [Path(self._find_needle("files", each)) for each in self.value("trainer_files")]
+        return {
+            "system": system,
+            "script": self.value("trainer_script"),
+            "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+            "env": environment_site(self.value, self.python),
+            "tree": {
+                "mirrors": self.value("site_mirrors", {}).get("git", {}),
+                "reset": boolean(self.value("source_tree_reset", False)),
+                "check": self._task.check_mode,
+            },
+            "image": {
+                "engine": self.value("cluster_container_engine", "podman"),
+                "device": self.value("cluster_device", "cpu"),
+                "address": self.address(),
+                "archives": f"{self.value('systems_root')}/.images",
+                "files": {
+                    name: (ROLES / "container_image" / "files" / name).read_text(encoding="utf-8")
+                    for name in BUILD_FILES
+                },
+            },
+        }
+
+
+def plan_site(value: Value) -> dict[str, Any]:
+    """Return what pin sets meet on a node (plugins/filter/pins.py), of its variables."""
+    return {
+        "system": value("trainer_system"),
+        "root": value("systems_root"),
+        "roles": ROLES,
+        "device": value("cluster_device", "cpu"),
+        "cuda_homes": value("trainer_cuda_homes"),
+        "gcc": value("trainer_gcc_version"),
+    }
+
+
+def environment_site(value: Value, python: str) -> dict[str, Any]:
+    """Return what the program env takes besides a plan; `python` is the node's own."""
+    return {
+        "interpreter": value("python_env_interpreter", python),
+        "interpreters": value("python_env_interpreters", []),
+        "existing": value("trainer_existing_python"),
+        "index": value("python_env_index_url", ""),
+        "extra_index": value("python_env_extra_index_url", ""),
+        "find_links": value("python_env_find_links", ""),
+        "mirrors": value("site_mirrors", {}),
+    }
+
+
+def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the program pin is asked of each plan.
+
+    `site` has env (what the program env takes besides the plan), tree (likewise for tree), files
+    (name in src to SHA-256 of what comes from this checkout), script and system; and image (what
+    the program image takes besides, `engine` by its name, `archives`, and `device`).
+    """
+    questions = []
+    for plan in plans:
+        said = {key: plan[key] for key in ("cuda_home", "left_out") if plan[key]}
+        questions.append(
+            {
+                "pin": plan["pin"],
+                "home": plan["home"],
+                "trees": [
+                    {key: value for key, value in tree.items() if key not in ("files", "identity")}
+                    | dict(site["tree"])
+                    for tree in plan["trees"]
+                ],
+                "env": {
+                    **{key: plan[key] for key in ("python", "steps", "environment", "constraints")},
+                    **site["env"],
+                    "path": f"{plan['home']}/env",
+                    "later": [],
+                },
+                "files": {f"{plan['home']}/src/{name}": x for name, x in site["files"].items()},
+                "said": {"system": site["system"], **said},
+                "checks": plan["checks"],
+                "environment": plan["environment"],
+                "script": site["script"],
+                **(image_question(plan, site) if plan["image"] else {}),
+            }
+        )
+    return questions
+
+
+def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the program image is asked of a plan, and how another one runs in the image."""
+    given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
+    about = {key: site["image"][key] for key in ("files", "address")}
+    engine = ENGINES[site["image"]["engine"]]
+    gpus = [GPUS[site["image"]["engine"]]] if site["image"]["device"] == "cuda" else []
+    home = plan["home"]
+    return {
+        "gpus": bool(gpus),
+        "image": {
+            **plan["image"],
+            **given,
+            **about,
+            "engine": engine,
+            "home": home,
+            "archive": f"{site['image']['archives']}/{site['system']}-{plan['pin']}",
+        },
+        "within": [
+            *(engine, "run", "--rm", "--interactive", "--pull=never", "--network=none", *gpus),
+            *("--volume", f"{home}:{home}:ro"),
+        ],
+    }
+
+
+def example_lock(looks: Sequence[Mapping[str, Any]], pin: str, python: str) -> list[str]:
+    """Return constraints from a node that has the environment whole: a new node gets what it has.
+
+    Without it, what the pins pull in would be of the day on which each node was set up.
+    """
+    minor = python.split(".")[:2]
+    for look in looks:
+        env = look.get("pins", {}).get(pin, {}).get("env", {})
+        if env and not env["make"] and not env["todo"] and env["python"].split(".")[:2] == minor:
+            lines: list[str] = env["lines"]
+            installers = ("pip==", "setuptools==", "wheel==")
+            return [x for x in lines if " @ " not in x and not x.startswith(installers)]
+    return []
+
+
+def todo(plan: Plan, question: Plan, looks: Sequence[Look], mine: Look) -> dict[str, Any]:
+    """Return what a node is to do about a pin set, of which it said `mine`; `looks` are all nodes'.
+
+    Its `plan` is without the texts of patches, which are in `question`. `built` are wheels that a
+    role builds, and `lacking` whether any node lacks one, so that all of them come to that role.
+    """
+    name, env = plan["pin"], mine["env"]
+    wrong = bool(env["make"] or env["todo"])
+    built = [step["name"] for step in plan["steps"] if "built" in step]
+    trees = [{key: tree[key] for key in tree if key != "patches"} for tree in plan["trees"]]
+    return {
+        "plan": {**plan, "trees": trees},
+        "trees": [tree for tree in trees if tree["name"] in mine["trees"]],
+        "files": bool(mine["files"]),
+        "image": question.get("image", {}),
+        "environment": wrong and not plan["image"],
+        "constraints": plan["constraints"] or example_lock(looks, name, env["python"]),
+        "built": built,
+        "lacking": any(
+            each in built
+            for look in looks
+            for each in steps_to_do(look.get("pins", {}).get(name, {}).get("env", {}))
+        ),
+        "apex": "apex" in steps_to_do(env),
+    }
+
+
+def steps_to_do(env: Look) -> list[str]:
+    """Return the names of an environment's steps that are to be done on the node that said so."""
+    return [do["name"] for do in env.get("todo", []) if "name" in do]
