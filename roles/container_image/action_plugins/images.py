@@ -1,0 +1,52 @@
+"""Say of what all nodes have of an image which one keeps it, and which are given it.
+
+images: {step: plan}     of what each node said of this image: all come to each pin set together
+images: {step: share}    what each node that shares it is told, once the keeper wrote it to a file
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from plugins.node_action import NodeAction
+from plugins.sharing import shares
+
+
+class ActionModule(NodeAction):
+    """`images:` with a `step`, as the file's first lines say."""
+
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        answers = self.answers("__container_image_looked")
+        looked = {host: answer for host, answer in answers.items() if answer}
+        planned = plan({host: answer["image"] for host, answer in looked.items()})
+        if arguments["step"] == "plan":
+            return {"changed": False, **planned}
+        keeper = planned["keeper"]
+        name = Path(self.value("container_image_spec")["archive"]).name
+        told = shares(
+            {name: self.answers("__container_image_saved")[keeper]["identity"]},
+            {keeper: [name]},
+            {host: [name] for host in planned["needy"]},
+            {host: answer["address"] for host, answer in looked.items()},
+            secrets.token_hex(20),
+        )
+        return {"changed": False, "shares": told}
+
+
+def plan(images: Mapping[str, str]) -> dict[str, Any]:
+    """Return who keeps an image, whether it builds it, and who needs it, of node to the id there.
+
+    The first node that has it gives it to those that have none or another; the first of all builds
+    it where none has it, so that it has one id everywhere.
+    """
+    keeper = next((host for host, image in images.items() if image), next(iter(images)))
+    kept = images[keeper]
+    others = [host for host in images if host != keeper]
+    needy = [host for host in others if not kept or images[host] != kept]
+    return {"keeper": keeper, "build": not kept, "needy": needy}
