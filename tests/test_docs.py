@@ -21,7 +21,7 @@ from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
-from runner.terms.records import STATUSES
+from runner.terms.record import STATUSES
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,10 +16,10 @@ from runner.base.text import blocks
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
-from runner.logs.text import whole_lines
+from runner.logs.decoding import whole_lines
 from runner.report.formats import render
 from runner.systems.common.registry import load_system, system_names
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 TABLES = "tables"  # in the archive: what `collect` makes of it, for a reader without TrainBench
 _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "report.html": "html"}

@@ -98,8 +98,8 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
     from runner.inventory import load_inventory
-    from runner.launch.campaign import bench
-    from runner.launch.ssh.engine import Ssh
+    from runner.launch.bench import bench
+    from runner.launch.ssh.ssh_engine import SshEngine
     from runner.launch.view import View
     from runner.matrix.file import load_matrix
     from runner.plan.dryrun import describe, dry_run
@@ -119,7 +119,7 @@ def run(chosen: argparse.Namespace) -> int:
         wanted,
         machines,
         chosen.runs,
-        engine=Ssh(machines, chosen.runs),
+        engine=SshEngine(machines, chosen.runs),
         only=chosen.only,
         again=chosen.again,
         retry=chosen.retry,

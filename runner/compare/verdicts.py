@@ -23,7 +23,7 @@ from runner.tables.build import rows
 from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
 QUANTITIES: Mapping[str, tuple[int, float | None]] = {

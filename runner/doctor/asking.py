@@ -15,7 +15,7 @@ from runner.doctor.answer import Answer, gather
 from runner.folder.checkup import Checkup, checkup_of
 from runner.inventory import load_inventory, refuse_unedited
 from runner.launch.interrupts import Interrupts
-from runner.launch.ssh.engine import Ssh
+from runner.launch.ssh.ssh_engine import SshEngine
 from runner.launch.view import live
 from runner.terms.cluster import Cluster
 
@@ -25,7 +25,7 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     cluster = load_inventory(inventory)
     refuse_unedited(cluster)
     checkup = checkup_of(runs, cluster.label)
-    engine, interrupts = Ssh(cluster, runs), Interrupts()
+    engine, interrupts = SshEngine(cluster, runs), Interrupts()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with checkup.locked(), interrupts.handled():
         found = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
@@ -42,7 +42,7 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
 def _survey(
     checkup: Checkup,
     cluster: Cluster,
-    engine: Ssh,
+    engine: SshEngine,
     roles: bool,
     interrupts: Interrupts,
     console: Console,
@@ -78,7 +78,7 @@ def _measure(
     cluster: Cluster,
     found: Answer,
     checks: Sequence[str],
-    engine: Ssh,
+    engine: SshEngine,
     interrupts: Interrupts,
     console: Console,
 ) -> judgement.Judgement:

@@ -24,7 +24,7 @@ from runner.folder.stored import write_json
 from runner.judge.decide import last_words
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
-from runner.launch.run import carry_out, on_a_free_port
+from runner.launch.launcher import carry_out, on_a_free_port
 from runner.plan.make import port_of
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Limits, NodeRun, Orders

@@ -111,7 +111,7 @@ DEVICES = (
 _TF32_FOR_FP32 = frozenset({"torch_gpt"})  # roles/torch_gpt/files/torch_gpt/train.py
 
 
-def find(name: str) -> Device | None:
+def find_device(name: str) -> Device | None:
     """The device that nvidia-smi or npu-smi prints as `name`."""
     short = re.sub(r"^NVIDIA ", "", name.strip())
     return next((device for device in DEVICES if re.fullmatch(device.pattern, short)), None)
@@ -136,7 +136,7 @@ def peak(name: str, wanted: str | None) -> tuple[float | None, str]:
     """Dense peak of a device in TFLOP/s, and where it is from; None and why there is none."""
     if not name:
         return None, "the device is not known (no nvidia-smi or npu-smi, or different devices)"
-    device = find(name)
+    device = find_device(name)
     if device is None:
         return (
             None,

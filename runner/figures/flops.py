@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runner.terms.records import Measurement, ModelShape
+from runner.terms.record import Measurement, ModelShape
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.figures.warmup import MAD_TO_SIGMA
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 FEWEST = 8
 SMALLEST_WIDTH = 3

@@ -40,7 +40,7 @@ import numpy as np
 from runner.figures import spread
 from runner.figures.warmup import steady_from
 from runner.logs.nodes import after_warmup
-from runner.terms.records import Interval, Record
+from runner.terms.record import Interval, Record
 
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]

@@ -13,7 +13,7 @@ from runner.folder.endings import Ending, first_bad, incomplete
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
 from runner.terms.outcome import Outcome
-from runner.terms.records import Measurement
+from runner.terms.record import Measurement
 
 # What a log says because the time limit's TERM and KILL reached it.
 _OF_THE_LIMIT = frozenset(

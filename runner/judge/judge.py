@@ -17,12 +17,12 @@ from runner.judge.diagnosis.verdict import Verdict, diagnose
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.records import Measurement
+from runner.terms.record import Measurement
 
 STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
 
 
-def measure(system: str, logs: Mapping[int, Path]) -> Measurement:
+def measure_run(system: str, logs: Mapping[int, Path]) -> Measurement:
     """Parse the logs of all nodes (rank to path) with the system's own parser."""
     return load_system(system).parse({rank: blocks(path) for rank, path in logs.items()})
 
@@ -49,7 +49,7 @@ def _stood(attempt: Attempt) -> list[stall.Stood]:
     for rank, host in attempt.hosts.items():
         log = attempt.log(rank, host)
         text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name(names.STACKS)))
-        found += stall.read(host, text.decode("utf-8", "replace"))
+        found += stall.read_stacks(host, text.decode("utf-8", "replace"))
     return found
 
 

@@ -34,7 +34,7 @@ class Stood:
     waited: bool
 
 
-def read(host: str, text: str) -> list[Stood]:
+def read_stacks(host: str, text: str) -> list[Stood]:
     """The ranks of one node, from its log or its stacks; a process without one is no worker."""
     parts = LABEL.split(text)
     found = []

@@ -13,7 +13,7 @@ from runner.folder.attempt import Attempt
 from runner.load.samples import CPU, read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
-from runner.terms.records import Interval
+from runner.terms.record import Interval
 
 _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of any node
 

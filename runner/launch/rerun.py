@@ -23,10 +23,10 @@ from runner.folder.campaign import Campaign
 from runner.folder.stored import read_json
 from runner.judge.decide import is_finished
 from runner.launch import inspection
-from runner.launch.campaign import Tally
+from runner.launch.bench import Tally
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
-from runner.launch.run import Launcher
+from runner.launch.launcher import Launcher
 from runner.launch.view import View
 from runner.terms.cluster import Cluster
 from runner.terms.orders import NodeRun

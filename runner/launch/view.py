@@ -18,7 +18,7 @@ from runner.folder.campaign import Campaign
 from runner.launch.live import Now, left_s, now_of
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.records import Measurement
+from runner.terms.record import Measurement
 
 LIVE_S = 0.5  # between two looks at the log, in a terminal
 PLAIN_S = 10.0  # between two plain lines elsewhere

@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.folder.campaign import Campaign
 from runner.folder.stored import read_json
-from runner.terms.records import Measurement
+from runner.terms.record import Measurement
 
 
 def device_name(campaign: Campaign) -> str:

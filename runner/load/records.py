@@ -21,7 +21,7 @@ from runner.matrix.table_shape import TableShape, shape_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.records import Measurement, Record
+from runner.terms.record import Measurement, Record
 
 RUNNING = "bench runs now: python -m runner status says how far it is"
 
@@ -130,7 +130,7 @@ def _ran(
     recorded = attempt.outcome
     logs = attempt.logs()
     trained = recorded is None or recorded.status != "did_not_run"
-    measured = judge.measure(asked.system, logs) if trained else Measurement()
+    measured = judge.measure_run(asked.system, logs) if trained else Measurement()
     ended = _ended(attempt, recorded, measured)
     log = (
         attempt.path / ended.evidence["log"]

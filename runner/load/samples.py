@@ -19,7 +19,7 @@ from runner.folder import names
 from runner.load import tensorboard
 from runner.load.utilisation import Sample, peak_memory, steady_window, times_of_steps, utilisation
 from runner.logs.smi import npu_readings
-from runner.terms.records import Measurement, Record
+from runner.terms.record import Measurement, Record
 
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[.+\])?")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?: .+)?")

@@ -116,7 +116,7 @@ def _tensor(data: bytes) -> float | None:
     return float(struct.unpack(f"<{letter}", raw)[0])
 
 
-def parse(data: bytes) -> dict[str, list[tuple[int, float]]]:
+def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
     """Tag to (step, value) in the order written; what is no scalar is passed over."""
     found: dict[str, list[tuple[int, float]]] = {}
     for record in records(data):
@@ -163,6 +163,6 @@ def scalars(paths: list[Path]) -> dict[str, list[tuple[int, float]]]:
     """The scalars of several event files, oldest name first: a resumed run writes a second one."""
     found: dict[str, list[tuple[int, float]]] = {}
     for path in sorted(paths, key=lambda path: path.name):
-        for tag, points in parse(path.read_bytes()).items():
+        for tag, points in parse_events(path.read_bytes()).items():
             found.setdefault(tag, []).extend(points)
     return found

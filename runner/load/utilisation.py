@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from runner.logs.kinds import KINDS, kinds_of
-from runner.terms.records import Utilisation
+from runner.terms.record import Utilisation
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.terms.records import Interval
+from runner.terms.record import Interval
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -87,7 +87,7 @@ class Batch:
 
 
 @dataclass
-class Row:
+class LoggedStep:
     """One step of a parser that reads line by line; None means that the line does not say."""
 
     iteration: int
@@ -133,7 +133,7 @@ def _floats(values: Sequence[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def from_rows(rows: Sequence[Row], windows: Windows) -> Batch:
+def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
     """Rows as columns."""
     iteration = np.array([row.iteration for row in rows], np.int64)
     covers = windows.cover(iteration)

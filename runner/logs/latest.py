@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from runner.base.text import tail
-from runner.terms.records import Measurement
+from runner.terms.record import Measurement
 
 TAILS = (1 << 15, 1 << 18, 1 << 21)  # bytes; more is read only where less has no step
 Parse = Callable[[Mapping[int, Iterable[bytes]]], Measurement]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from runner.logs.batch import Batch, Row, Windows, from_rows
+from runner.logs.batch import Batch, LoggedStep, Windows, from_rows
+from runner.logs.decoding import line_end
 from runner.logs.kind import Kind
-from runner.logs.text import line_end
 
 
 class LineParser(Kind):
@@ -28,7 +28,7 @@ class LineParser(Kind):
         self.windows = Windows()
 
     @abstractmethod
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """The step of one record: its head, and what follows on the line. None: it is none."""
 
     def other(self, text: bytes) -> None:  # most families look for nothing else

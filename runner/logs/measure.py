@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from runner.logs.batch import Batch
+from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.nodes import Extent, shares
-from runner.logs.text import whole_lines
-from runner.terms.records import Interval, Measurement, Utilisation
+from runner.terms.record import Interval, Measurement, Utilisation
 
 
 @dataclass

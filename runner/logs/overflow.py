@@ -15,7 +15,7 @@ from collections import Counter
 import numpy as np
 
 from runner.logs.batch import Ints
-from runner.logs.text import places
+from runner.logs.decoding import places
 
 _MARK = b"Skipping step. Attempted loss scale: "
 _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")

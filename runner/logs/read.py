@@ -9,11 +9,11 @@ from pathlib import Path
 
 from runner.base.text import blocks
 from runner.logs import recognise
+from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.nodes import shares
-from runner.logs.summary import Summary
-from runner.logs.text import whole_lines
+from runner.logs.totals import LogTotals
 
 BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
 SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
@@ -26,7 +26,7 @@ class Reading:
     system: str | None
     why: str
     kind: str | None
-    summary: Summary
+    summary: LogTotals
     memory_used_mib: float | None = None
     memory_allocated_mib: float | None = None
     notes: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Log:
 
     path: Path
     parser: Kind
-    summary: Summary
+    summary: LogTotals
 
 
 def read(
@@ -55,7 +55,7 @@ def read(
     logs: list[_Log] = []
     kind = None
     for kind in kinds:
-        empty = Summary(warmup_iters, global_batch_size, KINDS[kind].own_rate)
+        empty = LogTotals(warmup_iters, global_batch_size, KINDS[kind].own_rate)
         logs = [_one(path, KINDS[kind], empty) for path in paths]
         if any(log.summary.logged_lines for log in logs):
             break
@@ -68,7 +68,7 @@ def read(
         why = "named by --system"
     elif kind is not None:
         why = f"{KINDS[kind].says} {why}".strip()
-    reading = Reading(system or seen, why, kind, Summary())
+    reading = Reading(system or seen, why, kind, LogTotals())
     _together(reading, logs, empty)
     if kind is not None:
         _explain(reading, global_batch_size, warmup_iters)
@@ -96,7 +96,7 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
     return list(kinds)
 
 
-def _one(path: Path, kind: type[Kind], empty: Summary) -> _Log:
+def _one(path: Path, kind: type[Kind], empty: LogTotals) -> _Log:
     parser = kind()
     summary = deepcopy(empty)
     for text in whole_lines(blocks(path, BLOCK)):
@@ -106,7 +106,7 @@ def _one(path: Path, kind: type[Kind], empty: Summary) -> _Log:
     return _Log(path, parser, summary)
 
 
-def _together(reading: Reading, logs: Sequence[_Log], empty: Summary) -> None:
+def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals) -> None:
     """Join the nodes by the rule of nodes.py, and say which lines are another log's, too."""
     for share in shares([log.summary.extent for log in logs]):
         log = logs[share.log]

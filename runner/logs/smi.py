@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from runner.logs.text import line_end
+from runner.logs.decoding import line_end
 
 _HEADER_MARK = b"memory.used [MiB]"
 _HEADER = re.compile(rb"(?:[a-z_.]+(?: \[[^\]\r\n]+\])?, ?)*[a-z_.]+ \[(?:%|MiB)\]")

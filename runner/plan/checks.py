@@ -10,7 +10,7 @@ from runner.plan.containers import check_image
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
-from runner.terms.records import DATA_PARALLEL
+from runner.terms.record import DATA_PARALLEL
 
 
 def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:

@@ -24,7 +24,7 @@ from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
 from runner.tables.row import Row
-from runner.terms.records import Interval, Record
+from runner.terms.record import Interval, Record
 
 POINTS = 300  # of a curve; more could not be told apart
 FEW_POINTS = 120  # of a curve in a small plot
@@ -53,7 +53,7 @@ def _run(row: Row) -> Record | None:
     return next((run for run in runs if run.measurement.intervals), None)
 
 
-def losses(run: Record) -> Points:
+def loss_curve(run: Record) -> Points:
     """Return (iteration, loss), of the log or of fetched TensorBoard files."""
     if not any(i.loss is not None for i in run.measurement.intervals):
         return _finite(run.measurement.curve)

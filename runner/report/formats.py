@@ -12,7 +12,7 @@ from runner.tables.machine import to_csv, to_json
 from runner.tables.markdown import to_markdown
 from runner.tables.shapes import render_shape
 from runner.tables.terminal import to_table
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 FORMATS = ("table", "markdown", "csv", "json", "html")
 

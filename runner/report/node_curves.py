@@ -14,7 +14,7 @@ from runner.report.curves import FEW_POINTS, DrawnRun, Points, thinned, times
 from runner.report.groups import MOST_CURVES, MOST_PANELS
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, draw, line_style, mark
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 
 def times_by_node(run: Record) -> dict[int, Points]:

@@ -18,7 +18,7 @@ def plots(table: Sequence[Row]) -> dict[str, Any]:
         "throughput": throughput_bars(table),
         "compared": any(row.comparison for row in table),
         "memory": memory_plot(table),
-        "loss": curves.panels("loss", runs, curves.losses, shared=True),
+        "loss": curves.panels("loss", runs, curves.loss_curve, shared=True),
         "step_time": curves.panels(
             "step time, ms", runs, curves.step_times, frame=curves.after_warmup_frame
         ),

@@ -14,7 +14,7 @@ from runner.tables.formatting import MISSING, axis_text, difference_text
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Difference, Row
 from runner.tables.selection import Selection
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
 _HIGHER_IS_BETTER = frozenset({"samples_per_s"})

@@ -17,7 +17,7 @@ from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.records import ModelShape
+from runner.terms.record import ModelShape
 from runner.terms.run import Command, NodeContext
 
 # name: n_head, n_embd, n_layer, as train_gpt2.sh has them

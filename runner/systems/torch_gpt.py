@@ -18,7 +18,7 @@ from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.records import ModelShape
+from runner.terms.record import ModelShape
 from runner.terms.run import Command, NodeContext
 
 # name: layers, hidden, heads, sequence length. 345M to 3.7B as document 004 has them

@@ -10,7 +10,7 @@ from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
 from runner.tables.efficiency import with_scaling
 from runner.tables.row import Row, facts
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 
 def rows(

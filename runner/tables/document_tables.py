@@ -23,7 +23,7 @@ from runner.tables.footnotes import of_doubts, of_losses, of_warmup
 from runner.tables.formatting import MISSING, value_text
 from runner.tables.row import Difference, Row
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
-from runner.terms.records import DATA_PARALLEL
+from runner.terms.record import DATA_PARALLEL
 
 _STATUS = Head("status", "status", number=False)
 _STEPS = Head("steps_measured", "steps measured")

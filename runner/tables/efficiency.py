@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from runner.tables.formatting import value_text
 from runner.tables.row import Row, Scaling
-from runner.terms.records import DATA_PARALLEL
+from runner.terms.record import DATA_PARALLEL
 
 # What may differ between two cells of one series.
 SCALED = frozenset(

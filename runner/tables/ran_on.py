@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.base.text import printable
 from runner.tables.formatting import MISSING, value_text
-from runner.terms.records import Record
+from runner.terms.record import Record
 
 
 def environment_section(records: Iterable[Record]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.matrix.published import PublishedRow
-from runner.terms.records import Record, Utilisation
+from runner.terms.record import Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")

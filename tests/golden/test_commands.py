@@ -24,7 +24,7 @@ import yaml
 from runner import __version__
 from runner.__main__ import main
 from runner.base.paths import PROJECT
-from runner.launch.ssh import engine
+from runner.launch.ssh import ssh_engine
 from runner.systems.common.registry import system_names
 from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
@@ -290,7 +290,7 @@ def test_a_finished_campaign_is_shown_again_without_any_play(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In this process, with a `play` that must not be called."""
-    monkeypatch.setattr(engine, "play", lambda *_, **__: pytest.fail("a play was run"))
+    monkeypatch.setattr(ssh_engine, "play", lambda *_, **__: pytest.fail("a play was run"))
     assert main(bench.argv()[3:]) == 1
     said = capsys.readouterr()
     assert "4 runs, 4 finished before (2 of them not ok: --again runs them again)" in said.err

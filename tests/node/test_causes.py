@@ -17,7 +17,7 @@ from node.causes import EXPLAINED, LATE, Cause, EndedBy, known
 from runner.base.paths import PROJECT
 from runner.judge.decide import is_finished
 from runner.terms.outcome import Outcome
-from runner.terms.records import STATUSES
+from runner.terms.record import STATUSES
 
 SAYERS = [
     *(PROJECT / "node" / "supervisor").glob("*.py"),

@@ -726,7 +726,7 @@ def test_every_rank_of_a_stalled_run_writes_where_it_stands(make: Make, tmp_path
     assert launcher[0] is None  # asleep, or just being held
     text = (run.dir / "log").read_text()
     assert text.count("in waits_for_ever") == 2
-    ranks = stall.read("n1", text)
+    ranks = stall.read_stacks("n1", text)
     assert [(one.rank, one.held) for one in ranks] == [(0, ""), (1, "stopped")]
     assert all(one.frame.endswith("in waits_for_ever") for one in ranks)
     assert stall.words(ranks) == "the others waited for rank 1 (n1), which was stopped"

@@ -124,7 +124,7 @@ def test_a_stopped_rank_is_named_and_every_rank_writes_where_it_stands(
     stood = []
     for number in (1, 2):
         log = bench.attempt("") / "nodes" / f"000{number - 1}-node{number}" / "launcher.log"
-        stood += stall.read(f"node{number}", log.read_text(errors="replace"))
+        stood += stall.read_stacks(f"node{number}", log.read_text(errors="replace"))
     assert [one.rank for one in stood] == [0, 1, 2, 3]
     assert all(one.frame for one in stood)
     returned, said = bench.finish()

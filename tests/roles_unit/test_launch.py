@@ -28,7 +28,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.judge.decide import decide
 from runner.terms.outcome import Outcome
-from runner.terms.records import Interval, Measurement
+from runner.terms.record import Interval, Measurement
 
 STEPS = "for n in 1 2 3 4 5; do echo step $n; done"
 FLOOD = f"seq 30000; {STEPS}"  # more than one poll brings

@@ -20,7 +20,7 @@ from runner.plan.make import make_run
 from runner.plan.script import launch_script
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
-from runner.terms.records import Record
+from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n'
@@ -127,7 +127,7 @@ def _run(
         (home / names.DONE).write_text(json.dumps({"ended_by": "exit", "rc": 0}))
     if story.halt is not None:
         (attempt.path / names.HALT).write_text(json.dumps(dict(story.halt)))
-    measured = judge.measure(cell.system, attempt.logs())
+    measured = judge.measure_run(cell.system, attempt.logs())
     ended = judge.judge(attempt, cell, measured, "")
     ended = replace(ended, started_at=1_790_000_000.0, wall_s=story.wall_s)
     write_json(attempt.path / names.OUTCOME, ended.to_json())

@@ -27,8 +27,8 @@ from runner.judge.diagnosis.causes import (
     WRAPPER,
     meaning,
 )
+from runner.logs.decoding import ANSI, PREFIX
 from runner.logs.kinds import counts_from_zero, every
-from runner.logs.text import ANSI, PREFIX
 
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
@@ -133,7 +133,7 @@ def split(line: bytes) -> tuple[bytes, bytes]:
     return text[: len(text) - len(rest)], rest
 
 
-def find(path: Path, begin: int) -> Found:
+def find_evidence(path: Path, begin: int) -> Found:
     """The evidence in a log from `begin` on, in order."""
     found, judge = Found(), _Judge()
     time: tuple[int, ...] | None = None

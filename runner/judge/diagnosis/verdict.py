@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.judge.diagnosis.causes import CONSEQUENCES
-from runner.judge.diagnosis.evidence import LONGEST_TAIL, Evidence, Found, after_last_step, find
+from runner.judge.diagnosis.evidence import (
+    LONGEST_TAIL,
+    Evidence,
+    Found,
+    after_last_step,
+    find_evidence,
+)
 
 # What a consequence is called where it is all that there is.
 _ALONE = {"terminated": "interrupted", "aborted": "segfault"}
@@ -73,7 +79,7 @@ def diagnose(
     for path in logs:
         begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
         complete = complete or done
-        found.append(find(path, begin))
+        found.append(find_evidence(path, begin))
         stepless.append(steps > 0 and begin == 0)
     everything = [
         item

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import re
 
-from runner.logs.batch import Row
+from runner.logs.batch import LoggedStep
+from runner.logs.decoding import number
 from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
-from runner.logs.text import number
 
 NPU = Sign(
     (
@@ -61,13 +61,13 @@ class DeepSpeedPipe(LineParser):
         rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE
     )
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One `steps:` record; the losses that newer versions add stand between its fields."""
         time = _PIPE_TIME.search(rest)
         rate = _PIPE_RATE.search(rest)
         loss = number(head[2])
         seconds = number(time[1]) if time else None
-        return Row(
+        return LoggedStep(
             iteration=int(head[1]),
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
@@ -90,7 +90,7 @@ class DeepSpeedTimer(LineParser):
         rb"(?:RunningAvg)?SamplesPerSec=([\d.]+),"
     )
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
         current = _TIMER_CURRENT.search(rest)
         memory = _TIMER_MEMORY.search(rest)
@@ -99,7 +99,9 @@ class DeepSpeedTimer(LineParser):
         iteration = int(head[1] or head[2])
         if iteration == 0:
             return None
-        return Row(iteration, samples_per_s=number(current[1]) if current else number(head[3]))
+        return LoggedStep(
+            iteration, samples_per_s=number(current[1]) if current else number(head[3])
+        )
 
 
 class DeepSpeedStep(LineParser):
@@ -117,9 +119,9 @@ class DeepSpeedStep(LineParser):
         super().__init__()
         self._skipped = 0
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One `step=` record; `skipped` counts from the start of the run."""
         total = int(head[2])
         fresh = total - self._skipped if total >= self._skipped else total
         self._skipped = total
-        return Row(iteration=int(head[1]), skipped=fresh)
+        return LoggedStep(iteration=int(head[1]), skipped=fresh)

@@ -21,10 +21,10 @@ import json
 import re
 from dataclasses import dataclass
 
-from runner.logs.batch import Row
+from runner.logs.batch import LoggedStep
+from runner.logs.decoding import number
 from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
-from runner.logs.text import number
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it
 _LIBAI = Sign(
@@ -76,7 +76,7 @@ class LiBai(LineParser):
                 self._start = int(found[1])
             at = text.find(b"Starting training from iteration ", at + 1)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One line, counted from 1, with the time of its own window."""
         printed = int(head[1])
         text = rest + b"\n" if closed else rest
@@ -91,12 +91,12 @@ class LiBai(LineParser):
         time = _TIME.search(text)
         rate = _RATE.search(text)
         value = number(loss[1]) if loss else None
-        row = Row(printed + 1, loss=value, nan=int(loss is not None and value is None))
+        row = LoggedStep(printed + 1, loss=value, nan=int(loss is not None and value is None))
         if time:
             self._recover(row, time, number(rate[1]) if rate else None)
         return row
 
-    def _recover(self, row: Row, time: re.Match[bytes], rate: float | None) -> None:
+    def _recover(self, row: LoggedStep, time: re.Match[bytes], rate: float | None) -> None:
         average_s = float(time[1])
         timed = row.iteration - self._start - _UNTIMED
         before = self._average
@@ -126,7 +126,7 @@ class LiBaiMetrics(LineParser):
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One object, whole or not at all."""
         try:
             found = json.loads(head[1])
@@ -137,7 +137,7 @@ class LiBaiMetrics(LineParser):
             return None
         seconds = _finite(found.get("time"))
         loss = _finite(found["total_loss"])
-        return Row(
+        return LoggedStep(
             iteration + 1,
             step_time_ms=None if seconds is None else seconds * 1000,
             loss=loss,

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.logs.batch import Batch, Floats, Ints, Windows
+from runner.logs.decoding import line_end, number
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Kind, Sign, Told
 from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
-from runner.logs.text import line_end, number
 
 _FIELD = re.compile(rb"\| *([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
 # What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).

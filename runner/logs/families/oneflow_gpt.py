@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 
-from runner.logs.batch import Row
+from runner.logs.batch import LoggedStep
+from runner.logs.decoding import number
 from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
-from runner.logs.text import number
 
 _VALUE = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
 _LOSS = re.compile(rb"^(?:total_)?loss: " + _VALUE + rb",", re.IGNORECASE)
@@ -43,7 +43,7 @@ class OneFlowSteps(LineParser):
         self._last = -1
         self._from_zero = False
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One line, counted from 1."""
         loss = _LOSS.search(rest)
         rate = _RATE.search(rest)
@@ -54,7 +54,7 @@ class OneFlowSteps(LineParser):
             self._from_zero = step % 10 == 9 or step == 0
         self._last = step
         value = number(loss[1])
-        return Row(
+        return LoggedStep(
             step + self._from_zero,
             samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
             loss=value,
@@ -73,12 +73,12 @@ class OneFlowTable(LineParser):
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
     loss = re.compile(rb"^ " + _VALUE + rb" +\|", re.IGNORECASE)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One row."""
         found = self.loss.search(rest)
         loss = number(found[1]) if found else None
         seconds = number(head[5])
-        return Row(
+        return LoggedStep(
             int(head[1]),
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(head[4]),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from runner.logs.batch import Row
+from runner.logs.batch import LoggedStep
+from runner.logs.decoding import number
 from runner.logs.kind import Sign, Told
 from runner.logs.lines import LineParser
-from runner.logs.text import number
 
 
 class TorchGpt(LineParser):
@@ -25,7 +25,7 @@ class TorchGpt(LineParser):
     marker = b"torch_gpt "
     head = re.compile(rb"torch_gpt (config|step=)")
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> Row | None:
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """One step; a `config` line's words become facts."""
         if not closed:
             return None
@@ -48,7 +48,7 @@ class TorchGpt(LineParser):
                 self.notes.allocated(peak)
             elif peak is not None:
                 self.notes.used(peak)
-        return Row(
+        return LoggedStep(
             iteration=int(found[1]),
             step_time_ms=value("step_time_ms"),
             samples_per_s=value("samples_per_s"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.terms.records import ModelShape
+from runner.terms.record import ModelShape
 
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
 # npu: from 59.7 samples/s of GPT-2 345M on 8 NPUs (document 004, table 2).

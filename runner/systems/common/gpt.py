@@ -12,7 +12,7 @@ from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, Split, parallel_sizes
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.records import ModelShape
+from runner.terms.record import ModelShape
 from runner.terms.run import NodeContext
 
 GPT2_VOCAB_SIZE = 50257

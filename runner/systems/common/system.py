@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.records import DATA_PARALLEL, Measurement, ModelShape
+from runner.terms.record import DATA_PARALLEL, Measurement, ModelShape
 from runner.terms.run import Command, NodeContext
 
 

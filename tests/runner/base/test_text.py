@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from runner.base.text import blocks, tail
-from runner.logs.text import LONGEST_LINE, whole_lines
+from runner.logs.decoding import LONGEST_LINE, whole_lines
 
 
 def test_a_line_without_end_takes_no_memory_and_hides_nothing_behind_it() -> None:

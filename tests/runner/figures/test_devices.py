@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.figures.devices import DEVICES, arithmetic, find, peak
+from runner.figures.devices import DEVICES, arithmetic, find_device, peak
 from runner.tables.build import rows
 from runner.tables.machine import machine_value
-from runner.terms.records import ModelShape
+from runner.terms.record import ModelShape
 from tests.runner.tables.test_tables import cell
 
 NAMES = {
@@ -46,7 +46,7 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_devices_by_the_name_their_tool_prints(name: str) -> None:
     expected, rate = NAMES[name]
-    found = find(name)
+    found = find_device(name)
     assert (found.name if found else None) == expected
     assert peak(name, "fp16")[0] == rate
 

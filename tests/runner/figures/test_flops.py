@@ -9,7 +9,7 @@ from runner.figures.flops import (
     tflop_per_s_per_device,
     vocabulary,
 )
-from runner.terms.records import Measurement, ModelShape
+from runner.terms.record import Measurement, ModelShape
 
 A100_PEAK_TFLOP_PER_S = 312
 

@@ -14,7 +14,7 @@ from runner.figures.parity import Curve, compare, curve_of, parity, task_differs
 from runner.tables.build import rows
 from runner.tables.markdown import to_markdown
 from runner.tables.terminal import to_table
-from runner.terms.records import Interval, Measurement, Record
+from runner.terms.record import Interval, Measurement, Record
 from tests.runner.tables.test_tables import cell
 
 

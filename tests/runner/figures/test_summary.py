@@ -15,7 +15,7 @@ from runner.figures.summary import (
     final_loss,
     runs_that_count,
 )
-from runner.terms.records import STATUSES, Interval, Measurement, Record
+from runner.terms.record import STATUSES, Interval, Measurement, Record
 
 
 def record(

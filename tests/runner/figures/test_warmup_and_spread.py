@@ -13,7 +13,7 @@ from runner.figures import spread
 from runner.figures.spread import confidence, drift, variation
 from runner.figures.summary import MARKS, cell_statistics, warmup_of
 from runner.figures.warmup import FEWEST, steady_from
-from runner.terms.records import Interval
+from runner.terms.record import Interval
 from tests.runner.figures.test_summary import record, steps
 
 

@@ -15,7 +15,7 @@ from runner.folder.endings import Ending
 from runner.judge.decide import decide, is_finished, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict
 from runner.terms.outcome import Outcome
-from runner.terms.records import STATUSES, Interval, Measurement
+from runner.terms.record import STATUSES, Interval, Measurement
 
 RECORDED = PROJECT / "tests" / "data" / "torchrun"
 VERDICT = Verdict(

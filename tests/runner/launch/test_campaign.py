@@ -25,8 +25,8 @@ from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import write_json
-from runner.launch.campaign import Tally, bench
-from runner.launch.run import PORT_TRIES
+from runner.launch.bench import Tally, bench
+from runner.launch.launcher import PORT_TRIES
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import select

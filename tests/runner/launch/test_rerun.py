@@ -20,7 +20,7 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.launch import rerun
-from runner.launch.campaign import Tally, bench
+from runner.launch.bench import Tally, bench
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.terms.cluster import Cluster

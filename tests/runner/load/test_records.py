@@ -14,7 +14,7 @@ from runner.folder.stored import write_json
 from runner.load.records import RUNNING, layout_of, records_of
 from runner.matrix.table_shape import TableShape
 from runner.tables.ran_on import environment_section
-from runner.terms.records import Record
+from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix, small_run
 from tests.runner.campaigns import Story, inspected, torch_gpt, write
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runner.judge import judge
 from runner.load.samples import read_samples, with_fetched
 from runner.load.utilisation import steady_window, times_of_steps
-from runner.terms.records import Interval, Measurement, Record, Utilisation
+from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.runner.load.test_tensorboard import VERSION, event
 from tests.runner.tables.test_tables import cell
 
@@ -71,7 +71,7 @@ def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_pat
 def test_a_recorded_run_of_four_gpus() -> None:
     """98 to 100 % while it trains, by nvidia-smi; the start-up's idle seconds are not counted."""
     log = DATA / "torch_gpt" / "h200_4_devices" / "launcher.log"
-    measured = judge.measure("torch_gpt", {0: log})
+    measured = judge.measure_run("torch_gpt", {0: log})
     assert len(measured.intervals) == 60
     asked = replace(cell("a", 10.0), system="torch_gpt", warmup_iters=10, measurement=measured)
     found = with_fetched(asked, {0: log}, [0, 1, 2, 3]).measurement

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.load.tensorboard import losses, masked_crc, parse, records, scalars
+from runner.load.tensorboard import losses, masked_crc, parse_events, records, scalars
 
 
 def varint(value: int) -> bytes:
@@ -58,23 +58,25 @@ def test_the_version_events_frame_is_tensorboards() -> None:
 @pytest.mark.parametrize("tensor", [False, True])
 def test_scalars_of_both_writers(tensor: bool) -> None:
     data = VERSION + b"".join(event(n, "lm loss", 10.0 - n, tensor=tensor) for n in (1, 2, 300))
-    assert parse(data) == {"lm loss": [(1, 9.0), (2, 8.0), (300, -290.0)]}
+    assert parse_events(data) == {"lm loss": [(1, 9.0), (2, 8.0), (300, -290.0)]}
 
 
 def test_the_best_known_loss_is_taken_and_the_last_value_of_a_step() -> None:
     data = VERSION + event(1, "learning-rate", 1e-4) + event(1, "loss", 5.0)
-    assert losses(parse(data)) == ((1, 5.0),)
-    assert losses(parse(data + event(1, "lm loss", 4.0) + event(1, "lm loss", 3.0))) == ((1, 3.0),)
+    assert losses(parse_events(data)) == ((1, 5.0),)
+    assert losses(parse_events(data + event(1, "lm loss", 4.0) + event(1, "lm loss", 3.0))) == (
+        (1, 3.0),
+    )
     assert losses({}) == ()
 
 
 def test_a_torn_end_gives_what_came_before_and_a_wrong_byte_ends_it() -> None:
     data = VERSION + event(1, "loss", 5.0) + event(2, "loss", 4.0)
     for cut in range(len(data) - 1, len(VERSION + event(1, "loss", 5.0)), -1):
-        assert parse(data[:cut]) == {"loss": [(1, 5.0)]}
+        assert parse_events(data[:cut]) == {"loss": [(1, 5.0)]}
     spoiled = bytearray(data)
     spoiled[-8] ^= 1
-    assert parse(bytes(spoiled)) == {"loss": [(1, 5.0)]}
+    assert parse_events(bytes(spoiled)) == {"loss": [(1, 5.0)]}
 
 
 def test_files_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
@@ -85,8 +87,8 @@ def test_files_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_without_an_error(data: bytes) -> None:
-    assert isinstance(parse(data), dict)
-    assert parse(VERSION + framed(data) + event(1, "loss", 5.0))["loss"][-1] == (1, 5.0)
+    assert isinstance(parse_events(data), dict)
+    assert parse_events(VERSION + framed(data) + event(1, "loss", 5.0))["loss"][-1] == (1, 5.0)
 
 
 @given(st.binary(max_size=60))

@@ -10,7 +10,7 @@ import pytest
 
 from runner.commands.parse import parse
 from runner.logs.measure import measure
-from runner.terms.records import Utilisation
+from runner.terms.record import Utilisation
 from tests.runner.logs.made_lines import (
     SMI_HEADER,
     libai,

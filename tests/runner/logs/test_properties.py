@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.judge.diagnosis.verdict import diagnose
+from runner.logs.decoding import clean, whole_lines
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
-from runner.logs.summary import Summary
-from runner.logs.text import clean, whole_lines
+from runner.logs.totals import LogTotals
 from tests.runner.logs import made_lines as lines
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -148,7 +148,7 @@ def test_arrays_read_what_the_slow_reader_reads(torn: list[tuple[int, bytes]]) -
         text = text[:place] + row + text[place:]
     results = []
     for fast in (True, False):
-        summary, parser = Summary(), Megatron(fast)
+        summary, parser = LogTotals(), Megatron(fast)
         columns = []
         for block in whole_lines([text[: len(text) // 2], text[len(text) // 2 :]]):
             batch = parser.feed(block)
@@ -170,15 +170,15 @@ def test_a_diagnosis_of_anything_does_not_raise(
 
 
 def test_medians_are_exact_and_bounded() -> None:
-    from runner.logs import summary
+    from runner.logs import totals
 
-    values = summary.Values()
+    values = totals.Tally()
     rng = np.random.default_rng(1)
     data = rng.uniform(100, 900, 250_001)
     for part in np.array_split(data, 50):
         values.add(part)
-    assert len(values.seen) <= summary.MOST_VALUES
+    assert len(values.seen) <= totals.MOST_VALUES
     assert values.median() == pytest.approx(float(np.median(data)), rel=1e-4)
-    few = summary.Values()
+    few = totals.Tally()
     few.add(np.array([3.0, np.nan, 1.0, 2.0, 4.0]))
     assert few.median() == 2.5

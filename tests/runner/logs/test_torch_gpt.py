@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runner.base.paths import PROJECT
 from runner.systems.torch_gpt import SYSTEM
-from runner.terms.records import Interval, Measurement
+from runner.terms.record import Interval, Measurement
 
 RECORDED = (PROJECT / "tests" / "data" / "torch_gpt" / "cpu_2_processes.log").read_bytes()
 LINE = (

@@ -17,7 +17,7 @@ from runner.report.groups import MOST_CURVES, groups
 from runner.report.links import href
 from runner.report.page import breakable, grouped
 from runner.tables.ran_on import environment_section
-from runner.terms.records import Interval, Measurement, ModelShape, Record
+from runner.terms.record import Interval, Measurement, ModelShape, Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, forty, torch_gpt, write
 

@@ -102,7 +102,7 @@ TOY = '''
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, Split, System
 from runner.terms.cell import Parameter
-from runner.terms.records import Measurement, ModelShape
+from runner.terms.record import Measurement, ModelShape
 from runner.terms.run import Command
 
 

@@ -25,7 +25,7 @@ from runner.tables.build import rows
 from runner.tables.entries import entries
 from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
-from runner.terms.records import Interval, Measurement, Record, Utilisation
+from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.runner.builders import small_matrix
 from tests.runner.tables.test_tables import OSDI, any_records, cell
 

@@ -19,7 +19,7 @@ from runner.tables.machine import machine_value, to_csv, to_json
 from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
-from runner.terms.records import STATUSES, Interval, Measurement, ModelShape, Record
+from runner.terms.record import STATUSES, Interval, Measurement, ModelShape, Record
 
 SHAPE = ModelShape(12, 768, 12, 1024, 50257)
 

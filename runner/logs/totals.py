@@ -19,7 +19,7 @@ MOST_VALUES = 200_000
 
 
 @dataclass
-class Values:
+class Tally:
     """Numbers and how often each was seen."""
 
     seen: Counter[float] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Values:
                 rounded[float(f"{value:.5g}")] += count
             self.seen = rounded
 
-    def merge(self, other: Values) -> None:
+    def merge(self, other: Tally) -> None:
         """Count another log's numbers, too."""
         self.seen.update(other.seen)
 
@@ -54,7 +54,7 @@ class Values:
 
 
 @dataclass
-class Summary:
+class LogTotals:
     """What the steps of one log say. Which of its lines enter the medians: nodes.py."""
 
     warmup_iters: int = 0
@@ -72,8 +72,8 @@ class Summary:
     last_loss: float | None = None
     derived: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
-    step_time_ms: Values = field(default_factory=Values)
-    samples_per_s: Values = field(default_factory=Values)
+    step_time_ms: Tally = field(default_factory=Tally)
+    samples_per_s: Tally = field(default_factory=Tally)
 
     def add(self, batch: Batch) -> None:
         """One block's steps."""
@@ -138,7 +138,7 @@ class Summary:
         """How far the log goes."""
         return Extent(self.logged_lines, self.first_iteration or 0, self.highest_iteration)
 
-    def follow(self, other: Summary) -> None:
+    def follow(self, other: LogTotals) -> None:
         """Put another log of the same run behind this one."""
         if other.first_iteration is None:
             return

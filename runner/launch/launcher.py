@@ -13,7 +13,7 @@ from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import write_json
-from runner.judge.judge import judge, measure
+from runner.judge.judge import judge, measure_run
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.view import View
@@ -107,7 +107,7 @@ class Launcher:
         began, clock = time.time(), time.monotonic()
         with self.view.running(cell, run.repeat, attempt):
             words = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
-        measured = measure(cell.system, attempt.logs())
+        measured = measure_run(cell.system, attempt.logs())
         ended = judge(attempt, cell, measured, words)
         ended = replace(ended, started_at=began, wall_s=round(time.monotonic() - clock, 3))
         write_json(attempt.path / names.OUTCOME, ended.to_json())

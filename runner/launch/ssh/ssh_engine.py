@@ -17,7 +17,7 @@ from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Orders
 
 
-class Ssh:
+class SshEngine:
     """Plays on the nodes of an inventory; `runs` is the folder of all campaigns."""
 
     def __init__(self, cluster: Cluster, runs: Path) -> None:

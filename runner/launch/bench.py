@@ -11,7 +11,7 @@ from runner.judge.decide import is_finished
 from runner.launch import inspection
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
-from runner.launch.run import Launcher
+from runner.launch.launcher import Launcher
 from runner.launch.view import View
 from runner.matrix.select import select
 from runner.plan import checks
