@@ -30,7 +30,7 @@ class Device:
 
 
 def _half(rate: float, tf32: float, fp32: float) -> dict[str, float]:
-    """The same rate for bf16 and fp16."""
+    """Give bf16 and fp16 the same rate."""
     return {"bf16": rate, "fp16": rate, "tf32": tf32, "fp32": fp32}
 
 
@@ -112,13 +112,15 @@ _TF32_FOR_FP32 = frozenset({"torch_gpt"})  # roles/torch_gpt/files/torch_gpt/tra
 
 
 def find_device(name: str) -> Device | None:
-    """The device that nvidia-smi or npu-smi prints as `name`."""
+    """Find the device that nvidia-smi or npu-smi prints as `name`."""
     short = re.sub(r"^NVIDIA ", "", name.strip())
     return next((device for device in DEVICES if re.fullmatch(device.pattern, short)), None)
 
 
 def arithmetic(system: str, parameters: Mapping[str, Any]) -> str | None:
-    """What matrices are multiplied in, by the parameters of a cell; None where they do not say."""
+    """Return what matrices are multiplied in, by the parameters of a cell; None where they
+    do not say.
+    """
     precision = parameters.get("precision")
     if precision is None:
         flags = {
@@ -133,7 +135,9 @@ def arithmetic(system: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def peak(name: str, wanted: str | None) -> tuple[float | None, str]:
-    """Dense peak of a device in TFLOP/s, and where it is from; None and why there is none."""
+    """Return dense peak of a device in TFLOP/s, and where it is from; None and why there is
+    none.
+    """
     if not name:
         return None, "the device is not known (no nvidia-smi or npu-smi, or different devices)"
     device = find_device(name)

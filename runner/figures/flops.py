@@ -51,7 +51,7 @@ def flops_per_iteration(
     recompute: bool = False,
     padded_vocab_size: int | None = None,
 ) -> float:
-    """FLOPs of one iteration over `batch_size` sequences, all devices together.
+    """Return FLOPs of one iteration over `batch_size` sequences, all devices together.
 
     `recompute=False` gives model FLOPs (72), True hardware FLOPs with full activation
     recomputation (96). The vocabulary is `padded_vocab_size` where it is known, because the
@@ -73,7 +73,8 @@ def tflop_per_s_per_device(
     recompute: bool = False,
     padded_vocab_size: int | None = None,
 ) -> float:
-    """TFLOP/s (1e12) of one device when the whole job trains `samples_per_s` sequences a second.
+    """Return TFLOP/s (1e12) of one device when the whole job trains `samples_per_s` sequences a
+    second.
 
     The formula is linear in the batch size, so no batch size is needed. Raises ValueError when
     `devices` is not positive.
@@ -85,7 +86,7 @@ def tflop_per_s_per_device(
 
 
 def vocabulary(shape: ModelShape, measurement: Measurement) -> tuple[int, str]:
-    """The vocabulary size that the formula uses, and "padded" or "unpadded"."""
+    """Return the vocabulary size that the formula uses, and "padded" or "unpadded"."""
     if measurement.padded_vocab_size:
         return measurement.padded_vocab_size, "padded"
     return shape.vocab_size, "unpadded"

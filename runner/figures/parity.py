@@ -73,7 +73,9 @@ class Parity:
 
 
 def curve_of(record: Record) -> dict[int, float]:
-    """Iteration to loss: the log's, else TensorBoard's. NaN where the log says that it was one."""
+    """Return iteration to loss: the log's, else TensorBoard's. NaN where the log says that
+    it was one.
+    """
     found: dict[int, float] = {}
     for interval in record.measurement.intervals:
         if interval.loss is not None:
@@ -84,7 +86,9 @@ def curve_of(record: Record) -> dict[int, float]:
 
 
 def task_differs(ours: Record, theirs: Record) -> str:
-    """Why the two runs need not learn the same, or "". What only one of them says is no reason."""
+    """Say why the two runs need not learn the same, or "". What only one of them says is no
+    reason.
+    """
     facts: list[tuple[str, Any, Any]] = [
         ("the model's shape", ours.model, theirs.model),
         ("global_batch_size", ours.global_batch_size, theirs.global_batch_size),
@@ -100,7 +104,7 @@ def task_differs(ours: Record, theirs: Record) -> str:
 
 
 def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
-    """A cell's runs against its baseline's (those that count: see statistics.runs_that_count)."""
+    """Compare a cell's runs with its baseline's (those that count: see summary.runs_that_count)."""
     if not ours or not theirs:
         return Parity(None, why_not="one of the two has no finished run")
     if why := task_differs(ours[0], theirs[0]):
@@ -109,7 +113,7 @@ def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
 
 
 def compare(ours: Sequence[Curve], theirs: Sequence[Curve]) -> Parity:
-    """The curves of a cell's repeats against those of its baseline's."""
+    """Compare the curves of a cell's repeats with those of its baseline's."""
     shared = set.intersection(*(set(curve) for curve in (*ours, *theirs)))
     if len(shared) < FEWEST:
         return Parity(None, why_not=f"{len(shared)} iterations are logged by both, {FEWEST} needed")
@@ -161,7 +165,7 @@ def _diverges(iterations: NDArray[np.int64], one: Floats, other: Floats) -> Pari
 
 
 def _smoothed(values: Floats, width: int) -> Floats:
-    """Centred running mean; fewer values at the two ends."""
+    """Compute a centred running mean; of fewer values at the two ends."""
     total = np.concatenate([[0.0], np.cumsum(values)])
     places = np.arange(len(values))
     begin = np.maximum(places - (width - 1) // 2, 0)
@@ -171,7 +175,7 @@ def _smoothed(values: Floats, width: int) -> Floats:
 
 
 def _stays(side: Floats, width: int) -> int | None:
-    """Where a run of one side begins that is `width` long, or reaches the end."""
+    """Find where a run of one side begins that is `width` long, or reaches the end."""
     begin = 0
     for place in range(1, len(side) + 1):
         if place < len(side) and side[place] == side[begin]:

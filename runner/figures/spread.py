@@ -55,7 +55,7 @@ class Drift:
 
 
 def confidence(runs: Sequence[Sequence[float]]) -> tuple[float, float] | None:
-    """CONFIDENCE_PERCENT interval of the median of the runs' medians; None of too few values."""
+    """Compute the interval of the median of the runs' medians; None of too few values."""
     runs = [run for run in runs if len(run)]
     if len(runs) < FEWEST_RUNS and any(len(run) < FEWEST for run in runs):
         return None
@@ -72,7 +72,7 @@ def confidence(runs: Sequence[Sequence[float]]) -> tuple[float, float] | None:
 
 
 def _medians(run: Floats) -> Floats:
-    """RESAMPLES bootstrap medians of one run."""
+    """Return RESAMPLES bootstrap medians of one run."""
     if len(run) > MOST_BLOCKS:
         size = -(-len(run) // MOST_BLOCKS)
         pieces = len(run) // size  # what is left at the end is less than one of them
@@ -81,7 +81,7 @@ def _medians(run: Floats) -> Floats:
 
 
 def _row_medians(table: Floats) -> Floats:
-    """np.median over each row; that asks each row for NaN, which takes as long again."""
+    """Compute np.median over each row; that asks each row for NaN, which takes as long again."""
     middle = table.shape[1] // 2
     if table.shape[1] % 2:
         return np.partition(table, middle, axis=1)[:, middle]
@@ -92,7 +92,7 @@ def _row_medians(table: Floats) -> Floats:
 
 @lru_cache(maxsize=MOST_BLOCKS)
 def _draws(count: int) -> NDArray[np.int64]:
-    """RESAMPLES rows of `count` positions, drawn in blocks."""
+    """Draw RESAMPLES rows of `count` positions, in blocks."""
     block = max(1, round(count ** (1 / 3)))
     generator = np.random.default_rng(_SEED + count)
     begins = generator.integers(0, count - block + 1, (RESAMPLES, -(-count // block), 1))
@@ -101,7 +101,7 @@ def _draws(count: int) -> NDArray[np.int64]:
 
 
 def drift(values: Sequence[float]) -> Drift | None:
-    """Of one run's counted values, in order; None of fewer than warmup.FEWEST."""
+    """Measure the drift of one run's counted values, in order; None of fewer than warmup.FEWEST."""
     count = len(values)
     if count < FEWEST:
         return None
@@ -119,7 +119,9 @@ def drift(values: Sequence[float]) -> Drift | None:
 
 
 def _error(rest: Floats, count: int) -> float:
-    """Standard error of the difference of two medians of half the steps, `rest` their noise."""
+    """Estimate the standard error of the difference of two medians of half the steps,
+    `rest` their noise.
+    """
     rest = rest - np.median(rest)
     sigma = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
     rest = np.clip(rest, -5 * sigma, 5 * sigma)
@@ -130,7 +132,7 @@ def _error(rest: Floats, count: int) -> float:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Coefficient of variation: sample standard deviation in percent of the mean."""
+    """Return coefficient of variation: sample standard deviation in percent of the mean."""
     if len(values) < 2:
         return None
     series = np.asarray(values, np.float64)

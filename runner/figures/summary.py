@@ -107,17 +107,21 @@ class CellStatistics:
 
 
 def measured(value: float | None) -> float | None:
-    """`value` when it is a finite number above zero, else None: a time of 0 measures nothing."""
+    """Return `value` when it is a finite number above zero, else None: a time of 0 measures
+    nothing.
+    """
     return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
-    """The intervals whose iterations all come after the first `warmup_iters` iterations."""
+    """Return the intervals whose iterations all come after the first `warmup_iters` iterations."""
     return [i for i in intervals if after_warmup(i.iteration, i.iterations, warmup_iters)]
 
 
 def warmup_of(record: Record) -> int:
-    """How many first iterations of a run are warm-up: as asked for, else by its step times."""
+    """Return how many first iterations of a run are warm-up: as asked for, else by its step
+    times.
+    """
     if record.warmup_iters is not None:
         return record.warmup_iters
     steps = []
@@ -132,13 +136,15 @@ def warmup_of(record: Record) -> int:
 
 
 def counted_intervals(record: Record) -> list[Interval]:
-    """The intervals that enter the time statistics: after warm-up, without a skipped iteration."""
+    """Return the intervals that enter the time statistics: after warm-up, without a skipped
+    iteration.
+    """
     kept = late_intervals(record.measurement.intervals, warmup_of(record))
     return [interval for interval in kept if interval.skipped <= 0]
 
 
 def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
-    """Sequences a second of the whole job in one interval, and "log" or "derived"."""
+    """Return sequences a second of the whole job in one interval, and "log" or "derived"."""
     if (logged := measured(interval.samples_per_s)) is not None:
         return logged, "log"
     time = measured(interval.step_time_ms)
@@ -147,7 +153,7 @@ def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[fl
 
 
 def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
-    """Milliseconds an iteration in one interval, and "log" or "derived"."""
+    """Return milliseconds an iteration in one interval, and "log" or "derived"."""
     if (logged := measured(interval.step_time_ms)) is not None:
         return logged, "log"
     rate = measured(interval.samples_per_s)
@@ -156,12 +162,14 @@ def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[flo
 
 
 def _per(batch: float | None, by: float | None) -> float | None:
-    """Sequences an iteration over ms (or sequences a second): sequences a second (or ms)."""
+    """Turn sequences an iteration over ms (or sequences a second) into sequences a second
+    (or ms).
+    """
     return None if batch is None or by is None else measured(batch * 1000 / by)
 
 
 def final_loss(record: Record) -> tuple[float | None, str]:
-    """The last logged loss of a run, or None and why.
+    """Return the last logged loss of a run, or None and why.
 
     A run that ends in NaN has no final loss: an older finite one would hide the divergence.
     """
@@ -217,7 +225,9 @@ def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary
 
 
 def _mean(items: Sequence[Value], rate: bool) -> float:
-    """Over the whole time: iterations weigh, and a rate is what was done over how long it took."""
+    """Average over the whole time: iterations weigh, and a rate is what was done over how
+    long it took.
+    """
     weights = [max(item.iterations, 1) for item in items]
     scale = max(item.value for item in items)  # so that no sum overflows
     shares = [item.value / scale for item in items]
@@ -227,7 +237,7 @@ def _mean(items: Sequence[Value], rate: bool) -> float:
 
 
 def runs_that_count(records: Sequence[Record]) -> tuple[Basis, list[Record]]:
-    """Which repeats of one cell give its numbers, and on what basis."""
+    """Choose which repeats of one cell give its numbers, and say on what basis."""
     ok = [record for record in records if record.status == "ok"]
     if ok:
         return "ok", ok
@@ -240,7 +250,9 @@ def runs_that_count(records: Sequence[Record]) -> tuple[Basis, list[Record]]:
 
 
 def cell_statistics(records: Sequence[Record]) -> CellStatistics:
-    """Statistics of one cell from the records of its repeats (any mix of statuses, or none)."""
+    """Compute the statistics of one cell from the records of its repeats (any mix of
+    statuses, or none).
+    """
     basis, runs = runs_that_count(records)
     if not runs:
         return CellStatistics(missing=dict.fromkeys(_QUANTITIES, "no training step was logged"))
@@ -297,7 +309,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
 
 
 def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None) -> dict[str, str]:
-    """A sentence for each word of MARKS that applies."""
+    """Write a sentence for each word of MARKS that applies."""
     doubts = {}
     beyond = [found for found in drifts if found.beyond_noise]
     if beyond:
@@ -356,7 +368,7 @@ def _why_no_times(
 
 
 def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
-    """Median of the runs' final losses; None when one of them has none, and why."""
+    """Return median of the runs' final losses; None when one of them has none, and why."""
     losses = []
     for run in runs:
         loss, why = final_loss(run)

@@ -31,7 +31,7 @@ RESOLUTION = 0.001  # of the median: what a log's digits hide counts as no diffe
 
 
 def steady_from(values: Sequence[float]) -> int:
-    """How many of the first values are warm-up.
+    """Return how many of the first values are warm-up.
 
     `values` are a run's step times (any unit), in order, finite and positive.
     """

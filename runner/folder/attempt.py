@@ -55,11 +55,11 @@ class RunFolder:
         return self.node(rank, host) / names.LOG
 
     def logs(self) -> dict[int, Path]:
-        """Node rank to log, for the nodes of run.json."""
+        """Map node ranks to logs, for the nodes of run.json."""
         return {rank: self.log(rank, host) for rank, host in self.hosts.items()}
 
     def endings(self) -> dict[str, Ending]:
-        """Host to how its launcher ended, for the hosts that said so."""
+        """Map hosts to how their launchers ended, for the hosts that said so."""
         found = {}
         for rank, host in self.hosts.items():
             done = read_json(self.node(rank, host) / names.DONE)

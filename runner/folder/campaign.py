@@ -34,7 +34,9 @@ class Campaign(HeldFolder):
         return self.path / names.CAMPAIGN
 
     def envs(self) -> dict[str, dict[str, Any]]:
-        """Host to its env.json as it was at the last inspection; none where verify never ran."""
+        """Map hosts to their env.json as it was at the last inspection; none where verify
+        never ran.
+        """
         found = {}
         for path in sorted(self.inspected.glob("*.json")):
             env = ((read_json(path) or {}).get("files") or {}).get(ENV)
@@ -130,7 +132,7 @@ class Campaign(HeldFolder):
         return f"another bench runs campaign {self.name}"
 
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
-        """The attempts of one repeat of a cell, oldest first."""
+        """List the attempts of one repeat of a cell, oldest first."""
         folder = self.path / cell_id / f"repeat{repeat}"
         found = []
         for path in folder.glob("attempt*"):
@@ -139,7 +141,9 @@ class Campaign(HeldFolder):
         return sorted(found, key=lambda attempt: attempt.number)
 
     def running(self) -> Attempt | None:
-        """What a living bench runs now: the last that was planned, where it has no outcome."""
+        """Return what a living bench runs now: the last that was planned, where it has no
+        outcome.
+        """
         asked = repeats_of(self.settings or {}) if self.is_locked() else ()
         attempts = (a for cell, repeat in asked for a in self.attempts(cell["id"], repeat))
         planned = [attempt for attempt in attempts if (attempt.path / names.RUN).exists()]
@@ -147,7 +151,7 @@ class Campaign(HeldFolder):
         return last if last is not None and last.outcome is None else None
 
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
-        """The next attempt's folder, made (0700)."""
+        """Make the next attempt's folder (0700)."""
         before = self.attempts(cell_id, repeat)
         number = before[-1].number + 1 if before else 1
         path = self.path / cell_id / names.attempt(repeat, number)
@@ -156,7 +160,7 @@ class Campaign(HeldFolder):
 
 
 def repeats_of(settings: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
-    """Each repeat of each cell of a campaign's settings, in the matrix's order, from 1.
+    """Yield each repeat of each cell of a campaign's settings, in the matrix's order, from 1.
 
     In a campaign of reruns each cell has as many as were asked for.
     """
@@ -166,7 +170,7 @@ def repeats_of(settings: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], in
 
 
 def _what_differs(was: Any, now: Any) -> str:
-    """` (commit was a, is b)` of two mappings; empty where they are none."""
+    """Say ` (commit was a, is b)` of two mappings; nothing where they are none."""
     if not isinstance(was, dict) or not isinstance(now, dict):
         return ""
     keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
@@ -175,7 +179,7 @@ def _what_differs(was: Any, now: Any) -> str:
 
 
 def campaigns(runs: Path) -> list[Campaign]:
-    """The campaigns under a folder of runs that have a run, the one run last first."""
+    """List the campaigns under a folder of runs that have a run, the one run last first."""
     found = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
     found = [campaign for campaign in found if campaign.begun]
     return sorted(found, key=_last_used, reverse=True)
@@ -189,7 +193,7 @@ def _last_used(campaign: Campaign) -> float:
 
 
 def find_campaign(runs: Path, name: str | None) -> Campaign:
-    """The campaign of that name, or the newest. Raises UserError naming the nearest one."""
+    """Find the campaign of that name, or the newest. Raises UserError naming the nearest one."""
     there = campaigns(runs)
     if not there:
         raise UserError(

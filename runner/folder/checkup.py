@@ -24,7 +24,7 @@ class Checkup(HeldFolder):
         return read_json(self.path / names.ASKED)
 
     def node(self, host: str) -> dict[str, Any]:
-        """What a node said of itself: `env` and `expected`, or why it is `unreachable`."""
+        """Return what a node said of itself: `env` and `expected`, or why it is `unreachable`."""
         return read_json(self.path / names.ENVS / names.of_host(host)) or {}
 
     def forget(self) -> None:
@@ -39,7 +39,7 @@ class Checkup(HeldFolder):
         return f"another doctor asks the nodes of {self.name}"
 
     def new_probe(self) -> Attempt:
-        """The folder of a new measurement, made (0700)."""
+        """Make the folder of a new measurement (0700)."""
         numbers = [
             int(match[1])
             for path in self.path.glob("probe*")
@@ -52,5 +52,5 @@ class Checkup(HeldFolder):
 
 
 def checkup_of(runs: Path, inventory: str) -> Checkup:
-    """The folder of an inventory's checkups. verify_out_dir of roles/verify is the same."""
+    """Return the folder of an inventory's checkups. verify_out_dir of roles/verify is the same."""
     return Checkup(runs / names.DOCTOR / inventory)

@@ -37,7 +37,7 @@ class HeldFolder:
         return self.path / names.LOCK
 
     def is_locked(self) -> bool:
-        """Whether a living process holds the folder."""
+        """Return whether a living process holds the folder."""
         try:
             with self.lock.open("rb") as handle:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -28,7 +28,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON file's content; None where there is no such file, or no whole one."""
+    """Read a JSON file's content; None where there is no such file, or no whole one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -36,7 +36,7 @@ def decide(
     train_iters: int | None,
     play_words: str,
 ) -> Outcome:
-    """The outcome of a run: its nodes' endings, the first cause, and what was measured.
+    """Decide a run's outcome: from its nodes' endings, the first cause, and what was measured.
 
     A run that all nodes ended well, at its last iteration, is ok whatever came meanwhile (LATE).
     """
@@ -70,7 +70,7 @@ def decide(
 
 
 def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:
-    """The outcome with what the logs say: the first cause with its evidence, else the last words.
+    """Add what the logs say: the first cause with its evidence, else the last words.
 
     `verdict` is None where the logs were not asked (node.causes.EXPLAINED).
     """
@@ -91,7 +91,7 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
 
 
 def is_finished(outcome: Outcome | None) -> bool:
-    """Whether bench leaves a run with this outcome alone, unless told --again."""
+    """Return whether bench leaves a run with this outcome alone, unless told --again."""
     if outcome is None:
         return False
     cause = known(outcome.cause)
@@ -99,7 +99,8 @@ def is_finished(outcome: Outcome | None) -> bool:
 
 
 def last_words(tail: bytes) -> str:
-    """The line of a log's tail that says most: its first error, else its last line; 300 letters.
+    """Find the line of a log's tail that says most: its first error, else its last line; 300
+    letters.
 
     The first, for others follow from it; torchrun's own report of the end is passed over.
     """

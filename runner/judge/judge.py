@@ -28,7 +28,7 @@ def measure_run(system: str, logs: Mapping[int, Path]) -> Measurement:
 
 
 def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> Outcome:
-    """The outcome of a run that is over; `play_words` are Ansible's, if all else is silent."""
+    """Judge a run that is over; `play_words` are Ansible's, if all else is silent."""
     ended = decide(
         nodes=len(attempt.logs()),
         endings=attempt.endings(),
@@ -44,7 +44,9 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
 
 
 def _stood(attempt: Attempt) -> list[stall.Stood]:
-    """Where the processes of a run that stalled stood, by what their nodes' logs and stacks say."""
+    """Say where the processes of a run that stalled were, by what their nodes' logs and
+    stacks say.
+    """
     found = []
     for rank, host in attempt.hosts.items():
         log = attempt.log(rank, host)
@@ -54,7 +56,7 @@ def _stood(attempt: Attempt) -> list[stall.Stood]:
 
 
 def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
-    """The outcome with the first cause that the logs of all nodes show, if it is theirs to tell."""
+    """Add the first cause that the logs of all nodes show, if it is theirs to tell."""
     if not ended.cause:
         return ended
     logs = attempt.logs()
@@ -70,7 +72,7 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
 
 
 def telling_rank(attempt: Attempt) -> int:
-    """The rank of the node that ended the run first, else 0."""
+    """Return the rank of the node that ended the run first, else 0."""
     halt = attempt.halt
     first = first_bad(attempt.endings()) if halt is None else halt.host
     return next((rank for rank, host in attempt.hosts.items() if host == first), 0)

@@ -35,7 +35,9 @@ class Stood:
 
 
 def read_stacks(host: str, text: str) -> list[Stood]:
-    """The ranks of one node, from its log or its stacks; a process without one is no worker."""
+    """Read the ranks of one node, from its log or its stacks; a process without one is no
+    worker.
+    """
     parts = LABEL.split(text)
     found = []
     for label, stack in zip(parts[1::2], parts[2::2], strict=True):
@@ -51,7 +53,7 @@ def read_stacks(host: str, text: str) -> list[Stood]:
 
 
 def _frames(stack: str) -> list[tuple[str, str, str]]:
-    """(file, line, function) of the main thread's frames, innermost first."""
+    """List (file, line, function) of the main thread's frames, innermost first."""
     threads = re.split(r"^(?=(?:Current thread|Thread) )", stack, flags=re.MULTILINE)
     main = [one for one in threads if one.startswith("Current thread") or '"MainThread"' in one]
     frames = []
@@ -65,7 +67,7 @@ def _frames(stack: str) -> list[tuple[str, str, str]]:
 
 
 def words(stood: Sequence[Stood]) -> str:
-    """Which rank the others waited for, in a few words; empty where it cannot be said."""
+    """Say which rank the others waited for, in a few words; nothing where it cannot be said."""
     held = [one for one in stood if one.held]
     if held and len(held) < len(stood):
         return f"the others waited for {_named(held)}, which was {held[0].held}"

@@ -103,7 +103,7 @@ def bench(
 def _finished(
     campaign: Campaign, repeats: Sequence[tuple[Cell, int]]
 ) -> dict[tuple[str, int], str]:
-    """The repeats whose last attempt is finished, with its status."""
+    """Return the repeats whose last attempt is finished, with its status."""
     found = {}
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)

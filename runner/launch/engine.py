@@ -38,7 +38,8 @@ class Engine(Protocol):
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
     ) -> str:
-        """Carry out what run.json of a held folder's run orders, until it has ended on each node.
+        """Return carry out what run.json of a held folder's run orders, until it has ended on each
+        node.
 
         Leaves logs and endings in the run's folder; ends everywhere once there is a `halt`. Returns
         the engine's own words, for where the nodes said nothing.

@@ -30,7 +30,7 @@ def inspect(
     cells: Sequence[Cell],
     cancelled: Callable[[], bool],
 ) -> dict[str, dict[str, int]]:
-    """Inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
+    """Return inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
 
     Raises UserError naming the node (all that are out of reach) and the cure: not set up, different
     from the others, a dataset too small for the cells, or not what the campaign began with.
@@ -71,7 +71,7 @@ def inspect(
 
 
 def _check_manifest(name: str, manifest: Any, host: str, setup: str) -> None:
-    """A manifest that is missing, or lacks what is read from it, is refused by host and key."""
+    """Refuse, by host and key, a manifest that is missing or lacks what is read from it."""
     if manifest is None:
         raise UserError(f"{name} is not on {host}; {_listed(name)} in the inventory, and {setup}")
     keys = ("identity",) if name.startswith("system ") else DATASET_KEYS
@@ -82,7 +82,7 @@ def _check_manifest(name: str, manifest: Any, host: str, setup: str) -> None:
 
 
 def _listed(name: str) -> str:
-    """The inventory's variables without which setup brings neither: `list X in Y`."""
+    """Name the inventory's variables without which setup brings neither: `list X in Y`."""
     kind, _, what = name.partition(" ")
     if kind == "dataset":
         return f"list {what} in dataset_names"
@@ -91,7 +91,7 @@ def _listed(name: str) -> str:
 
 
 def _identity(manifest: dict[str, Any]) -> Any:
-    """What must be the same on every node and for a whole campaign.
+    """Return what must be the same on every node and for a whole campaign.
 
     installed.json of a system says it as `identity`, dataset.json as the checksums of its files.
     """
@@ -99,7 +99,7 @@ def _identity(manifest: dict[str, Any]) -> Any:
 
 
 def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, Any]:
-    """The manifest that all hosts share. Raises UserError naming the host that differs."""
+    """Return the manifest that all hosts share. Raises UserError naming the host that differs."""
     hosts = list(facts)
     first: dict[str, Any] = facts[hosts[0]]["files"][name]
     for host in hosts[1:]:
@@ -109,7 +109,9 @@ def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, 
 
 
 def check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
-    """A vocabulary that holds the dataset's, enough documents in each split for the iterations."""
+    """Refuse a vocabulary below the dataset's, and splits with too few documents for the
+    iterations.
+    """
     values = cell.parameters
     given, there = values.get("vocab_size"), manifest.get("vocab_size")
     if given is not None and isinstance(there, int) and given < there:

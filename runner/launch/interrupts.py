@@ -25,7 +25,7 @@ class Interrupts:
         self.running: RunFolder | None = None
 
     def expire(self) -> None:
-        """The campaign's time is up."""
+        """End the campaign: its time is up."""
         self.expired = True
         self._halt()
 
@@ -35,12 +35,12 @@ class Interrupts:
         return self.count > 0 or self.expired
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """The signal's handler."""
+        """Handle the signal."""
         self.count += 1
         self._halt()
 
     def begin(self, run: RunFolder) -> None:
-        """This runs now; what came before counts for it, too."""
+        """Note what runs now; what came before counts for it, too."""
         self.running = run
         if self.over:
             self._halt()
@@ -51,11 +51,11 @@ class Interrupts:
             self.running.ask_to_halt(Cause.INTERRUPTED, f"stopped {by}")
 
     def once(self) -> bool:
-        """Whether the user wants to stop."""
+        """Return whether the user wants to stop."""
         return self.count > 0
 
     def twice(self) -> bool:
-        """Whether the user will not wait."""
+        """Return whether the user will not wait."""
         return self.count > 1
 
     @contextmanager

@@ -51,7 +51,8 @@ def on_a_free_port(launch: Callable[[int], Ended], interrupts: Interrupts) -> En
 def carry_out(
     engine: Engine, folder: HeldFolder, run: RunFolder, orders: Orders, interrupts: Interrupts
 ) -> str:
-    """Have a run whose run.json is written carried out; the engine's words, if all else is silent.
+    """Have a run carried out whose run.json is written; return the engine's words, if all else is
+    silent.
 
     Ctrl-C ends it on every node; a second one does not wait for that.
     """

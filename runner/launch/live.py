@@ -31,7 +31,7 @@ class Now:
 
 
 def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
-    """How far a run of `wanted` iterations is."""
+    """Say how far a run of `wanted` iterations is."""
     logs = attempt.logs()
     devices = (attempt.run or {}).get("cell", {}).get("device_ids")
     sampled = [memory(log.with_name(names.SAMPLES), devices) for log in logs.values()]
@@ -47,7 +47,7 @@ def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
 
 
 def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
-    """MiB in use on the fullest of a node's `devices` (None: all) at the newest samples."""
+    """Return MiB in use on the fullest of a node's `devices` (None: all) at the newest samples."""
     try:
         with samples.open("rb") as stream:
             head = stream.read(_HEAD).splitlines()[:1]
@@ -63,7 +63,8 @@ def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
 def left_s(
     times: Sequence[float], waiting: int, now_left_s: float | None, elapsed_s: float
 ) -> float | None:
-    """Seconds to a campaign's end: what the running run says, and the usual time of the `waiting`.
+    """Estimate the seconds to a campaign's end: what the running run says, and the usual time of
+    the `waiting`.
 
     `times` are those of runs that ended; without one, the running run is taken for a usual one.
     """

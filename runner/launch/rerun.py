@@ -43,7 +43,7 @@ class Recorded:
 
 
 def recorded(path: Path) -> Recorded:
-    """The run in a folder. Raises UserError where it holds none that can be run again."""
+    """Read the run in a folder. Raises UserError where it holds none that can be run again."""
     path = path.resolve()
     content = read_json(path / names.RUN)
     if content is None:
@@ -61,7 +61,7 @@ def recorded(path: Path) -> Recorded:
 
 
 def inventory(found: Recorded) -> Path:
-    """The inventory that a run's campaign names, of this checkout."""
+    """Return the inventory that a run's campaign names, of this checkout."""
     name = str((found.campaign.settings or {}).get("inventory"))
     path = PROJECT / "inventory" / name
     if not path.exists():
@@ -98,7 +98,7 @@ def rerun(
 
 
 def differences(run: Run, cluster: Cluster) -> Iterator[str]:
-    """What of a recorded run an inventory says otherwise today, each in a few words."""
+    """Say what of a recorded run an inventory says otherwise today, each in a few words."""
     hosts = [node.host for node in cluster.nodes[: len(run.nodes)]]
     if hosts != [node.host for node in run.nodes]:
         yield f"its nodes were {', '.join(node.host for node in run.nodes)}, are {', '.join(hosts)}"
@@ -151,7 +151,7 @@ def _open(target: Campaign, found: Recorded) -> int:
 
 
 def _again(run: Run, campaign: str, attempt: Attempt) -> Run:
-    """The same run under another name: whatever names its folder names the new one."""
+    """Plan the same run under another name: whatever names its folder names the new one."""
     was = run.id
     now = f"{campaign}/{attempt.cell_id}/r{attempt.repeat}a{attempt.number}"
     nodes = [NodeRun(**_renamed(vars(node), was, now)) for node in run.nodes]

@@ -43,11 +43,11 @@ class Status:
     left_s: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `status --format json` prints."""
+        """Return the object that `status --format json` prints."""
         return {"schema": 1, **asdict(self)}
 
     def words(self) -> str:
-        """The same for a person."""
+        """Say the same for a person."""
         ended = sum(self.ended.values())
         state = "a bench runs it" if self.live else "no bench runs it"
         lines = [f"campaign {self.campaign}: {ended} of {self.runs} runs ended, {state}"]

@@ -32,22 +32,22 @@ class Leaving:
         self._stream: TextIO = sys.stderr
 
     def write(self, text: str) -> int:
-        """As a stream's; what cannot be written is dropped, from then on for good."""
+        """Write as a stream does; what cannot be written is dropped, from then on for good."""
         with self._until_gone():
             return self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As a stream's."""
+        """Do as a stream does."""
         with self._until_gone():
             self._stream.flush()
 
     def isatty(self) -> bool:
-        """As a stream's."""
+        """Answer as the stream does."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """As a stream's."""
+        """Answer as the stream does."""
         return self._stream.fileno()
 
     @contextmanager
@@ -101,7 +101,7 @@ class View:
     def ended(
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
     ) -> None:
-        """One line on how a run ended."""
+        """Print one line on how a run ended."""
         self._took(attempt)
         line = Text(f"{self._title(cell, repeat)}: ")
         line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
@@ -123,7 +123,7 @@ class View:
             self.times.append(ended.wall_s)
 
     def end(self, tally: Any) -> None:
-        """One line on the campaign."""
+        """Print one line on the campaign."""
         words = f"{tally.ok} ok, {tally.failed} not ok"
         on = ", the same command goes on" if tally.resumes else ""
         words += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
@@ -133,7 +133,9 @@ class View:
 
 @contextmanager
 def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
-    """Until the block ends, `line` of the seconds since: live in a terminal, else plain lines."""
+    """Show, until the block ends, `line` of the seconds since: live in a terminal, else
+    plain lines.
+    """
     began = time.monotonic()
     over = threading.Event()
 
@@ -159,7 +161,7 @@ def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
 
 
 def progress(now: Now, wanted: int | None, elapsed_s: float) -> str:
-    """`iteration 12/50, 98.1 samples/s, loss 5.321, 1024 MiB, 14 s, about 20 s left`."""
+    """Write `iteration 12/50, 98.1 samples/s, loss 5.321, 1024 MiB, 14 s, about 20 s left`."""
     step = now.step
     if step is None:
         return f"starting, {elapsed_s:.0f} s"
@@ -177,5 +179,5 @@ def progress(now: Now, wanted: int | None, elapsed_s: float) -> str:
 
 
 def lasting(left: float) -> str:
-    """`about 20 s left`, in minutes from two on."""
+    """Write `about 20 s left`, in minutes from two on."""
     return f"about {left:.0f} s left" if left < 120 else f"about {left / 60:.0f} min left"

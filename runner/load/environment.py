@@ -12,7 +12,7 @@ from runner.terms.record import Measurement
 
 
 def device_name(campaign: Campaign) -> str:
-    """The devices' name; empty where the nodes have none, or different ones."""
+    """Return the devices' name; empty where the nodes have none, or different ones."""
     names = set()
     for path in campaign.inspected.glob("*.json"):
         for device in (read_json(path) or {}).get("devices") or []:
@@ -21,19 +21,21 @@ def device_name(campaign: Campaign) -> str:
 
 
 def trainer_versions(measured: Measurement) -> dict[str, str]:
-    """What the trainer itself said it ran with."""
+    """Return what the trainer itself said it ran with."""
     wanted = ("torch", "backend", "device")
     return {key: measured.facts[key] for key in wanted if key in measured.facts}
 
 
 def _devices(devices: Sequence[Mapping[str, Any]]) -> str:
-    """`8 x Tesla V100-SXM2-32GB, 32510 MiB`, each kind once."""
+    """Write `8 x Tesla V100-SXM2-32GB, 32510 MiB`, each kind once."""
     kinds = Counter(f"{item['name']}, {item['memory_mib']} MiB" for item in devices)
     return "; ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"
 
 
 def environment_of(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reader needs to compare: machines, versions, datasets, all from the campaign."""
+    """Return what a reader needs to compare: machines, versions, datasets, all from the
+    campaign.
+    """
     hosts, envs = {}, campaign.envs()
     for path in sorted(campaign.inspected.glob("*.json")):
         facts = read_json(path) or {}
@@ -60,7 +62,9 @@ def environment_of(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str,
 
 
 def _more(env: Mapping[str, Any]) -> dict[str, Any]:
-    """What env.json, which playbooks/verify.yml leaves on a node, knows beside an inspection."""
+    """Return what env.json, which playbooks/verify.yml leaves on a node, knows beside an
+    inspection.
+    """
     gpu = env.get("gpu") or {}
     interfaces = (env.get("network") or {}).get("interfaces") or {}
     return {
@@ -82,6 +86,6 @@ def _more(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _each(devices: Sequence[Mapping[str, Any]], key: str) -> str:
-    """A quantity of a node's devices: one value, or each where they differ."""
+    """Return a quantity of a node's devices: one value, or each where they differ."""
     values = [str(device[key]) for device in devices if device.get(key)]
     return values[0] if len(set(values)) == 1 else ", ".join(values)

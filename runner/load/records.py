@@ -29,7 +29,8 @@ RUNNING = "bench runs now: python -m runner status says how far it is"
 def layout_of(
     campaign: Campaign, shape: str | None = None
 ) -> tuple[TableShape, list[PublishedRow]]:
-    """How the campaign's matrix lays its table out (another `shape`, if given), and its documents.
+    """Return how the campaign's matrix lays its table out (another `shape`, if given), and its
+    documents.
 
     Raises UserError for an unknown shape.
     """
@@ -43,7 +44,7 @@ def layout_of(
 def records_of(
     campaign: Campaign, relative_to: Path, *, shown: Path | None = None, of: Campaign | None = None
 ) -> list[Record]:
-    """Every cell of the campaign, in the matrix's order; logs as paths from `relative_to`.
+    """Read every cell of the campaign, in the matrix's order; logs as paths from `relative_to`.
 
     `shown` is where readers find the campaign's folder, if elsewhere than we do; `of` the campaign
     that this one is a copy of, which bench may run now. Raises UserError where the folder holds no
@@ -67,7 +68,7 @@ def records_of(
 
 
 def record_of(attempt: Attempt, campaign: Campaign) -> Record:
-    """One run that was made, whether it is its repeat's last attempt or not."""
+    """Read one run that was made, whether it is its repeat's last attempt or not."""
     environment = environment_of(campaign, campaign.settings or {})
     return _ran(campaign, attempt, attempt.run or {}, environment, device_name(campaign))
 
@@ -75,7 +76,7 @@ def record_of(attempt: Attempt, campaign: Campaign) -> Record:
 def _records(
     campaign: Campaign, settings: Mapping[str, Any], running: tuple[str, int, int] | None
 ) -> Iterator[Record]:
-    """The records, with logs as paths in the campaign's folder."""
+    """Yield the records, with logs as paths in the campaign's folder."""
     environment = environment_of(campaign, settings)
     device = device_name(campaign)
     for asked, repeat in repeats_of(settings):
@@ -94,7 +95,7 @@ def _records(
 
 
 def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | None) -> Record:
-    """A cell that has not run, from its words in campaign.json or run.json."""
+    """Build a cell that has not run, from its words in campaign.json or run.json."""
     system = load_system(asked["system"])
     # A parameter younger than the campaign has its default.
     parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
@@ -157,12 +158,14 @@ def _ran(
 
 
 def _day(seconds: float | None) -> str:
-    """A time of the control node's clock as YYYY-MM-DD there; empty where it is not known."""
+    """Write a time of the control node's clock as YYYY-MM-DD there; nothing where it is not
+    known.
+    """
     return time.strftime("%Y-%m-%d", time.localtime(seconds)) if seconds else ""
 
 
 def _ended(attempt: Attempt, recorded: Outcome | None, measured: Measurement) -> Outcome:
-    """How a run ended, as recorded; why, as the logs tell by what is known of logs today."""
+    """Say how a run ended, as recorded; why, as the logs tell by what is known of logs today."""
     if recorded is None:
         status = "interrupted" if measured.intervals else "did_not_run"
         return Outcome(status, "", "bench ended before the run did")

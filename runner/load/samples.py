@@ -29,7 +29,7 @@ CPU = "cpu"  # the one device of a node without devices: all its processors
 
 
 def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int] | None) -> Record:
-    """The record with what lies beside its logs (node rank to launcher.log).
+    """Add to the record what lies beside its logs (node rank to launcher.log).
 
     `devices` are the indices of the devices that the run had on each node; None: all. Samples of a
     device's memory replace what the log says of it: they see it once a second. A node's processors
@@ -88,7 +88,9 @@ def _sampled(
 
 
 def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
-    """(seconds since the first sample, mean utilisation of the devices) at each sample's time."""
+    """Return (seconds since the first sample, mean utilisation of the devices) at each
+    sample's time.
+    """
     at: dict[float, list[float]] = {}
     for sample in samples:
         if sample.utilisation_percent is not None:
@@ -107,7 +109,7 @@ def _window(system: str, node: Path, counted: tuple[int, int]) -> tuple[float, f
 
 
 def _polls(text: str) -> Iterator[tuple[float, int]]:
-    """(node time, bytes of log) of each poll; a line torn by a crash is passed over."""
+    """Yield (node time, bytes of log) of each poll; a line torn by a crash is passed over."""
     for line in text.splitlines():
         try:
             entry = json.loads(line)
@@ -117,7 +119,9 @@ def _polls(text: str) -> Iterator[tuple[float, int]]:
 
 
 def read_samples(data: bytes) -> list[Sample]:
-    """The rows of samples.csv, in any of its three forms; what is torn or no number is left out."""
+    """Read the rows of samples.csv, in any of its three forms; what is torn or no number is
+    left out.
+    """
     samples: list[Sample] = []
     columns: list[str] = []
     now: float | None = None
@@ -145,7 +149,7 @@ def read_samples(data: bytes) -> list[Sample]:
 
 
 def _time(text: str) -> float | None:
-    """Epoch seconds, of them or of nvidia-smi's `2026/11/21 09:48:00.123` in UTC."""
+    """Read epoch seconds, of them or of nvidia-smi's `2026/11/21 09:48:00.123` in UTC."""
     if _NUMBER.fullmatch(text):
         return float(text)
     try:
@@ -155,6 +159,6 @@ def _time(text: str) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """`97 %`, `1024 MiB`; `[N/A]` is none."""
+    """Read `97 %` or `1024 MiB`; `[N/A]` is none."""
     found = _NUMBER.fullmatch(text)
     return float(found[1]) if found else None

@@ -49,7 +49,7 @@ _CRC = _crc_table()
 
 
 def masked_crc(data: bytes) -> int:
-    """CRC-32C (Castagnoli), turned by 15 bits and shifted, as TFRecord stores it."""
+    """Compute CRC-32C (Castagnoli), turned by 15 bits and shifted, as TFRecord stores it."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -58,7 +58,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def records(data: bytes) -> Iterator[bytes]:
-    """The whole records of a TFRecord file, up to the first that is torn or wrong."""
+    """Yield the whole records of a TFRecord file, up to the first that is torn or wrong."""
     at = 0
     while at + 12 <= len(data):
         length, check = struct.unpack_from("<QI", data, at)
@@ -84,7 +84,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of a protobuf message: an int of a varint, else the raw bytes."""
+    """Yield (number, value) of a protobuf message: an int of a varint, else the raw bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -106,7 +106,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _tensor(data: bytes) -> float | None:
-    """The value of a tensor with one float or double."""
+    """Read the value of a tensor with one float or double."""
     fields = dict(_fields(data))
     dtype = fields.get(1)
     letter = {1: "f", 2: "d"}.get(dtype) if isinstance(dtype, int) else None
@@ -117,7 +117,7 @@ def _tensor(data: bytes) -> float | None:
 
 
 def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
-    """Tag to (step, value) in the order written; what is no scalar is passed over."""
+    """Read each tag's (step, value) in the order written; what is no scalar is passed over."""
     found: dict[str, list[tuple[int, float]]] = {}
     for record in records(data):
         try:
@@ -152,7 +152,7 @@ def _value(data: bytes) -> tuple[str, float | None]:
 
 
 def losses(tags: dict[str, list[tuple[int, float]]]) -> tuple[tuple[int, float], ...]:
-    """The loss curve: the first of LOSS_TAGS that is there, the last value of each step."""
+    """Return the loss curve: the first of LOSS_TAGS that is there, the last value of each step."""
     for tag in LOSS_TAGS:
         if tag in tags:
             return tuple(sorted(dict(tags[tag]).items()))
@@ -160,7 +160,9 @@ def losses(tags: dict[str, list[tuple[int, float]]]) -> tuple[tuple[int, float],
 
 
 def scalars(paths: list[Path]) -> dict[str, list[tuple[int, float]]]:
-    """The scalars of several event files, oldest name first: a resumed run writes a second one."""
+    """Read the scalars of several event files, oldest name first: a resumed run writes a
+    second one.
+    """
     found: dict[str, list[tuple[int, float]]] = {}
     for path in sorted(paths, key=lambda path: path.name):
         for tag, points in parse_events(path.read_bytes()).items():

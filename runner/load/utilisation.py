@@ -29,7 +29,8 @@ class Sample:
 def times_of_steps(
     system: str, log: bytes, polls: Iterable[tuple[float, int]]
 ) -> list[tuple[int, float]]:
-    """(iteration, node time in s when its line was there), by (node time, bytes of log) of polls.
+    """Return (iteration, node time in s when its line was there), by (node time, bytes of log) of
+    polls.
 
     Empty where the log has no steps of the system.
     """
@@ -66,7 +67,7 @@ def steady_window(
 def utilisation(
     nodes: Iterable[tuple[Sequence[Sample], tuple[float, float] | None]],
 ) -> Utilisation | None:
-    """The mean over all devices of all nodes of each device's mean within its node's window."""
+    """Average over all devices of all nodes each device's mean within its node's window."""
     means = []
     for samples, window in nodes:
         if window is None:
@@ -80,7 +81,7 @@ def utilisation(
 
 
 def peak_memory(samples: Mapping[str, Sequence[Sample]]) -> float | None:
-    """The fullest device of all hosts, over the whole run, in MiB."""
+    """Return the memory used on the fullest device of all hosts, over the whole run, in MiB."""
     return max(
         (s.memory_used_mib for each in samples.values() for s in each if s.memory_used_mib),
         default=None,

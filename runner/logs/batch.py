@@ -46,7 +46,7 @@ class Batch:
         return len(self.iteration)
 
     def rows(self, wanted: NDArray[np.bool_]) -> Batch:
-        """Some of the steps."""
+        """Take some of the steps."""
         places = np.flatnonzero(wanted)
         columns = {
             name: column[places]
@@ -60,12 +60,14 @@ class Batch:
         return Batch(**columns, losses=some(self.losses), grad_norms=some(self.grad_norms))
 
     def last_loss(self) -> float | None:
-        """The last loss that is on a line."""
+        """Return the last loss that is on a line."""
         rows = np.flatnonzero(self.has_loss)
         return self.losses(slice(int(rows[-1]), int(rows[-1]) + 1))[0] if len(rows) else None
 
     def intervals(self) -> Iterator[Interval]:
-        """The steps as objects, with the skipped iterations that the lines themselves count."""
+        """Return the steps as objects, with the skipped iterations that the lines
+        themselves count.
+        """
         for row in zip(
             self.iteration.tolist(),
             self.iterations.tolist(),
@@ -110,13 +112,13 @@ class Windows:
     log_interval: int = 0  # by the trainer's own print of its arguments
 
     def begins(self, iteration: Ints) -> NDArray[np.bool_]:
-        """Where a run begins, before `cover` has seen the same lines."""
+        """Return where a run begins, before `cover` has seen the same lines."""
         before = np.concatenate(([self.last], iteration[:-1]))
         begins: NDArray[np.bool_] = (iteration <= before) | (before == 0)
         return begins
 
     def cover(self, iteration: Ints) -> Ints:
-        """The distances; 0 where a run begins and nothing says how long its window is."""
+        """Return the distances; 0 where a run begins and nothing says how long its window is."""
         if not len(iteration):
             return np.zeros(0, np.int64)
         before = np.concatenate(([self.last], iteration[:-1]))
@@ -134,7 +136,7 @@ def _floats(values: Sequence[float | None]) -> Floats:
 
 
 def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
-    """Rows as columns."""
+    """Turn rows into columns."""
     iteration = np.array([row.iteration for row in rows], np.int64)
     covers = windows.cover(iteration)
     own = np.array([row.iterations for row in rows], np.int64)

@@ -25,7 +25,7 @@ PREFIX = re.compile(
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, cut behind a line's end, so that no line is split over two blocks.
+    """Yield the same bytes, cut behind a line's end, so that no line is split over two blocks.
 
     A carriage return ends a line, too. The last piece may lack its line's end: then it may be
     half a line, and parsers take from it only what another character closes.
@@ -46,7 +46,7 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def places(text: bytes, mark: bytes) -> Iterator[int]:
-    """Where a mark stands, each time."""
+    """Return where a mark stands, each time."""
     at = text.find(mark)
     while at >= 0:
         yield at
@@ -54,7 +54,9 @@ def places(text: bytes, mark: bytes) -> Iterator[int]:
 
 
 def line_end(text: bytes, at: int) -> int:
-    """Where the line around `at` ends: its newline or carriage return, else the text's end."""
+    """Return where the line around `at` ends: its newline or carriage return, else the
+    text's end.
+    """
     end = text.find(b"\n", at)
     end = len(text) if end < 0 else end
     cut = text.find(b"\r", at, end)
@@ -62,7 +64,7 @@ def line_end(text: bytes, at: int) -> int:
 
 
 def number(text: bytes | None) -> float | None:
-    """A finite number, or None."""
+    """Read a finite number, or None."""
     if not text:
         return None
     try:
@@ -73,7 +75,7 @@ def number(text: bytes | None) -> float | None:
 
 
 def clean(line: bytes) -> str:
-    """One line for people: colours, launchers' prefixes and invalid UTF-8 taken out."""
+    """Clean one line for people: colours, launchers' prefixes and invalid UTF-8 taken out."""
     line = ANSI.sub(b"", line).rstrip(b"\r\n")
     for _ in range(3):
         shorter = PREFIX.sub(b"", line, count=1)

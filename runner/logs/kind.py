@@ -19,7 +19,7 @@ class Sign:
     line: re.Pattern[bytes] | None = None
 
     def stands_in(self, small: bytes) -> bool:
-        """Whether a part of a log, in small letters, has it."""
+        """Return whether a part of a log, in small letters, has it."""
         found = any(word in small for word in self.words)
         return found or bool(self.line and self.line.search(small))
 
@@ -37,7 +37,7 @@ class Told:
     without: tuple[Sign, ...] = ()
 
     def fits(self, signs: set[Sign]) -> bool:
-        """Whether a log with these signs is of the system."""
+        """Return whether a log with these signs is of the system."""
         return signs.issuperset(self.by) and signs.isdisjoint(self.without)
 
 

@@ -41,6 +41,6 @@ def every(part: str) -> tuple[bytes, ...]:
 
 
 def counts_from_zero(step: bytes) -> bool:
-    """Whether what `step` of a kind matched counts iterations from 0."""
+    """Return whether what `step` of a kind matched counts iterations from 0."""
     kinds = (kind for kind in KINDS.values() if kind.step and re.match(kind.step, step))
     return any(kind.from_zero for kind in kinds)

@@ -13,7 +13,8 @@ Parse = Callable[[Mapping[int, Iterable[bytes]]], Measurement]
 
 
 def latest(parse: Parse, logs: Mapping[int, Path]) -> Measurement | None:
-    """What the last 2 MiB of the nodes' logs (node rank to path) say; None where it is no step.
+    """Read what the last 2 MiB of the nodes' logs (node rank to path) say; None where it is no
+    step.
 
     `parse` is a system's own `System.parse`, so that what is shown is what will be counted.
     """

@@ -30,17 +30,17 @@ _SLASH, _PIPE, _SPACE, _DOT, _ZERO, _NEWLINE = (ord(sign) for sign in "/| .0\n")
 
 
 def items(text: bytes, width: int) -> NDArray[np.void]:
-    """Every `width` bytes of a buffer, as a view: item i is text[i:i+width]."""
+    """View every `width` bytes of a buffer: item i is text[i:i+width]."""
     return np.ndarray((len(text) - width + 1,), f"V{width}", text, strides=(1,))
 
 
 def windows(text: bytes, starts: Ints, width: int) -> Bytes:
-    """One row of `width` bytes for each start."""
+    """View one row of `width` bytes for each start."""
     return items(text, width)[starts].view(np.uint8).reshape(-1, width)
 
 
 def _marked(data: Bytes) -> Ints:
-    """Where a slash or a pipe stands. In small pieces: fresh large arrays cost page faults."""
+    """Find where a slash or a pipe stands. In small pieces: fresh large arrays cost page faults."""
     slashes, pipes = np.empty(PIECE, np.bool_), np.empty(PIECE, np.bool_)
     found = []
     for start in range(0, len(data), PIECE):
@@ -66,7 +66,7 @@ class Marks:
         self._slashes: Ints = at[~pipe]
 
     def heads(self) -> tuple[Ints, Ints]:
-        """Where `iteration N/M |` stands: the slash and the pipe of each.
+        """Find where `iteration N/M |` stands: the slash and the pipe of each.
 
         Numbers have at most 9 digits and 9 spaces before them.
         """
@@ -97,7 +97,7 @@ class Marks:
         return at
 
     def line_ends(self, at: Ints) -> Ints:
-        """Where the line around each place ends: at its newline or the end of the text."""
+        """Find where the line around each place ends: at its newline or the end of the text."""
         if len(at) * RARE < len(self.text):
             ends = [self.text.find(b"\n", place) for place in at.tolist()]
             found = np.array(ends, np.int64)
@@ -106,7 +106,7 @@ class Marks:
         return newlines[np.searchsorted(newlines, at)]
 
     def after(self, sign: bytes) -> list[int]:
-        """The pipes that follow `sign` and a space."""
+        """Find the pipes that follow `sign` and a space."""
         width = len(sign) + 1
         pipes = self.pipes[self.pipes >= width]
         pipes = pipes[self.data[pipes - 2] == sign[-1]]
@@ -186,16 +186,16 @@ class Table:
         return bounds
 
     def _words(self, starts: Ints) -> Words:
-        """Eight bytes from each start, as one number."""
+        """Read eight bytes from each start, as one number."""
         return self.words[np.minimum(starts, len(self.words) - 1)]
 
     def learn(self, row: int, fields: Sequence[Field]) -> Layout:
-        """The layout of one line, whose fields the slow reader has found."""
+        """Learn the layout of one line, whose fields the slow reader has found."""
         bounds = self._bounds(np.array([row]), int(self.count[row]))
         return Layout(self._words(bounds[0, :-1] + 1), fields)
 
     def read(self, layout: Layout, rows: Ints) -> Values:
-        """The numbers of those of `rows` that have the layout in every byte that matters."""
+        """Read the numbers of those of `rows` that have the layout in every byte that matters."""
         rows = rows[self.count[rows] == layout.pipes]
         bounds = self._bounds(rows, layout.pipes)
         fits = (self._words(bounds[:, :-1] + 1) == layout.signature).all(axis=1)
@@ -224,7 +224,9 @@ class Table:
         )
 
     def _decimals(self, layout: Layout, ends: Ints, sizes: Ints, fits: Mask) -> Floats:
-        """Numbers with a dot, right-aligned. Exact: a whole number divided by a power of ten."""
+        """Read numbers with a dot, right-aligned. Exact: a whole number divided by a power
+        of ten.
+        """
         signs = windows(self.text, ends.ravel() - WIDEST, WIDEST).reshape(*ends.shape, WIDEST)
         digits = signs - _ZERO
         good = digits < 10
@@ -235,7 +237,7 @@ class Table:
         return value
 
     def _wholes(self, layout: Layout, ends: Ints, sizes: Ints, fits: Mask) -> Ints:
-        """Whole numbers, right-aligned in a column of fixed width after spaces."""
+        """Read whole numbers, right-aligned in a column of fixed width after spaces."""
         fits &= (sizes == layout.widths).all(axis=1)
         words = self._words(ends - COLUMN)
         if len(words) > 1 and (words == words[0]).all():  # nothing skipped, one batch size
@@ -255,7 +257,7 @@ class Table:
 
 
 def whole_numbers(text: bytes, ends: Ints, width: int) -> Ints:
-    """The whole numbers that end before `ends`, of at most `width` digits."""
+    """Read the whole numbers that end before `ends`, of at most `width` digits."""
     digits = windows(text, ends - width, width) - _ZERO
     good = digits < 10
     for column in range(width - 2, -1, -1):  # a digit counts only next to the next one

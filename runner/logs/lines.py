@@ -29,13 +29,13 @@ class LineParser(Kind):
 
     @abstractmethod
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """The step of one record: its head, and what follows on the line. None: it is none."""
+        """Read the step of one record: its head, and what follows on the line. None: it is none."""
 
     def other(self, text: bytes) -> None:  # most families look for nothing else
-        """What else a family looks for in whole lines."""
+        """Read what else a family looks for in whole lines."""
 
     def feed(self, text: bytes) -> Batch | None:
-        """The steps in whole lines of a log; None where there is none."""
+        """Read the steps in whole lines of a log; None where there is none."""
         self.notes.scan(text)
         self.windows.log_interval = self.notes.log_interval
         self.other(text)

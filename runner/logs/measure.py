@@ -26,7 +26,7 @@ class _Reading:
         self.overflows += batch.overflows.tolist()
 
     def intervals(self) -> list[Interval]:
-        """The steps; OVERFLOW lines count where the trainer's own counter says less."""
+        """Return the steps; OVERFLOW lines count where the trainer's own counter says less."""
         if sum(self.overflows) <= sum(step.skipped for step in self.steps):
             return self.steps
         pairs = zip(self.steps, self.overflows, strict=True)
@@ -75,7 +75,7 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
 
 
 def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:
-    """The run's steps, and whether several nodes logged the same iterations."""
+    """Return the run's steps, and whether several nodes logged the same iterations."""
     logs = list(nodes.values())
     extents = [
         Extent(len(log), log[0].iteration, max(step.iteration for step in log)) for log in logs

@@ -42,7 +42,7 @@ class Share:
 
 
 def shares(extents: Sequence[Extent]) -> Iterator[Share]:
-    """What each log adds, in the order of the run; logs without a line are left out."""
+    """Return what each log adds, in the order of the run; logs without a line are left out."""
     logged = [place for place, extent in enumerate(extents) if extent.lines]
     reached, by = 0, None
     for place in sorted(logged, key=lambda log: (extents[log].first, -extents[log].lines)):
@@ -56,5 +56,7 @@ def shares(extents: Sequence[Extent]) -> Iterator[Share]:
 
 
 def after_warmup(iteration: Any, iterations: Any, warmup_iters: int) -> Any:
-    """Whether all iterations that a line covers come after warm-up; of numbers or of columns."""
+    """Return whether all iterations that a line covers come after warm-up; of numbers or of
+    columns.
+    """
     return iteration - iterations >= warmup_iters

@@ -55,12 +55,12 @@ class Notes:
         return int(self.facts.get("log_interval", 0))
 
     def allocated(self, mib: float | None) -> None:
-        """One more figure of the framework's peak."""
+        """Note one more figure of the framework's peak."""
         if mib is not None:
             self.memory_allocated_mib = max(self.memory_allocated_mib or 0.0, mib)
 
     def used(self, mib: float) -> None:
-        """One more figure of what a device had in use."""
+        """Note one more figure of what a device had in use."""
         self.devices.see(mib, None)
 
     def scan(self, text: bytes) -> None:
@@ -75,18 +75,18 @@ class Notes:
         self.evaluations(text)
 
     def evaluations(self, text: bytes) -> None:
-        """The perplexity of the last evaluation."""
+        """Note the perplexity of the last evaluation."""
         for at in places(text, _PERPLEXITY_MARK):
             if found := _PERPLEXITY.match(text, at):
                 self.perplexity = number(found[1])
 
     def memory(self, text: bytes, pipe: int) -> None:
-        """The memory line whose first pipe stands there."""
+        """Read the memory line whose first pipe stands there."""
         if found := _MEMORY.match(text, pipe):
             self.allocated(number(found[1]))
 
     def arguments(self, text: bytes) -> None:
-        """What the trainer prints of its arguments, and Megatron of its vocabulary."""
+        """Read what the trainer prints of its arguments, and Megatron of its vocabulary."""
         at = text.find(_PADDED_MARK)
         if at >= 0 and (found := _PADDED.match(text, at)):
             self.facts["padded_vocab_size"] = found[1].decode()

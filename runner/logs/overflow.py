@@ -39,7 +39,8 @@ class Overflows:
         return max(self._counted, *self._by_rank.values(), 0)
 
     def find(self, text: bytes, steps: Ints) -> Ints:
-        """For each step of a block (where its line stands): the steps skipped since the one before.
+        """Return, for each step of a block (where its line stands), the steps skipped since the one
+        before.
 
         Those after the block's last step are told with the next block's first.
         """

@@ -84,7 +84,7 @@ def _sample(path: Path) -> bytes:
 
 
 def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
-    """The kinds, with the first that a sample has steps of in front: it will do in one pass.
+    """Order the kinds, with the first that a sample has steps of in front: it will do in one pass.
 
     DeepSpeed's own lines stay behind: Megatron's may stand between the samples.
     """

@@ -84,19 +84,19 @@ class Devices:
                 return
 
     def see(self, used_mib: float, busy_percent: float | None) -> None:
-        """One reading of one device."""
+        """Note one reading of one device."""
         self.memory_used_mib = max(self.memory_used_mib or 0.0, used_mib)
         if busy_percent is not None:
             self.utilisation_percent = max(self.utilisation_percent or 0.0, busy_percent)
 
 
 def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
-    """(MiB used, percent busy) of npu-smi's rows of chips."""
+    """Return (MiB used, percent busy) of npu-smi's rows of chips."""
     for found in _NPU_ROW.finditer(text):
         pairs = re.findall(rb"(\d+) */ *(\d+)", found[2])
         yield float(pairs[-1][0]), float(found[1])  # HBM is last where there is one
 
 
 def _last(unit: re.Pattern[bytes], value: bytes) -> re.Match[bytes] | None:
-    """The number at the end of a cell that has other words before it."""
+    """Return the number at the end of a cell that has other words before it."""
     return re.compile(rb"(?:.*\D)?" + unit.pattern).fullmatch(value)

@@ -39,7 +39,7 @@ class Tally:
         self.seen.update(other.seen)
 
     def median(self) -> float | None:
-        """The middle number, or the mean of the two in the middle; None of nothing."""
+        """Return the middle number, or the mean of the two in the middle; None of nothing."""
         total = sum(self.seen.values())
         if not total:
             return None
@@ -76,7 +76,7 @@ class LogTotals:
     samples_per_s: Tally = field(default_factory=Tally)
 
     def add(self, batch: Batch) -> None:
-        """One block's steps."""
+        """Add one block's steps."""
         if self.beyond >= 0:
             batch = batch.rows(batch.iteration > self.beyond)
         if not len(batch):
@@ -109,7 +109,9 @@ class LogTotals:
         self.samples_per_s.add(rate)
 
     def _rate(self, batch: Batch) -> Floats:
-        """Samples a second: the log's, else from the batch size on the line or the user's."""
+        """Return samples a second: the log's, else from the batch size on the line or the
+        user's.
+        """
         given = self.global_batch_size or 0
         own = batch.samples_per_s
         if given and not self.own_rate:
@@ -126,7 +128,9 @@ class LogTotals:
         return np.where(missing, derived, own)
 
     def _doubt(self, batch: Batch, own: Floats) -> None:
-        """A printed rate of the first line that is far from what the same line says otherwise."""
+        """Return a printed rate of the first line that is far from what the same line says
+        otherwise.
+        """
         size, time, rate = batch.global_batch[0], batch.step_time_ms[0], own[0]
         if self.doubtful is None and size > 0 and time > 0 and rate > 0:
             derived = size * 1000 / time

@@ -117,7 +117,7 @@ NPU_ENV = {
 
 
 def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The named size's numbers, where a cell does not give its own."""
+    """Fill in the named size's numbers, where a cell does not give its own."""
     sizes = MODELS[parameters["model"]]
     return {
         name: sizes[name] if value is None and name in sizes else value
@@ -148,7 +148,9 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """The zoo's run.py, which is DeepSpeed's launcher on NPUs; on CUDA that launcher itself."""
+    """Start the zoo's run.py, which is DeepSpeed's launcher on NPUs; on CUDA that launcher
+    itself.
+    """
     values = cell.parameters
     files = gpt.data(cell, node)
     npu = cell.pin not in CUDA_PINS
@@ -191,7 +193,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
 
 
 def ds_config(values: Mapping[str, Any]) -> str:
-    """DeepSpeed's configuration as both scripts write it."""
+    """Return DeepSpeed's configuration as both scripts write it."""
     content = {
         "train_batch_size": values["global_batch_size"],
         "train_micro_batch_size_per_gpu": values["micro_batch_size"],

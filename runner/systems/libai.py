@@ -82,7 +82,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """One oneflow.distributed.launch a node; the configuration lies in the run's folder."""
+    """Start one oneflow.distributed.launch a node; the configuration lies in the run's folder."""
     values = cell.parameters
     source = f"{node.home}/src"
     files = gpt.data(cell, node)
@@ -113,7 +113,8 @@ def command(cell: Cell, node: NodeContext) -> Command:
 
 
 def config(cell: Cell, node: NodeContext, files: gpt.Data) -> str:
-    """LiBai's configuration of one run: OneAutoTest's gpt2_nl24_nah16_hs1024.py, paths filled in.
+    """Write LiBai's configuration of one run: OneAutoTest's gpt2_nl24_nah16_hs1024.py, paths filled
+    in.
 
     It loads LiBai's own defaults by path, for it does not lie among them. What upstream gives on
     the command line stays there; only the output folder is here, whose name holds signs that

@@ -111,7 +111,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """One torch.distributed.run a node, with static ranks."""
+    """Start one torch.distributed.run a node, with static ranks."""
     values = cell.parameters
     source = f"{node.home}/src"
     files = gpt.data(cell, node)
@@ -149,7 +149,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run."""
+    """Estimate the memory of one device and the time of one run."""
     stage = 1 if cell.parameters["distributed_optimizer"] else 0
     return gpt.estimate(cell, cluster, zero_stage=stage)
 

@@ -134,7 +134,9 @@ GPT_OPTIONS = (
 
 
 def resolved(cell: Cell) -> dict[str, Any]:
-    """The parameters with what depends on others: by samples, the by-iterations ones are off."""
+    """Fill in the parameters with what depends on others: by samples, the by-iterations
+    ones are off.
+    """
     values = dict(cell.parameters)
     if values["train_samples"] is None:
         values["lr_decay_iters"] = values["lr_decay_iters"] or 320000
@@ -147,7 +149,8 @@ def resolved(cell: Cell) -> dict[str, Any]:
 
 
 def last_iteration(values: Mapping[str, Any]) -> int:
-    """At which iteration a run by samples ends: exit_interval, or where the samples are used up.
+    """Return at which iteration a run by samples ends: exit_interval, or where the samples are used
+    up.
 
     The batch size grows as in megatron/microbatches.py (RampupBatchsizeNumMicroBatches), and the
     iterations are counted as in megatron/training.py (update_train_iters).
@@ -198,7 +201,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def _check_length(values: Mapping[str, Any], data_parallel: int) -> None:
-    """Iterations or samples, not both; a ramp that the trainer takes; where the run ends."""
+    """Check: iterations or samples, not both; a ramp that the trainer takes; where the run ends."""
     if values["train_samples"] is None:
         for name in ("rampup_batch_size", "lr_decay_samples", "lr_warmup_samples", "exit_interval"):
             if values[name] is not None:
@@ -234,7 +237,7 @@ def _check_length(values: Mapping[str, Any], data_parallel: int) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """One launcher a node, with static ranks; ds_config.json in the run's folder."""
+    """Start one launcher a node, with static ranks; ds_config.json in the run's folder."""
     values = resolved(cell)
     source = f"{node.home}/src"
     files = gpt.data(cell, node)
@@ -280,7 +283,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
 
 
 def ds_config(values: Mapping[str, Any]) -> str:
-    """DeepSpeed's configuration as both documents write it, but for fp16.enabled.
+    """Return DeepSpeed's configuration as both documents write it, but for fp16.enabled.
 
     Upstream's says true whatever the precision is, so that a run in single precision is in half.
     """

@@ -149,7 +149,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """One torch.distributed.launch a node, or the deepspeed launcher on the first."""
+    """Start one torch.distributed.launch a node, or the deepspeed launcher on the first."""
     values = cell.parameters
     folder = f"{node.home}/src/{FOLDERS.get(cell.pin, FOLDER)}"
     script = f"{folder}/pretrain_gpt2.py"
@@ -195,7 +195,7 @@ def _options(cell: Cell, node: NodeContext, files: gpt.Data) -> list[str]:
 def _old_options(
     cell: Cell, node: NodeContext
 ) -> tuple[list[str], dict[str, int | None], dict[str, str]]:
-    """Options, required files and variables of the trainer that reads text (a79272cc)."""
+    """Return Options, required files and variables of the trainer that reads text (a79272cc)."""
     values = cell.parameters
     text = f"{node.dataset}/{cell.dataset}.jsonl"
     argv = gpt.options(values, [pair for pair in GPT_OPTIONS if pair[1] not in NOT_OLD])
@@ -211,7 +211,8 @@ def _old_options(
 
 
 def ds_config(cell: Cell) -> str:
-    """DeepSpeed's configuration as upstream's examples have it, with this cell's batch and stage.
+    """Return DeepSpeed's configuration as upstream's examples have it, with this cell's batch and
+    stage.
 
     Upstream's says train_batch_size 2048, stage 2 and its buckets whatever the script says.
     """

@@ -66,7 +66,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """The trainer itself, the same on every node; its port is the run's."""
+    """Start the trainer itself, the same on every node; its port is the run's."""
     values = cell.parameters
     folder = f"{node.home}/src/LanguageModeling/gpt-2"
     heads, width, layers = MODELS[values["model"]]
@@ -112,13 +112,13 @@ def command(cell: Cell, node: NodeContext) -> Command:
 
 
 def model(values: Mapping[str, Any]) -> ModelShape:
-    """The model's shape."""
+    """Return the model's shape."""
     heads, width, layers = MODELS[values["model"]]
     return ModelShape(layers, width, heads, values["seq_length"], values["vocab_size"])
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run."""
+    """Estimate the memory of one device and the time of one run."""
     stage = 1 if cell.parameters["placement_optimization"] else 0
     return gpt.estimate(cell, cluster, model=model(cell.parameters), zero_stage=stage)
 

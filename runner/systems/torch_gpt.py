@@ -72,7 +72,7 @@ DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own f
 
 
 def shape(parameters: Mapping[str, Any]) -> ModelShape:
-    """The model's shape: the named size, with any of its numbers overridden."""
+    """Return the model's shape: the named size, with any of its numbers overridden."""
     layers, hidden, heads, length = MODELS[parameters["model"]]
     return ModelShape(
         num_layers=parameters["num_layers"] or layers,
@@ -141,7 +141,7 @@ def _check_deepspeed(cell: Cell, cluster: Cluster) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """One torchrun a node, with its static rank, or the deepspeed launcher on the first."""
+    """Start one torchrun a node, with its static rank, or the deepspeed launcher on the first."""
     source = node.home / "src"
     argv = [f"{source}/train.py", *_options(cell, node)]
     data = f"{node.dataset}/{cell.dataset}_text_document"
@@ -191,7 +191,7 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
-    """Memory of one device and time of one run, from the shape alone."""
+    """Estimate the memory of one device and the time of one run, from the shape alone."""
     model = shape(cell.parameters)
     return gpt.estimate(cell, cluster, model=model, flash_attention=True)
 

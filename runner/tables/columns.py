@@ -271,7 +271,7 @@ def _nodes(row: Row) -> str:
 
 
 def _parallel(row: Row) -> str:
-    """Each size behind the initials of its name: `dp4 tp2 pp1`."""
+    """Show each size behind the initials of its name: `dp4 tp2 pp1`."""
     sizes = row.record.parallel.items()
     return " ".join(f"{initials(name)}{size}" for name, size in sizes) or MISSING
 

@@ -26,7 +26,7 @@ def value_text(value: Any) -> str:
 
 
 def initials(name: str) -> str:
-    """A parallel size in a few letters: `tp` for tensor_parallel."""
+    """Write a parallel size in a few letters: `tp` for tensor_parallel."""
     return "".join(word[0] for word in name.split("_") if word)
 
 

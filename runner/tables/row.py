@@ -262,7 +262,7 @@ def axis_names(table: Sequence[Row]) -> list[str]:
 
 
 def sizes_named(table: Sequence[Row]) -> list[str]:
-    """Every parallel size that the system of any row names, in the order first seen."""
+    """List every parallel size that the system of any row names, in the order first seen."""
     return list(dict.fromkeys(name for row in table for name in row.record.parallel))
 
 

@@ -108,7 +108,9 @@ class Parameter:
     minimum: float | None = None
 
     def read(self, value: Any, where: str) -> Any:
-        """The value, typed. Raises UserError naming the key, what is wrong and what it may be."""
+        """Read the value, typed. Raises UserError naming the key, what is wrong and what it
+        may be.
+        """
         key = f"{where}: {self.name}"
         if value is None:
             return self.default
@@ -130,7 +132,7 @@ class Parameter:
         return value
 
     def wanted(self) -> str:
-        """What the key may be, for people."""
+        """Say what the key may be, for people."""
         if self.choices:
             return "one of " + ", ".join(str(choice) for choice in self.choices)
         name = {

@@ -133,7 +133,7 @@ class Record:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def parallel_size(self, name: str) -> int:
-        """A parallel size; what the system does not name it does not split: 1."""
+        """Return a parallel size; what the system does not name it does not split: 1."""
         return self.parallel.get(name, 1)
 
     @property

@@ -71,7 +71,7 @@ class NodeContext:
         return f"{self.run_dir}/{EVENTS}"
 
     def program(self, name: str) -> str:
-        """A program of the pin set: in its environment, or on the PATH of its image."""
+        """Return a program of the pin set: in its environment, or on the PATH of its image."""
         return name if self.image else f"{self.home}/env/bin/{name}"
 
 

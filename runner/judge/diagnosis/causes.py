@@ -263,7 +263,7 @@ NOISE = re.compile(rb"ChildFailedError|CalledProcessError|subprocess\.|destroy_p
 
 
 def meaning(text: bytes) -> str | None:
-    """The status that a message stands for, or None."""
+    """Return the status that a message stands for, or None."""
     for status, pattern in MEANINGS:
         if pattern.search(text):
             return status

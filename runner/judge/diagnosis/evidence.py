@@ -69,7 +69,7 @@ class Found:
 
 
 def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
-    """Where the text behind a log's last step begins, and whether that was the last of all.
+    """Find where the text behind a log's last step begins, and whether that was the last of all.
 
     0 where there is no step (in the last `limit` bytes).
     """
@@ -95,7 +95,7 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
 
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Lines from `begin` on, counted from 0 there; of a very long rest both ends."""
+    """Yield lines from `begin` on, counted from 0 there; of a very long rest both ends."""
     with path.open("rb") as stream:
         stream.seek(begin)
         number, size = 0, path.stat().st_size - begin
@@ -113,7 +113,7 @@ def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def lines_before(path: Path, place: int) -> int:
-    """How many lines a log has before a place in it."""
+    """Count the lines that a log has before a place in it."""
     count = 0
     with path.open("rb") as stream:
         while stream.tell() < place:
@@ -122,7 +122,7 @@ def lines_before(path: Path, place: int) -> int:
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
-    """A line's launcher prefix (host, rank) and the rest, without colours."""
+    """Split a line into its launcher's prefix (host, rank) and the rest, without colours."""
     text = ANSI.sub(b"", line).rstrip(b"\r\n ")
     rest = text
     for _ in range(3):
@@ -134,7 +134,7 @@ def split(line: bytes) -> tuple[bytes, bytes]:
 
 
 def find_evidence(path: Path, begin: int) -> Found:
-    """The evidence in a log from `begin` on, in order."""
+    """Find the evidence in a log from `begin` on, in order."""
     found, judge = Found(), _Judge()
     time: tuple[int, ...] | None = None
     for place, line in _lines(path, begin):
@@ -201,7 +201,7 @@ def _forget_wrapper(evidence: list[Evidence], reason: Evidence) -> None:
 
 
 def _process(stream: bytes) -> bytes | None:
-    """The part of a prefix that is a rank's, or None."""
+    """Return the part of a prefix that is a rank's, or None."""
     found = _PROCESS.match(stream)
     return found[0] if found else None
 
@@ -219,7 +219,7 @@ class _Judge:
         self._prefixes: list[re.Pattern[bytes]] = []  # unknown ones, as a traceback showed them
 
     def status(self, stream: bytes, text: bytes) -> str | None:
-        """The status that a line is strong evidence of, or None."""
+        """Return the status that a line is strong evidence of, or None."""
         self.ended, self.start = "", False
         for prefix in self._prefixes:
             if found := prefix.match(text):
@@ -258,7 +258,7 @@ class _Judge:
 
 
 def _as_before(prefix: bytes) -> re.Pattern[bytes]:
-    """The same prefix on other lines: a time stamp has other digits there."""
+    """Match the same prefix on other lines: a time stamp has other digits there."""
     return re.compile(re.sub(rb"\d+", rb"\\d+", re.escape(prefix)))
 
 

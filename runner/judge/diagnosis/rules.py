@@ -9,7 +9,9 @@ from runner.logs.kinds import every
 
 @cache
 def rules() -> str:
-    """What identifies the rules of this version: a verdict by the same rules need not be redone."""
+    """Return what identifies the rules of this version: a verdict by the same rules need
+    not be redone.
+    """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     texts = [path.read_bytes() for path in sources]
     texts += [pattern for part in ("step", "error", "success") for pattern in every(part)]

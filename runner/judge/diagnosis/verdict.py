@@ -70,7 +70,7 @@ def _file_name(path: Path) -> str:
 def diagnose(
     logs: Sequence[Path], *, steps: int, name: Callable[[Path], str] = _file_name
 ) -> Verdict:
-    """Why a run ended, from its nodes' logs together. `steps`: how many the parsers found.
+    """Say why a run ended, from its nodes' logs together. `steps`: how many the parsers found.
 
     `name` is what the sentence calls a log. Where no clock says which came first, the logs'
     order does.
@@ -102,7 +102,7 @@ def diagnose(
 
 
 def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool, trained: bool) -> bool:
-    """Whether evidence may be of the run's end.
+    """Return whether evidence may be of the run's end.
 
     `silent`: a log without steps beside others that have some. Nothing in it shows that training
     went on after a caught exception of its start, so that only its end counts.
@@ -113,7 +113,7 @@ def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool, traine
 
 
 def _first(evidence: Sequence[Evidence]) -> Evidence | None:
-    """The first cause: what others followed from, before what only follows from others."""
+    """Find the first cause: what others followed from, before what only follows from others."""
     strong = [item for item in evidence if not item.weak and not item.start]
     ends = ("process_failed", "terminated", "aborted")
     for pool in (
@@ -130,7 +130,7 @@ def _first(evidence: Sequence[Evidence]) -> Evidence | None:
 
 
 def _earliest(pool: Sequence[Evidence]) -> Evidence:
-    """By the clock where all logs' first lines have one, else by file and line."""
+    """Choose by the clock where all logs' first lines have one, else by file and line."""
     firsts: dict[Path, Evidence] = {}
     for item in pool:
         firsts.setdefault(item.path, item)
@@ -145,7 +145,9 @@ def _earliest(pool: Sequence[Evidence]) -> Evidence:
 def _full_disk(
     status: str, first: Evidence, everything: Sequence[Evidence]
 ) -> tuple[str, Evidence]:
-    """Of a checkpoint that could not be written, the line that says that the disk was full."""
+    """Find, of a checkpoint that could not be written, the line that says that the disk was
+    full.
+    """
     if status == "disk_full" and "No space left" not in first.text:
         for item in everything:
             if item.status == "disk_full" and "No space left" in item.text:
@@ -162,7 +164,7 @@ def _who(item: Evidence) -> str:
 
 
 def _waiting(status: str, found: Sequence[Found], everything: Sequence[Evidence]) -> str:
-    """On whom the others waited, as far as the logs tell."""
+    """Say on whom the others waited, as far as the logs tell."""
     waited = {rank: what for part in found for rank, what in part.waited.items()}
     if not waited and status != "collective_timeout":
         return ""

@@ -25,7 +25,7 @@ class SshEngine:
         self.private = runs / names.ANSIBLE
 
     def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
-        """As Engine's."""
+        """Do as Engine's."""
         return claim.claimed(nodes, campaign)
 
     def inspect(
@@ -35,7 +35,7 @@ class SshEngine:
         folder: Path,
         cancelled: Callable[[], bool],
     ) -> None:
-        """As Engine's."""
+        """Do as Engine's."""
         variables = {"launch_out_dir": str(folder.resolve()), "launch_paths": dict(paths)}
         played = self.play("inspect.yml", hosts, variables, cancelled)
         if cancelled():
@@ -46,7 +46,7 @@ class SshEngine:
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
     ) -> str:
-        """As Engine's."""
+        """Do as Engine's."""
         variables = {
             "launch_run_dir": str(run.path.resolve()),
             "launch_lock": str(folder.lock.resolve()),

@@ -62,7 +62,7 @@ class DeepSpeedPipe(LineParser):
     )
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One `steps:` record; the losses that newer versions add stand between its fields."""
+        """Read one `steps:` record; the losses that newer versions add stand between its fields."""
         time = _PIPE_TIME.search(rest)
         rate = _PIPE_RATE.search(rest)
         loss = number(head[2])
@@ -91,7 +91,7 @@ class DeepSpeedTimer(LineParser):
     )
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
+        """Read one record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
         current = _TIMER_CURRENT.search(rest)
         memory = _TIMER_MEMORY.search(rest)
         if memory and (gib := number(memory[1])) is not None:
@@ -120,7 +120,7 @@ class DeepSpeedStep(LineParser):
         self._skipped = 0
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One `step=` record; `skipped` counts from the start of the run."""
+        """Read one `step=` record; `skipped` counts from the start of the run."""
         total = int(head[2])
         fresh = total - self._skipped if total >= self._skipped else total
         self._skipped = total

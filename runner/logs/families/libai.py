@@ -69,7 +69,7 @@ class LiBai(LineParser):
         self._average = _Average()
 
     def other(self, text: bytes) -> None:
-        """The iteration from which a training goes on."""
+        """Read the iteration from which a training goes on."""
         at = text.find(b"Starting training from iteration ")
         while at >= 0:
             if found := _START.match(text, at):
@@ -77,7 +77,7 @@ class LiBai(LineParser):
             at = text.find(b"Starting training from iteration ", at + 1)
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One line, counted from 1, with the time of its own window."""
+        """Read one line, counted from 1, with the time of its own window."""
         printed = int(head[1])
         text = rest + b"\n" if closed else rest
         loss = _LOSS.search(text)
@@ -127,7 +127,7 @@ class LiBaiMetrics(LineParser):
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One object, whole or not at all."""
+        """Read one object, whole or not at all."""
         try:
             found = json.loads(head[1])
         except ValueError:

@@ -66,7 +66,7 @@ class _Columns:
         }
 
     def put(self, row: int, name: str, value: bytes, at: int) -> None:
-        """One value of one line, by the slow reader."""
+        """Put one value of one line, by the slow reader."""
         if name in self.spans:
             start, end = self.spans[name]
             start[row], end[row] = at, at + len(value)
@@ -119,7 +119,7 @@ class Megatron(Kind):
         self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
     def feed(self, text: bytes) -> Batch | None:
-        """The steps in whole lines of a log; None where there is none."""
+        """Read the steps in whole lines of a log; None where there is none."""
         marks = Marks(text)
         slashes, pipes = marks.heads()
         if not self._begun:  # a trainer prints its arguments before its first step
@@ -145,14 +145,16 @@ class Megatron(Kind):
         return self._batch(marks.text, iteration, columns, overflows, kept)
 
     def _first_is_kept(self, text: bytes, slashes: Ints, iteration: Ints) -> NDArray[np.bool_]:
-        """For each line, whether a run begins with it and the next line's figures hold it again."""
+        """Return, for each line, whether a run begins with it and the next line's figures
+        hold it again.
+        """
         kept = self._windows.begins(iteration)
         for row in np.flatnonzero(kept).tolist():
             kept[row] = bool(_KEPT.search(text, max(0, slashes[row] - 64), slashes[row]))
         return kept
 
     def _ends(self, marks: Marks, slashes: Ints, pipes: Ints) -> Ints:
-        """Where each line ends: its newline, or the next step's where that was torn off."""
+        """Return where each line ends: its newline, or the next step's where that was torn off."""
         ends = marks.line_ends(pipes)
         text = marks.text
         follow = np.append(slashes[1:], len(text))
@@ -194,7 +196,7 @@ class Megatron(Kind):
         return left
 
     def _slow(self, line: bytes, row: int, begin: int, columns: _Columns) -> list[Field]:
-        """One line by regular expression; the fields, for its layout to be learned."""
+        """Read one line by regular expression; return the fields, for its layout to be learned."""
         line = line[: line_end(line, 0)]
         fields, seen = [], set()
         learnable = True
@@ -270,7 +272,7 @@ class Megatron(Kind):
 
 
 def _seconds(columns: _Columns) -> Floats:
-    """The time, of which a line has two places; of a very short one its rate says more.
+    """Read the time, of which a line has two places; of a very short one its rate says more.
 
     bigscience e52bdab megatron/training.py:793-795: samples per second is batch size / that time.
     """
@@ -284,7 +286,7 @@ def _digit(text: bytes, at: Ints) -> NDArray[np.bool_]:
 
 
 def _field(name: str, index: int, label: bytes, value: bytes, after: bytes) -> Field | None:
-    """How the number of a field is written, where it is written as arrays can read it."""
+    """Return how the number of a field is written, where it is written as arrays can read it."""
     if after != b" " or name == "scale" or len(label) < 8:
         return None
     if name in _WHOLE:

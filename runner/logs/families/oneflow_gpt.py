@@ -44,7 +44,7 @@ class OneFlowSteps(LineParser):
         self._from_zero = False
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One line, counted from 1."""
+        """Read one line, counted from 1."""
         loss = _LOSS.search(rest)
         rate = _RATE.search(rest)
         if loss is None:
@@ -74,7 +74,7 @@ class OneFlowTable(LineParser):
     loss = re.compile(rb"^ " + _VALUE + rb" +\|", re.IGNORECASE)
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One row."""
+        """Read one row."""
         found = self.loss.search(rest)
         loss = number(found[1]) if found else None
         seconds = number(head[5])

@@ -26,7 +26,7 @@ class TorchGpt(LineParser):
     head = re.compile(rb"torch_gpt (config|step=)")
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """One step; a `config` line's words become facts."""
+        """Read one step; a `config` line's words become facts."""
         if not closed:
             return None
         text = (head[0] + rest).decode("utf-8", "replace")

@@ -11,7 +11,9 @@ START_S = 15.0  # imports, rendezvous, first iteration
 
 
 def parameters(shape: ModelShape) -> int:
-    """Weights of a GPT with tied embeddings: Narayanan et al. 2021 (arXiv:2104.04473), eq. 2."""
+    """Count the weights of a GPT with tied embeddings: Narayanan et al. 2021
+    (arXiv:2104.04473), eq. 2.
+    """
     layers, hidden = shape.num_layers, shape.hidden_size
     inside = 12 * layers * hidden * hidden * (1 + 13 / (12 * hidden))
     return int(inside + (shape.vocab_size + shape.seq_length) * hidden)
@@ -27,7 +29,7 @@ def memory_mib(
     activation_checkpointing: bool,
     flash_attention: bool = True,
 ) -> float:
-    """Memory of one device in MiB: weights, gradients, Adam and activations.
+    """Estimate the memory of one device in MiB: weights, gradients, Adam and activations.
 
     Model states as in ZeRO (arXiv:1910.02054, section 3): 2+2+12 bytes a weight in mixed
     precision, 4+4+8 in single, divided by the stage. Activations as in Korthikanti et al. 2022
@@ -54,6 +56,6 @@ def memory_mib(
 
 
 def time_s(flops_per_iteration: float, train_iters: int, devices: int, device: str) -> float:
-    """Seconds of a run, from sustained rates that such devices reach."""
+    """Estimate the seconds of a run, from sustained rates that such devices reach."""
     rate = SUSTAINED_TFLOPS[device] * 1e12 * devices
     return START_S + train_iters * flops_per_iteration / rate

@@ -34,7 +34,7 @@ CHECKPOINT = Parameter(
 
 
 def options(values: Mapping[str, Any], table: Iterable[tuple[str, str]]) -> list[str]:
-    """Command line options from (flag, parameter) pairs, in their order.
+    """Build command line options from (flag, parameter) pairs, in their order.
 
     True gives the flag alone, False and None nothing. A text with spaces is several words.
     """
@@ -49,12 +49,12 @@ def options(values: Mapping[str, Any], table: Iterable[tuple[str, str]]) -> list
 
 
 def parallel(cell: Cell) -> dict[str, int]:
-    """Tensor and pipeline sizes as given; the rest of the devices are data parallel."""
+    """Return tensor and pipeline sizes as given; the rest of the devices are data parallel."""
     return parallel_sizes(cell, PARALLEL)
 
 
 def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> ModelShape:
-    """The model's shape from the parameters that say it."""
+    """Return the model's shape from the parameters that say it."""
     return ModelShape(
         num_layers=values["num_layers"],
         hidden_size=values["hidden_size"],
@@ -92,7 +92,7 @@ def check_nodes(cell: Cell) -> None:
 
 
 def cuda_home(system: str, pin: str) -> dict[str, str]:
-    """CUDA_HOME of a pin set: kernels are compiled at the first start.
+    """Return CUDA_HOME of a pin set: kernels are compiled at the first start.
 
     A toolkit that lies elsewhere is named in `cluster_env`.
     """
@@ -101,7 +101,7 @@ def cuda_home(system: str, pin: str) -> dict[str, str]:
 
 
 def python(node: NodeContext) -> str:
-    """The interpreter of the system's environment."""
+    """Return the interpreter of the system's environment."""
     return node.program("python3")
 
 
@@ -113,7 +113,8 @@ def estimate(
     zero_stage: int | None = None,
     flash_attention: bool = False,
 ) -> Estimate:
-    """Memory of one device and time of one run, from the shape and the parallel sizes.
+    """Estimate the memory of one device and the time of one run, from the shape and the parallel
+    sizes.
 
     What is not given is what the cell's own `num_layers` and such, `zero_stage` and `precision`
     say; a system without `precision` trains in half.
@@ -160,7 +161,7 @@ class Data:
 
 
 def data(cell: Cell, node: NodeContext) -> Data:
-    """The files of the cell's dataset."""
+    """Return the files of the cell's dataset."""
     return Data(
         prefix=f"{node.dataset}/{cell.dataset}_text_document",
         vocab=f"{node.dataset}/vocab.json",

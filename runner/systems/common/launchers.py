@@ -18,7 +18,9 @@ HOSTFILE = "hostfile"
 
 
 def static_ranks(node: NodeContext) -> list[str]:
-    """What torch.distributed.launch, torch.distributed.run and oneflow's launcher all take."""
+    """Return what torch.distributed.launch, torch.distributed.run and oneflow's launcher
+    all take.
+    """
     return [
         *("--nproc_per_node", str(node.nproc_per_node)),
         *("--nnodes", str(node.nnodes)),
@@ -29,7 +31,7 @@ def static_ranks(node: NodeContext) -> list[str]:
 
 
 def torch(module: str, node: NodeContext, python: str) -> list[str]:
-    """`python3 -m torch.distributed.launch` or `.run`, up to the trainer's script.
+    """Return `python3 -m torch.distributed.launch` or `.run`, up to the trainer's script.
 
     `run` also writes each rank's output into the run's folder, and marks its lines `[default0]:`.
     """
@@ -48,7 +50,7 @@ def deepspeed(
     *,
     quotes: bool,
 ) -> Command:
-    """The deepspeed launcher on the first node, which starts every node's processes over ssh.
+    """Start the deepspeed launcher on the first node, which starts every node's processes over ssh.
 
     The others prepare the same files at the same place, and wait. It changes into the folder that
     it was started in, on every node, and reads `.deepspeed_env` there; so that is the run's folder.
@@ -77,7 +79,9 @@ def deepspeed(
 
 
 def _devices(node: NodeContext) -> list[str]:
-    """Devices by number are included by name: --include and --num_gpus exclude each other."""
+    """Name the devices of a cell that gives their numbers: --include and --num_gpus exclude
+    each other.
+    """
     if node.device_ids is None:
         return ["--num_nodes", str(node.nnodes), "--num_gpus", str(node.nproc_per_node)]
     ids = ",".join(str(number) for number in node.device_ids)
@@ -86,7 +90,7 @@ def _devices(node: NodeContext) -> list[str]:
 
 
 def hostfile(node: NodeContext) -> str:
-    """An address and its devices a line, in the order of ranks.
+    """Write an address and its devices a line, in the order of ranks.
 
     As many as the cell takes, or as reach its highest device.
     """
@@ -95,7 +99,7 @@ def hostfile(node: NodeContext) -> str:
 
 
 def environment_file(env: Mapping[str, str], *, quotes: bool) -> str:
-    """`.deepspeed_env`: variables that the launcher sets on every node.
+    """Write `.deepspeed_env`: variables that the launcher sets on every node.
 
     Of its own environment it passes on only names that begin with NCCL, PYTHON and a few more. It
     writes `export NAME=value` into a remote shell; since 0.15.2, which `quotes` says, in double

@@ -12,7 +12,7 @@ from runner.base.paths import PROJECT
 
 @cache
 def pins(system: str) -> dict[str, dict[str, Any]]:
-    """Pin set name to its literals. The file's single key is `<system>_pins`."""
+    """Read a system's pin sets, name to literals. The file's single key is `<system>_pins`."""
     path = PROJECT / "roles" / system / "vars" / "pins.yml"
     loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     found: dict[str, dict[str, Any]] = loaded[f"{system}_pins"]

@@ -15,14 +15,14 @@ if TYPE_CHECKING:  # the names alone are asked for by the command line, which st
 
 
 def system_names() -> list[str]:
-    """Every system's name, in alphabetical order."""
+    """List every system's name, in alphabetical order."""
     return sorted(
         module.name for module in pkgutil.iter_modules(systems.__path__) if not module.ispkg
     )
 
 
 def load_system(name: str) -> System:
-    """The system of that name. Raises UserError naming the nearest one."""
+    """Load the system of that name. Raises UserError naming the nearest one."""
     if name not in system_names():
         hint = nearest(name, system_names())
         raise UserError(f"there is no system {name!r}{hint}; `runner systems` lists them")

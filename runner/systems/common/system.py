@@ -31,7 +31,7 @@ class Split:
 
 
 def parallel_sizes(cell: Cell, splits: Iterable[Split]) -> dict[str, int]:
-    """Each size by its name; data_parallel is what the others leave of the world size."""
+    """Return each size by its name; data_parallel is what the others leave of the world size."""
     sizes = {split.name: int(cell.parameters.get(split.name) or 1) for split in splits}
     own = prod(sizes[split.name] for split in splits if not split.within)
     return {DATA_PARALLEL: max(cell.world_size // own, 1), **sizes}
@@ -74,7 +74,9 @@ class System:
     resolve: Callable[[dict[str, Any]], dict[str, Any]] = lambda parameters: parameters
 
     def batch_size(self, cell: Cell) -> int | None:
-        """Samples an iteration, all devices together; None where the system has no such number."""
+        """Return samples an iteration, all devices together; None where the system has no
+        such number.
+        """
         if self.global_batch == "given":
             return int(cell.parameters["global_batch_size"])
         passes = int(cell.parameters.get("gradient_accumulation") or 1)
@@ -82,9 +84,9 @@ class System:
         return None if micro is None else micro * self.sizes(cell)[DATA_PARALLEL] * passes
 
     def sizes(self, cell: Cell) -> dict[str, int]:
-        """The cell's parallel sizes by name, data_parallel first."""
+        """Return the cell's parallel sizes by name, data_parallel first."""
         return parallel_sizes(cell, self.parallel)
 
     def parameter(self, name: str) -> Parameter | None:
-        """The parameter of that name, or None."""
+        """Return the parameter of that name, or None."""
         return next((item for item in self.parameters if item.name == name), None)
