@@ -161,6 +161,14 @@ def test_relative_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_files_that_the_architecture_names_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tops = "runner|node|plugins|roles|playbooks|tests|templates|tools|benchmarks|inventory|matrices"
+    named = set(re.findall(rf"`((?:{tops})/[\w./-]*)`", page))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 def test_tests_that_documents_name_are_there() -> None:
     """`folder/test_file.py::test_name`; a name may end in an ellipsis."""
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
