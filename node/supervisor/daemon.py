@@ -18,6 +18,7 @@ from node.causes import Cause, EndedBy
 
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
+from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
 from .processes import KEPT, MARK, await_end, end_run, reap, send, stat_of
 from .stacks import take_stacks
 from .state import TERMINATED, boot_id, finish, lease_age, stop_reason
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
-RUNS_LOCK = "lock"
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
 SAMPLER_S = 2.0  # patience with a sampler that was killed; in state D it does not end
 STALLED = Cause.STALLED  # the stop reason that asks for stacks first
@@ -38,7 +38,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
     os.chdir(job["dir"])
     os.umask(0o077)
     null = os.open(os.devnull, os.O_RDONLY)
-    trouble = os.open("supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    trouble = os.open(TROUBLE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
     os.dup2(trouble, 1)
     os.dup2(trouble, 2)
@@ -67,7 +67,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
         done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
         entry = stat_of(os.getpid())
         me = {"pid": os.getpid(), "start": entry and entry[1], "boot_id": boot_id()}
-        write("state.json", json.dumps({**me, "hostname": socket.gethostname()}))
+        write(STATE, json.dumps({**me, "hostname": socket.gethostname()}))
         os.close(tell)
         done.update(watch(job))
         os.close(lock)
@@ -88,7 +88,7 @@ def take_lock(job: dict[str, Any]) -> int:
     A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
     is still renewed after RENEWED_S belongs to a living bench, and is named.
     """
-    path = os.path.join(job["runs"], RUNS_LOCK)
+    path = os.path.join(job["runs"], LOCK)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     began = time.monotonic()
     patience = job["lost_contact_s"] + job["grace_s"] + 5.0
@@ -100,7 +100,7 @@ def take_lock(job: dict[str, Any]) -> int:
         except OSError:
             waited = time.monotonic() - began
             holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
-            lease = stamp_of(os.path.join(job["runs"], holder, "lease"))
+            lease = stamp_of(os.path.join(job["runs"], holder, LEASE))
             if waited < RENEWED_S:
                 seen = lease
             elif lease != seen or waited > patience:
@@ -118,7 +118,7 @@ def take_lock(job: dict[str, Any]) -> int:
 def watch(job: dict[str, Any]) -> dict[str, Any]:
     """Wait for go, start the launcher, wait for one of its ends; what done.json then says."""
     lease: dict[str, Any] = {}
-    while not os.path.exists("go"):
+    while not os.path.exists(GO):
         if stop_reason():
             return {"ended_by": EndedBy.STOP, "message": stop_reason()}
         if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
@@ -135,7 +135,7 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
         now = time.monotonic()
         if launcher in dead:
             result = {"ended_by": EndedBy.EXIT}
-        elif os.path.exists("over"):  # said only to a node that waits for another's launcher
+        elif os.path.exists(OVER):  # said only to a node that waits for another's launcher
             result = {"ended_by": EndedBy.EXIT, "rc": 0}
         elif stop_reason():
             result = {"ended_by": EndedBy.STOP, "message": stop_reason()}
@@ -143,7 +143,7 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
             result = {"ended_by": EndedBy.LEASE}
         elif now - begun > job["time_limit_s"]:
             result = {"ended_by": EndedBy.TIME_LIMIT}
-        elif size_of("log") > job["log_limit_bytes"]:
+        elif size_of(LOG) > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
             words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
             result = {"ended_by": EndedBy.LOG_LIMIT, "message": words}
@@ -190,10 +190,10 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
 
     It carries the run's mark, so that it is ended with the run even where this daemon was killed.
     """
-    entry, spec = "sampler:sample", {"device": job.get("device", "cpu"), "path": "samples.csv"}
+    entry, spec = "sampler:sample", {"device": job.get("device", "cpu"), "path": SAMPLES}
     argv = [sys.executable, "-I", "-S", *sent.command(entry), sent.message(entry, spec, sent.FILE)]
     try:
-        with open("sampler.log", "wb") as trouble:
+        with open(SAMPLER_TROUBLE, "wb") as trouble:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -213,7 +213,7 @@ def spawn(job: dict[str, Any]) -> int:
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env.update(job["env"])
     env[MARK] = job["mark"]
-    log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     pid = os.fork()
     if pid:
         os.close(log)

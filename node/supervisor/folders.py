@@ -11,6 +11,7 @@ from node.causes import Cause
 
 from .answers import RefusedError
 from .files import read_json, stamp_of, write
+from .names import DONE, FETCHED, JOB, STATE
 from .processes import run_after
 from .state import daemon_alive
 
@@ -25,9 +26,9 @@ def make_room(folder: str) -> None:
     """Remove what an older run of the same name left, once that has ended; refuse a live one."""
     if not os.path.exists(folder):
         return
-    if not os.path.exists(os.path.join(folder, "job.json")):
+    if not os.path.exists(os.path.join(folder, JOB)):
         raise RefusedError(Cause.EXISTS, "%s exists and is no run's folder; move it away" % folder)
-    state = read_json(os.path.join(folder, "state.json")) or {}
+    state = read_json(os.path.join(folder, STATE)) or {}
     if state.get("hostname", socket.gethostname()) != socket.gethostname():
         raise RefusedError(
             Cause.SHARED_ROOT,
@@ -36,11 +37,11 @@ def make_room(folder: str) -> None:
         )
     here = os.getcwd()
     os.chdir(folder)
-    over = os.path.exists("done.json") or not daemon_alive()
+    over = os.path.exists(DONE) or not daemon_alive()
     os.chdir(here)
     if not over:
         raise RefusedError(Cause.NODE_BUSY, "a run of the same name goes on in %s" % folder)
-    old = read_json(os.path.join(folder, "job.json"))
+    old = read_json(os.path.join(folder, JOB))
     if old:
         run_after(old)
     shutil.rmtree(folder)
@@ -53,11 +54,11 @@ def prune(job: dict[str, Any]) -> None:
     """
     found = []
     for folder, inside, names in os.walk(os.path.join(job["runs"], job["run_id"].split("/")[0])):
-        if "job.json" in names:
+        if JOB in names:
             inside[:] = []
-            fetched = "fetched" in names and "done.json" in names
+            fetched = FETCHED in names and DONE in names
             if fetched and os.stat(folder).st_uid == os.geteuid():
-                found.append((stamp_of(os.path.join(folder, "done.json")) or 0, folder))
+                found.append((stamp_of(os.path.join(folder, DONE)) or 0, folder))
     for _, folder in sorted(found, reverse=True)[KEPT_RUNS:]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,9 +77,9 @@ def close(spec: dict[str, Any]) -> dict[str, Any]:
     """
     folder: str = spec["folder"]
     os.chdir(folder)
-    runs = (read_json("job.json") or {}).get("runs")
-    if spec["keep"] or not runs or not os.path.exists("done.json"):
-        write("fetched", "")
+    runs = (read_json(JOB) or {}).get("runs")
+    if spec["keep"] or not runs or not os.path.exists(DONE):
+        write(FETCHED, "")
         return {"removed": False, "now": time.time()}
     os.chdir(runs)
     shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ import time
 
 from .answers import pack
 from .files import part, read_json, size_of, write
+from .names import DONE, EVENTS, GO, LEASE, LOG, OVER, SAMPLES, STACKS
 from .state import daemon_alive
 from .stopping import ask_to_stop, lost_supervisor
 
@@ -15,8 +16,7 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
 
-FETCHED = ("log", "samples.csv", "stacks.txt")  # what the control node may bring, and:
-EVENTS = "tensorboard"  # a folder that trainers write event files into
+BROUGHT = (LOG, SAMPLES, STACKS)  # what the control node may bring, and:
 EVENTS_BYTES = 64 * 1024 * 1024  # of event files that are brought, and
 EVENTS_MOST = 64  # how many
 TAIL_BYTES = 64 * 1024  # of new log that one poll brings
@@ -44,26 +44,26 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
     else:
         renew()
     if spec["go"]:
-        write("go", "")
+        write(GO, "")
     if spec["over"]:
-        write("over", "")
+        write(OVER, "")
     until = time.monotonic() + spec["wait_s"]
-    done = read_json("done.json")
+    done = read_json(DONE)
     while done is None and time.monotonic() < until:
         time.sleep(0.01)
-        done = read_json("done.json")
+        done = read_json(DONE)
     alive = daemon_alive()
     if done is None and not alive:
-        done = read_json("done.json") or lost_supervisor()
+        done = read_json(DONE) or lost_supervisor()
     try:
-        size = os.stat("log").st_size
+        size = os.stat(LOG).st_size
         start = max(spec["offset"], size - TAIL_BYTES)
-        with open("log", "rb") as stream:
+        with open(LOG, "rb") as stream:
             stream.seek(start)
             data = stream.read(TAIL_BYTES)
     except OSError:
         size, start, data = 0, 0, b""
-    samples = pack(part("samples.csv", spec["sampled"], TAIL_BYTES))
+    samples = pack(part(SAMPLES, spec["sampled"], TAIL_BYTES))
     files = {} if done is None else others()
     if not stop:
         renew()
@@ -73,7 +73,7 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
 
 def renew() -> None:
     """Say that the control node is there."""
-    os.utime("lease", ns=(time.time_ns(), time.time_ns()))
+    os.utime(LEASE, ns=(time.time_ns(), time.time_ns()))
 
 
 def others() -> dict[str, int]:
@@ -82,7 +82,7 @@ def others() -> dict[str, int]:
     Only plain files of the run's own folder, no link and nothing beyond one; event files up to
     EVENTS_BYTES and EVENTS_MOST in all.
     """
-    found = {name: size_of(name) for name in FETCHED[1:] if size_of(name)}
+    found = {name: size_of(name) for name in BROUGHT[1:] if size_of(name)}
     left, count = EVENTS_BYTES, 0
     for folder, inside, names in () if os.path.islink(EVENTS) else os.walk(EVENTS):
         inside.sort()
@@ -101,6 +101,6 @@ def fetch(spec: dict[str, Any]) -> dict[str, Any]:
     os.chdir(spec["folder"])
     name, offset = spec["name"], spec["offset"]
     data = b""
-    if name in FETCHED or name in others():
+    if name in BROUGHT or name in others():
         data = part(name, offset, min(spec["length"], FETCH_BYTES))
     return {"offset": offset, "data": pack(data), "now": time.time()}

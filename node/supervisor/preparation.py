@@ -17,6 +17,7 @@ from .daemon import daemon
 from .files import write
 from .folders import limit_log, make_room, prune
 from .gpus import check_gpus
+from .names import JOB, LEASE, RESERVE
 from .state import boot_id
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
@@ -96,9 +97,9 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
         for name, text in job.get("files", {}).items():
             write(os.path.join(job["dir"], name), text)
         write(os.path.join(job["dir"], sent.FILE), json.dumps(sent.SOURCES))
-        write(os.path.join(job["dir"], "job.json"), json.dumps(job))
-        write(os.path.join(job["dir"], "lease"), "")
-        write(os.path.join(job["dir"], "reserve"), "." * RESERVE_BYTES)
+        write(os.path.join(job["dir"], JOB), json.dumps(job))
+        write(os.path.join(job["dir"], LEASE), "")
+        write(os.path.join(job["dir"], RESERVE), "." * RESERVE_BYTES)
         job["env"] = dict(job["env"], **secrets)
     except RefusedError as refusal:
         return {"refused": refusal.cause, "message": str(refusal), "now": time.time()}

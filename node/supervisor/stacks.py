@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+from .names import LOG, STACKS
 from .processes import environment_of, ours, reap, send, stat_of
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
@@ -90,7 +91,7 @@ def label(one: dict[str, Any]) -> str:
 
 def note(line: str) -> None:
     """A line of ours in the trainer's log."""
-    with open("log", "ab") as stream:
+    with open(LOG, "ab") as stream:
         stream.write(b"\n" + line.encode() + b"\n")
 
 
@@ -108,7 +109,7 @@ def spied(spy: str, one: dict[str, Any], until: float) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     if ran.returncode == 0:
-        with open("stacks.txt", "ab") as stream:
+        with open(STACKS, "ab") as stream:
             stream.write(label(one).encode() + b"\n" + ran.stdout + b"\n")
     return ran.returncode == 0
 

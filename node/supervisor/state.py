@@ -6,6 +6,7 @@ import json
 import os
 
 from .files import read_json, stamp_of, write
+from .names import DONE, LEASE, RESERVE, STATE, STOP
 from .processes import stat_of
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
@@ -26,7 +27,7 @@ def boot_id() -> str:
 
 def daemon_alive() -> bool:
     """Whether the daemon of this folder still runs (same pid and same start time)."""
-    state = read_json("state.json")
+    state = read_json(STATE)
     if not state:
         return True  # it has not written it yet
     if state["boot_id"] != boot_id():
@@ -40,7 +41,7 @@ def stop_reason() -> str | None:
     if TERMINATED:
         return "the supervisor was sent TERM"
     try:
-        with open("stop", encoding="utf-8") as stream:
+        with open(STOP, encoding="utf-8") as stream:
             return stream.read().strip() or "stop"
     except OSError:
         return None
@@ -48,7 +49,7 @@ def stop_reason() -> str | None:
 
 def lease_age(state: dict[str, Any], now: float) -> float:
     """Seconds since the lease's mtime was seen to change (its value is never compared)."""
-    stamp = stamp_of("lease")
+    stamp = stamp_of(LEASE)
     if stamp != state.get("stamp"):
         state["stamp"] = stamp
         state["since"] = now
@@ -58,7 +59,7 @@ def lease_age(state: dict[str, Any], now: float) -> float:
 def finish(done: dict[str, Any]) -> None:
     """Write done.json, with the space that prepare set aside for it."""
     try:
-        os.unlink("reserve")
+        os.unlink(RESERVE)
     except OSError:
         pass
-    write("done.json", json.dumps(done))
+    write(DONE, json.dumps(done))

@@ -9,6 +9,7 @@ import time
 from node.causes import EndedBy
 
 from .files import read_json, write
+from .names import DONE, JOB, STATE, STOP
 from .processes import end_run
 from .state import boot_id, daemon_alive, finish
 
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 def ask_to_stop(reason: str) -> None:
     """Leave the stop file; where the disk is full, TERM says the same."""
     try:
-        write("stop", reason)
+        write(STOP, reason)
     except OSError:
-        state = read_json("state.json")
+        state = read_json(STATE)
         if state and daemon_alive():
             os.kill(state["pid"], signal.SIGTERM)
 
 
 def lost_supervisor() -> dict[str, Any]:
     """The daemon was killed: end what it left, by the run's mark, and say so."""
-    job = read_json("job.json")
+    job = read_json(JOB)
     signalled, left = end_run(job, {})
     done: dict[str, Any] = {
         "rc": None,
@@ -39,7 +40,7 @@ def lost_supervisor() -> dict[str, Any]:
         "left": left,
         "ended_at": time.time(),
     }
-    if (read_json("state.json") or {}).get("boot_id") not in (None, boot_id()):
+    if (read_json(STATE) or {}).get("boot_id") not in (None, boot_id()):
         done["message"] = "the node restarted meanwhile"
     try:
         finish(done)
@@ -55,13 +56,13 @@ def stop_all(spec: dict[str, Any]) -> dict[str, Any]:
     """
     ended = []
     for folder, _, names in os.walk(spec["runs"]):
-        if "job.json" in names and "done.json" not in names:
+        if JOB in names and DONE not in names:
             os.chdir(folder)
             ask_to_stop("stopped by playbooks/stop.yml")
             until = time.monotonic() + spec["patience_s"]
-            while not os.path.exists("done.json") and time.monotonic() < until:
+            while not os.path.exists(DONE) and time.monotonic() < until:
                 if not daemon_alive():
                     lost_supervisor()
                 time.sleep(0.02)
-            ended.append({"dir": folder, "done": read_json("done.json")})
+            ended.append({"dir": folder, "done": read_json(DONE)})
     return {"ended": ended, "now": time.time()}

@@ -15,9 +15,9 @@ the files.
 
 from __future__ import annotations
 
-from runner.terms.orders import EVENTS
+from node.supervisor.names import DONE, EVENTS, SAMPLES, STACKS  # as they are on the node
 
-__all__ = ["EVENTS"]
+__all__ = ["DONE", "EVENTS", "SAMPLES", "STACKS"]
 
 # Of a folder of runs.
 ANSIBLE = ".ansible"
@@ -42,9 +42,6 @@ LOG = "launcher.log"
 PART = "launcher.log.part"  # while what the polls left of the log is brought
 TIMELINE = "timeline.jsonl"
 PREPARED = "prepared"
-DONE = "done.json"
-SAMPLES = "samples.csv"
-STACKS = "stacks.txt"
 
 # Of a checkup.
 ASKED = "asked.json"

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-EVENTS = "tensorboard"  # a folder of a run's that trainers write event files into
 GRACE_S = 5.0  # between TERM and KILL
 LOG_CAP_BYTES = 256 * 1024 * 1024  # of a node's log that is brought to the control node
 LOG_LIMIT_BYTES = 4 * 1024**3  # of a node's log, then the run is ended: before its disk is full

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from node.supervisor.names import EVENTS
 from runner import __version__
 from runner.terms.cell import Cell
 from runner.terms.cluster import Containers
-from runner.terms.orders import EVENTS, Limits, NodeRun, Orders
+from runner.terms.orders import Limits, NodeRun, Orders
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.causes import Cause, EndedBy, known
 from node.sent import FILE as MODULES
+from node.supervisor.names import LOG
 from plugins.node_action import NodeAction, one_line, save
 from runner.folder import names
 from runner.folder.attempt import RunFolder
@@ -355,7 +356,7 @@ class Launch:
                     if number:
                         log.write(gap(first - spans[0][1]))
                     while first < last:
-                        data = self.fetch("log", first, last - first)
+                        data = self.fetch(LOG, first, last - first)
                         if not data:
                             raise ValueError(f"the node's log ends at byte {first} of {last}")
                         log.write(data)
