@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
@@ -17,6 +18,9 @@ from runner.tables.formatting import MISSING, difference_text, number_text, valu
 from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, axis_names, facts
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _FRAMEWORKS = ("memory_used_mib", "samples_per_s")
 
@@ -42,19 +46,27 @@ def pivot(
     for value in values:
         if value not in names:
             raise UserError(f"table: there is no column {value!r}{nearest(value, names)}")
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in table:
-        groups.setdefault(_place(row, cut), []).append(row)
+    import pandas as pd  # takes most of a second to import, and no other shape needs it
+
+    asked = {"sheet": cut, "line": rows, "beside": columns}
+    places = pd.DataFrame(
+        [{name: _place(row, keys) for name, keys in asked.items()} | {"row": row} for row in table],
+        columns=[*asked, "row"],
+    )
     return [
         _sheet(
             ", ".join(f"{k} {v}" for k, v in zip(cut, name, strict=True)) or "all cells",
-            group,
+            part,
             rows,
-            columns,
             values,
         )
-        for name, group in groups.items()
+        for name, part in _groups(places, "sheet")
     ]
+
+
+def _groups(places: DataFrame, by: str) -> Any:
+    """Split places by tuples, in the order first seen; the types of pandas know no tuples."""
+    return places.groupby(by, sort=False)
 
 
 def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
@@ -62,32 +74,25 @@ def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(MISSING if key not in known else value_text(known[key]) for key in keys)
 
 
-def _sheet(
-    title: str,
-    table: Sequence[Row],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Sequence[str],
-) -> Sheet:
-    places_: dict[tuple[str, ...], dict[tuple[str, ...], Row]] = {}
-    beside: dict[tuple[str, ...], None] = {}
-    for row in table:
-        line, column = _place(row, rows), _place(row, columns)
-        here = places_.setdefault(line, {})
-        if column in here:
-            one, other = printable(here[column].cell), printable(row.cell)
+def _sheet(title: str, part: DataFrame, rows: Sequence[str], values: Sequence[str]) -> Sheet:
+    table: list[Row] = list(part["row"])
+    for _, place in part.groupby(["line", "beside"], sort=False)["row"]:
+        if len(place) > 1:
+            one, other = (printable(row.cell) for row in place[:2])
             raise UserError(
                 f"table: {one!r} and {other!r} stand in one place; name in `rows` or `columns` the"
                 f" axis that tells them apart ({', '.join(axis_names(table))})"
             )
-        here[column] = row
-        beside.setdefault(column)
+    beside: list[tuple[str, ...]] = list(part["beside"].unique())
     heads = [Head(key, key, number=False) for key in rows]
     for column, value in product(beside, (*values, "steps_measured", "status")):
         key = ":".join((*column, value))
         header = " ".join((*column, HEADERS.get(value, value)))
         heads.append(Head(key, header, number=value != "status"))
-    lines = [_line(name, here, rows, beside, values) for name, here in places_.items()]
+    lines = [
+        _line(name, dict(zip(here["beside"], here["row"], strict=True)), rows, beside, values)
+        for name, here in _groups(part, "line")
+    ]
     below = [f"{printable(r.cell)}: {r.status}: {printable(r.reason)}" for r in table if r.reason]
     return Sheet(title, tuple(heads), tuple(lines), (*below, *notes(table), *of_published(table)))
 
@@ -96,7 +101,7 @@ def _line(
     name: Sequence[str],
     here: Mapping[tuple[str, ...], Row],
     rows: Sequence[str],
-    beside: Mapping[tuple[str, ...], None],
+    beside: Sequence[tuple[str, ...]],
     values: Sequence[str],
 ) -> Line:
     cells = {key: SheetCell(text, text) for key, text in zip(rows, name, strict=True)}
