@@ -72,6 +72,16 @@ class Summary:
     cv_percent: float | None = None
     confidence: tuple[float, float] | None = None
 
+    @property
+    def ci_low(self) -> float | None:
+        """The lower end of the confidence interval."""
+        return self.confidence[0] if self.confidence else None
+
+    @property
+    def ci_high(self) -> float | None:
+        """The upper end of the confidence interval."""
+        return self.confidence[1] if self.confidence else None
+
 
 @dataclass(frozen=True)
 class CellStatistics:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from runner.figures.flops import MODEL_FLOPS
@@ -41,42 +42,39 @@ _BATCH: _Columns = {
     "global_batch_size": lambda r: r.record.global_batch_size,
     "activation_checkpointing": lambda r: r.record.activation_checkpointing,
 }
+
+
+def _own(*names: str) -> _Columns:
+    """Make columns of what a row has under the same name."""
+    return {name: attrgetter(name) for name in names}
+
+
+def _summary(row: Row, quantity: str, part: str) -> Any:
+    return getattr(getattr(row.statistics, quantity), part, None)
+
+
+def _spread(quantity: str, *more: str) -> _Columns:
+    """Make the columns of a quantity's summary, but for its median."""
+    parts = ("p5", "p95", "mean", "ci_low", "ci_high", "cv_percent", *more)
+    return {f"{quantity}_{part}": partial(_summary, quantity=quantity, part=part) for part in parts}
+
+
 _MEASURED: _Columns = {
-    "samples_per_s": lambda r: r.samples_per_s,
-    "samples_per_s_p5": lambda r: _summary(r, "samples_per_s", "p5"),
-    "samples_per_s_p95": lambda r: _summary(r, "samples_per_s", "p95"),
-    "samples_per_s_mean": lambda r: _summary(r, "samples_per_s", "mean"),
-    "samples_per_s_ci_low": lambda r: _bound(r, "samples_per_s", 0),
-    "samples_per_s_ci_high": lambda r: _bound(r, "samples_per_s", 1),
-    "samples_per_s_cv_percent": lambda r: _summary(r, "samples_per_s", "cv_percent"),
-    "samples_per_s_spread_percent": lambda r: _summary(r, "samples_per_s", "spread_percent"),
-    "samples_per_s_spread_of": lambda r: _summary(r, "samples_per_s", "spread_of"),
-    "samples_per_s_source": lambda r: _summary(r, "samples_per_s", "source"),
-    "samples_per_s_per_device": lambda r: r.samples_per_s_per_device,
-    "tokens_per_s": lambda r: r.tokens_per_s,
-    "tokens_per_s_per_device": lambda r: r.tokens_per_s_per_device,
+    **_own("samples_per_s"),
+    **_spread("samples_per_s", "spread_percent", "spread_of", "source"),
+    **_own("samples_per_s_per_device", "tokens_per_s", "tokens_per_s_per_device"),
     "step_time_ms": lambda r: _summary(r, "step_time_ms", "median"),
-    "step_time_ms_p5": lambda r: _summary(r, "step_time_ms", "p5"),
-    "step_time_ms_p95": lambda r: _summary(r, "step_time_ms", "p95"),
-    "step_time_ms_mean": lambda r: _summary(r, "step_time_ms", "mean"),
-    "step_time_ms_ci_low": lambda r: _bound(r, "step_time_ms", 0),
-    "step_time_ms_ci_high": lambda r: _bound(r, "step_time_ms", 1),
-    "step_time_ms_cv_percent": lambda r: _summary(r, "step_time_ms", "cv_percent"),
+    **_spread("step_time_ms"),
     "drift_percent": lambda r: r.statistics.drift.percent if r.statistics.drift else None,
     "drift_noise_percent": lambda r: (
         r.statistics.drift.noise_percent if r.statistics.drift else None
     ),
     "marks": lambda r: ";".join(r.statistics.doubts) or None,
-    "model_tflop_per_s_per_device": lambda r: r.model_tflop_per_s_per_device,
-    "hardware_tflop_per_s_per_device": lambda r: r.hardware_tflop_per_s_per_device,
+    **_own("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device"),
     "flop_formula": lambda r: MODEL_FLOPS.id if r.vocabulary else None,
     "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
     "device": lambda r: r.device or None,
-    "arithmetic": lambda r: r.arithmetic,
-    "peak_tflop_per_s": lambda r: r.peak_tflop_per_s,
-    "peak_source": lambda r: r.peak_source,
-    "mfu_percent": lambda r: r.mfu_percent,
-    "hfu_percent": lambda r: r.hfu_percent,
+    **_own("arithmetic", "peak_tflop_per_s", "peak_source", "mfu_percent", "hfu_percent"),
     "utilisation_percent": lambda r: r.utilisation.percent if r.utilisation else None,
     "utilisation_source": lambda r: r.utilisation.source if r.utilisation else None,
     "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
@@ -125,18 +123,9 @@ _PUBLISHED: _Columns = {
 _EVERY = {**_OUTCOME, **_DEVICES, **_BATCH, **_MEASURED, **_BASELINE, **_PUBLISHED}
 
 
-def _summary(row: Row, quantity: str, part: str) -> Any:
-    return getattr(getattr(row.statistics, quantity), part, None)
-
-
 def _trained(row: Row, count: Any) -> Any:
     """Return a count of a run that trained; a run that did not has none, not 0."""
     return None if row.statistics.basis == "none" else count
-
-
-def _bound(row: Row, quantity: str, which: int) -> float | None:
-    found = _summary(row, quantity, "confidence")
-    return found[which] if found else None
 
 
 def _parity(row: Row, part: str) -> Any:
