@@ -130,8 +130,7 @@ def _open(target: Campaign, found: Recorded) -> int:
     cells: list[dict[str, Any]] = list(settings["cells"])
     asked = next((cell for cell in cells if cell["id"] == found.run.cell.id), None)
     if asked is None:
-        content = found.attempt.run or {}
-        asked = {**content["cell"], "repeats": 0}
+        asked = {**found.run.cell.to_json(), "repeats": 0}
         cells.append(asked)
     repeat = int(asked["repeats"])
     attempts = target.attempts(asked["id"], repeat) if repeat else []
