@@ -14,9 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-ARITHMETICS = ("bf16", "fp16", "tf32", "fp32")
 
 
 @dataclass(frozen=True)
@@ -107,31 +104,11 @@ DEVICES = (
     ),
 )
 
-# Trainers that have PyTorch multiply fp32 matrices in tf32 where the device can.
-_TF32_FOR_FP32 = frozenset({"torch_gpt"})  # roles/torch_gpt/files/torch_gpt/train.py
-
 
 def find_device(name: str) -> Device | None:
     """Find the device that nvidia-smi or npu-smi prints as `name`."""
     short = re.sub(r"^NVIDIA ", "", name.strip())
     return next((device for device in DEVICES if re.fullmatch(device.pattern, short)), None)
-
-
-def arithmetic(system: str, parameters: Mapping[str, Any]) -> str | None:
-    """Return what matrices are multiplied in, by the parameters of a cell; None where they
-    do not say.
-    """
-    precision = parameters.get("precision")
-    if precision is None:
-        flags = {
-            name: parameters.get(name, parameters.get(f"use_{name}")) for name in ("bf16", "fp16")
-        }
-        if all(flag is None for flag in flags.values()):
-            return None
-        precision = next((name for name, flag in flags.items() if flag), "fp32")
-    if precision == "fp32" and system in _TF32_FOR_FP32:
-        return "tf32"
-    return precision if precision in ARITHMETICS else None
 
 
 def peak(name: str, wanted: str | None) -> tuple[float | None, str]:

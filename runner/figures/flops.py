@@ -1,4 +1,4 @@
-"""Floating-point operations of a GPT, by Megatron's formula, and TFLOP/s a device.
+"""Floating-point operations: a GPT's, by Megatron's formula, and TFLOP/s a device of any model.
 
 *Model* FLOPs are the multiply-adds of one forward and one backward pass: what the training needs,
 whatever the implementation does. *Hardware* FLOPs add what is computed again because activations
@@ -17,18 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runner.terms.record import Measurement, ModelShape
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A FLOP formula as the tables name it."""
-
-    id: str
-    expression: str
-    meaning: str
-    source: str
-
+from runner.terms.architecture import Architecture, Divided, Formula
+from runner.terms.record import Measurement
 
 MODEL_FLOPS = Formula(
     id="megatron-model-flops",
@@ -44,29 +34,39 @@ HARDWARE_FLOPS = Formula(
 )
 
 
-def flops_per_iteration(
-    shape: ModelShape,
-    batch_size: int,
-    *,
-    recompute: bool = False,
-    padded_vocab_size: int | None = None,
-) -> float:
-    """Return FLOPs of one iteration over `batch_size` sequences, all devices together.
+@dataclass(frozen=True)
+class Gpt:
+    """A GPT-2: all counts, no units."""
 
-    `recompute=False` gives model FLOPs (72), True hardware FLOPs with full activation
-    recomputation (96). The vocabulary is `padded_vocab_size` where it is known, because the
-    padded rows are multiplied too, else `shape.vocab_size`.
-    """
-    s, layers, h = shape.seq_length, shape.num_layers, shape.hidden_size
-    vocab = padded_vocab_size or shape.vocab_size
-    factor = 96 if recompute else 72
-    # h^2 * (1 + s/(6h)) multiplied out, so that no size is divided by.
-    transformer = factor * batch_size * s * layers * h * (h + s / 6)
-    return transformer + 6 * batch_size * s * h * vocab
+    num_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    seq_length: int
+    vocab_size: int
+
+    @property
+    def formula(self) -> Formula:
+        """Megatron's, for model FLOPs."""
+        return MODEL_FLOPS
+
+    def flops(self, *, recompute: bool = False, vocab_size: int | None = None) -> float:
+        """Return the FLOPs of one sample: of the model (72), or with full recomputation (96).
+
+        `vocab_size` is the padded one where it is known: the padded rows are multiplied, too.
+        """
+        s, layers, h = self.seq_length, self.num_layers, self.hidden_size
+        factor = 96 if recompute else 72
+        # h^2 * (1 + s/(6h)) multiplied out, so that no size is divided by.
+        transformer = factor * s * layers * h * (h + s / 6)
+        return transformer + 6 * s * h * (vocab_size or self.vocab_size)
+
+    def divided(self) -> tuple[Divided, ...]:
+        """Keep the heads whole."""
+        return (Divided("tensor_parallel", "num_attention_heads", self.num_attention_heads),)
 
 
 def tflop_per_s_per_device(
-    shape: ModelShape,
+    model: Architecture,
     samples_per_s: float,
     devices: int,
     *,
@@ -76,17 +76,16 @@ def tflop_per_s_per_device(
     """Return TFLOP/s (1e12) of one device when the whole job trains `samples_per_s` sequences a
     second.
 
-    The formula is linear in the batch size, so no batch size is needed. Raises ValueError when
-    `devices` is not positive.
+    Raises ValueError when `devices` is not positive.
     """
     if devices <= 0:
         raise ValueError(f"devices must be positive, not {devices}")
-    flops = flops_per_iteration(shape, 1, recompute=recompute, padded_vocab_size=padded_vocab_size)
+    flops = model.flops(recompute=recompute, vocab_size=padded_vocab_size)
     return flops * samples_per_s / devices / 1e12
 
 
-def vocabulary(shape: ModelShape, measurement: Measurement) -> tuple[int, str]:
+def vocabulary(model: Architecture, measurement: Measurement) -> tuple[int, str]:
     """Return the vocabulary size that the formula uses, and "padded" or "unpadded"."""
     if measurement.padded_vocab_size:
         return measurement.padded_vocab_size, "padded"
-    return shape.vocab_size, "unpadded"
+    return model.vocab_size, "unpadded"

@@ -121,13 +121,18 @@ def check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
         )
     if not values.get("split"):
         return
-    batch = load_system(cell.system).batch_size(cell) or 0
+    system = load_system(cell.system)
+    model = system.architecture(cell)
+    length = values.get("seq_length") if model is None else model.seq_length
+    if length is None:
+        return
+    batch = system.batch_size(cell) or 0
     try:
         check_split(
             documents=int(manifest["documents"]),
             tokens=int(manifest["tokens"]),
             split=str(values["split"]),
-            seq_length=load_system(cell.system).model(values).seq_length,
+            seq_length=length,
             train_samples=int(values["train_iters"]) * batch,
             valid_samples=int(values.get("eval_iters") or 0) * batch,
         )

@@ -115,7 +115,8 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | Non
         global_batch_size=system.batch_size(cell),
         warmup_iters=warmup_iters,
         activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
-        model=system.model(cell.parameters),
+        model=system.architecture(cell),
+        arithmetic=system.arithmetic(cell.parameters),
         parallel=system.sizes(cell),
     )
 

@@ -57,7 +57,7 @@ def _check_machines(cell: Cell, cluster: Cluster) -> None:
 
 
 def _check_sizes(cell: Cell) -> None:
-    """Check that parallel sizes divide the world size, each other, the batch and the heads."""
+    """Check that parallel sizes divide the world size, each other, the batch and the model."""
     system = load_system(cell.system)
     sizes = system.sizes(cell)
     own = {split.name: sizes[split.name] for split in system.parallel if not split.within}
@@ -72,12 +72,14 @@ def _check_sizes(cell: Cell) -> None:
                 f"{split.name} {sizes[split.name]} does not divide {split.within}"
                 f" {sizes[split.within]}, whose ranks it splits; change one"
             )
-    tensor, heads = sizes["tensor_parallel"], system.model(cell.parameters).num_attention_heads
-    if heads % tensor:
-        raise UserError(
-            f"tensor_parallel {tensor} does not divide num_attention_heads {heads}; change one"
-        )
-    if system.global_batch == "given":
+    model = system.architecture(cell)
+    for part in model.divided() if model else ():
+        size = sizes.get(part.size, 1)
+        if part.count % size:
+            raise UserError(
+                f"{part.size} {size} does not divide {part.what} {part.count}; change one"
+            )
+    if system.names_global_batch:
         micro = int(cell.parameters["micro_batch_size"])
         batch = int(cell.parameters["global_batch_size"])
         data = sizes[DATA_PARALLEL]

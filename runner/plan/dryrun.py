@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.matrix.select import select
@@ -22,7 +22,8 @@ def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[
     plans = []
     for cell in cells:
         run = make_run(matrix, cell, cluster, campaign=campaign)
-        expected = load_system(cell.system).estimate(cell, cluster)
+        estimate = load_system(cell.system).estimate
+        expected = None if estimate is None else estimate(cell, cluster)
         plans.append(
             {
                 "cell": cell.name,
@@ -40,7 +41,8 @@ def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[
                 ],
                 "files": {node.host: dict(node.files) for node in run.nodes if node.files},
                 "run_dir": run.nodes[0].dir,
-                "estimate": {
+                "estimate": expected
+                and {
                     "memory_mib": round(expected.memory_mib, 1),
                     "time_s": round(expected.time_s, 1),
                     "basis": expected.basis,
@@ -48,6 +50,19 @@ def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[
             }
         )
     return plans
+
+
+def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[str]:
+    """Say what a cell will need, where its system estimates that."""
+    if expected is None:
+        return
+    yield (
+        f"  estimated memory a device {expected['memory_mib']:.0f} MiB, time"
+        f" {expected['time_s']:.0f} s ({expected['basis']})"
+    )
+    limit = cluster.device_memory_mib
+    if limit and expected["memory_mib"] > limit:
+        yield f"  warning: a device has {limit:.0f} MiB; this cell may not fit"
 
 
 STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's processes)"
@@ -58,14 +73,7 @@ def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
     parts = []
     for plan in plans:
         expected = plan["estimate"]
-        lines = [
-            f"cell {plan['cell']}  ({plan['id']})",
-            f"  estimated memory a device {expected['memory_mib']:.0f} MiB, time"
-            f" {expected['time_s']:.0f} s ({expected['basis']})",
-        ]
-        limit = cluster.device_memory_mib
-        if limit and expected["memory_mib"] > limit:
-            lines.append(f"  warning: a device has {limit:.0f} MiB; this cell may not fit")
+        lines = [f"cell {plan['cell']}  ({plan['id']})", *_expected(expected, cluster)]
         for node in plan["nodes"]:
             env = " ".join(f"{name}={shlex.quote(text)}" for name, text in node["env"].items())
             lines += [

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
-from runner.systems.common.pins import pins
 from runner.systems.common.system import System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -218,12 +215,9 @@ SYSTEM = System(
     name="ascend_gpt",
     summary="the Ascend model zoo's GPT-2 in five sizes, on NPUs or CUDA (document 004)",
     launcher="run.py (DeepSpeed's launcher with the Ascend adaptor), one node",
-    global_batch="given",
-    pins=tuple(pins("ascend_gpt")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "ascend_gpt"),
     model=gpt.shape,
     estimate=gpt.estimate,
     parallel=gpt.PARALLEL,

@@ -5,12 +5,8 @@ docs/systems/libai.md has each difference from upstream's script and configurati
 
 from __future__ import annotations
 
-from functools import partial
-
 from runner.base.errors import UserError
-from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
-from runner.systems.common.pins import pins
 from runner.systems.common.system import System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -173,12 +169,9 @@ SYSTEM = System(
     name="libai",
     summary="LiBai's GPT-2 on OneFlow: tensor, pipeline, ZeRO (document 000)",
     launcher="oneflow.distributed.launch, static ranks",
-    global_batch="given",
-    pins=tuple(pins("libai")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "libai"),
     model=gpt.shape,
     estimate=gpt.estimate,
     parallel=gpt.PARALLEL,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from runner.base.errors import UserError
-from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
-from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -158,12 +154,9 @@ SYSTEM = System(
     name="megatron_core",
     summary="NVIDIA's Megatron-LM of today: tensor, pipeline, data, distributed optimizer",
     launcher="torch.distributed.run, static ranks",
-    global_batch="given",
-    pins=tuple(pins("megatron_core")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "megatron_core"),
     model=gpt.shape,
     estimate=estimate,
     parallel=gpt.PARALLEL,

@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import LAUNCH, RUN
-from runner.systems.common.pins import pins
 from runner.systems.common.system import System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -312,12 +309,9 @@ SYSTEM = System(
     name="megatron_deepspeed",
     summary="Megatron-DeepSpeed's GPT: tensor, pipeline, ZeRO (documents 000 and 001)",
     launcher="torch.distributed.launch or .run, static ranks",
-    global_batch="given",
-    pins=tuple(pins("megatron_deepspeed")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "megatron_deepspeed"),
     model=gpt.shape,
     estimate=gpt.estimate,
     parallel=gpt.PARALLEL,

@@ -7,14 +7,11 @@ Two trainers: v1.1.5 with 3D parallelism (document 002), and the older one at a7
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.logs.measure import measure
 from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED, LAUNCH
-from runner.systems.common.pins import pins
 from runner.systems.common.system import System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -260,12 +257,9 @@ SYSTEM = System(
     name="megatron_lm",
     summary="DeepSpeedExamples' Megatron-LM GPT-2, with or without DeepSpeed (documents 002, 003)",
     launcher="torch.distributed.launch, or deepspeed with a hostfile",
-    global_batch="derived",
-    pins=tuple(pins("megatron_lm")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "megatron_lm"),
     model=gpt.shape,
     estimate=gpt.estimate,
     parallel=gpt.PARALLEL,

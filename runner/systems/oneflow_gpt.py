@@ -7,17 +7,14 @@ docs/systems/oneflow_gpt.md has each difference from upstream's train_gpt2.sh, w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.logs.measure import measure
+from runner.figures.flops import Gpt
 from runner.systems.common import gpt
-from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.record import ModelShape
 from runner.terms.run import Command, NodeContext
 
 # name: n_head, n_embd, n_layer, as train_gpt2.sh has them
@@ -111,10 +108,10 @@ def command(cell: Cell, node: NodeContext) -> Command:
     )
 
 
-def model(values: Mapping[str, Any]) -> ModelShape:
+def model(values: Mapping[str, Any]) -> Gpt:
     """Return the model's shape."""
     heads, width, layers = MODELS[values["model"]]
-    return ModelShape(layers, width, heads, values["seq_length"], values["vocab_size"])
+    return Gpt(layers, width, heads, values["seq_length"], values["vocab_size"])
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
@@ -127,12 +124,9 @@ SYSTEM = System(
     name="oneflow_gpt",
     summary="OneFlow's GPT-2, data parallel with Optimizer-Placement Optimization (document 003)",
     launcher="none: one process a node, the same command on each",
-    global_batch="derived",
-    pins=tuple(pins("oneflow_gpt")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "oneflow_gpt"),
     model=model,
     estimate=estimate,
     parallel=gpt.PARALLEL,

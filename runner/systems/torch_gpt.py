@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.logs.measure import measure
+from runner.figures.flops import Gpt
 from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.record import ModelShape
 from runner.terms.run import Command, NodeContext
 
 # name: layers, hidden, heads, sequence length. 345M to 3.7B as document 004 has them
@@ -71,10 +69,10 @@ PARAMETERS = (
 DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own figure replaces it
 
 
-def shape(parameters: Mapping[str, Any]) -> ModelShape:
+def shape(parameters: Mapping[str, Any]) -> Gpt:
     """Return the model's shape: the named size, with any of its numbers overridden."""
     layers, hidden, heads, length = MODELS[parameters["model"]]
-    return ModelShape(
+    return Gpt(
         num_layers=parameters["num_layers"] or layers,
         hidden_size=parameters["hidden_size"] or hidden,
         num_attention_heads=parameters["num_attention_heads"] or heads,
@@ -101,7 +99,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
     _check_deepspeed(cell, cluster)
 
 
-def _check_parallel(cell: Cell, model: ModelShape) -> None:
+def _check_parallel(cell: Cell, model: Gpt) -> None:
     """Refuse what the trainer does not split, or not together."""
     values = cell.parameters
     tensor, pipeline = values["tensor_parallel"], values["pipeline_parallel"]
@@ -196,18 +194,22 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     return gpt.estimate(cell, cluster, model=model, flash_attention=True)
 
 
+def arithmetic(parameters: Mapping[str, Any]) -> str:
+    """Name the precision; of fp32 train.py has PyTorch multiply in tf32 where the device can."""
+    precision = str(parameters["precision"])
+    return "tf32" if precision == "fp32" else precision
+
+
 SYSTEM = System(
     name="torch_gpt",
     summary="GPT-2 in PyTorch or DeepSpeed: data, tensor, pipeline parallel, ZeRO; CPU or CUDA",
     launcher="torchrun (static ranks), or deepspeed with a hostfile",
-    global_batch="given",
-    pins=tuple(pins("torch_gpt")),
     parameters=PARAMETERS,
     check=check,
     command=command,
-    parse=partial(measure, "torch_gpt"),
     model=shape,
     estimate=estimate,
     parallel=gpt.PARALLEL,
+    arithmetic=arithmetic,
     devices=("cpu", "cuda"),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from runner.base.text import printable
-from runner.figures.flops import MODEL_FLOPS
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, UNSTEADY
 from runner.tables.machine import machine_value
@@ -53,10 +52,11 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
             some = "" if sources == {"derived"} else " where the log has none"
             yield f"samples/s is global batch size / step time{some}."
     flops = ("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device")
-    if shows(*flops) and any(row.vocabulary for row in table):
+    formulas = dict.fromkeys(row.formula for row in table if row.formula)
+    for formula in formulas if shows(*flops) else ():
         yield (
-            f"TFLOP/s per device: {MODEL_FLOPS.id} = {MODEL_FLOPS.expression},"
-            f" {MODEL_FLOPS.meaning} ({MODEL_FLOPS.source}); rows compare only where window and"
+            f"TFLOP/s per device: {formula.id} = {formula.expression},"
+            f" {formula.meaning} ({formula.source}); rows compare only where window and"
             " vocabulary are the same."
         )
     peaks = dict.fromkeys(row.peak_source for row in table if row.mfu_percent is not None)

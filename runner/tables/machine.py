@@ -9,7 +9,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from runner.figures.flops import MODEL_FLOPS
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
 from runner.tables.ran_on import environment_section, facts_as_text
@@ -71,7 +70,7 @@ _MEASURED: _Columns = {
     ),
     "marks": lambda r: ";".join(r.statistics.doubts) or None,
     **_own("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device"),
-    "flop_formula": lambda r: MODEL_FLOPS.id if r.vocabulary else None,
+    "flop_formula": lambda r: r.formula.id if r.formula else None,
     "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
     "device": lambda r: r.device or None,
     **_own("arithmetic", "peak_tflop_per_s", "peak_source", "mfu_percent", "hfu_percent"),
@@ -219,6 +218,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
          "campaign": the campaign's name, a list when there are several, null when there is none,
          "common": {machine column or axis: value} that all rows share (rows repeat it),
          "formula": {"id", "expression", "meaning", "source"} of model_tflop_per_s_per_device,
+                    a list when there are several, null when there is none,
          "environment": {fact: text} of what the runs ran on, as `compare` tells two of them apart,
          "rows": [{every machine column: number, string, boolean or null,
                    "axes": {axis: value},
@@ -249,6 +249,8 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
         }
         for row in table
     ]
+    models = [row.record.model for row in table if row.record.model]
+    formulas = [vars(formula) for formula in dict.fromkeys(model.formula for model in models)]
     asked = _settings(table)
     settings = [{**row["axes"], **{name: row[name] for name in asked}} for row in rows]
     document = {
@@ -259,7 +261,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
             for name, value in (settings[0] if settings else {}).items()
             if all(name in other and other[name] == value for other in settings)
         },
-        "formula": vars(MODEL_FLOPS),
+        "formula": formulas[0] if len(formulas) == 1 else formulas or None,
         "environment": facts_as_text(
             environment_section(run for row in table for run in row.records)
         ),

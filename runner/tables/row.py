@@ -12,10 +12,12 @@ from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.matrix.published import PublishedRow
+from runner.terms.architecture import Formula
 from runner.terms.record import Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")
+NO_ARCHITECTURE = "the system does not say the architecture of its model"
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,12 @@ class Row:
         return vocabulary(self.record.model, self.record.measurement)
 
     @property
+    def formula(self) -> Formula | None:
+        """How FLOPs were counted; None without TFLOP/s."""
+        model = self.record.model
+        return None if model is None or self.vocabulary is None else model.formula
+
+    @property
     def tokens_per_s_per_device(self) -> float | None:
         """Median tokens/s of one device."""
         rate, devices = self.tokens_per_s, self.record.world_size
@@ -185,7 +193,7 @@ class Row:
     @property
     def arithmetic(self) -> str | None:
         """What matrices are multiplied in: bf16, fp16, tf32 or fp32."""
-        return catalogue.arithmetic(self.record.system, self.record.parameters)
+        return self.record.arithmetic
 
     @property
     def _peak(self) -> tuple[float | None, str]:
@@ -243,8 +251,10 @@ class Row:
         """Machine column to why it is null."""
         reasons = dict(self.statistics.missing)
         if self.vocabulary is None:
-            why = "no samples/s" if self.samples_per_s is None else "the model's shape is not known"
+            why = "no samples/s" if self.samples_per_s is None else NO_ARCHITECTURE
             reasons["model_tflop_per_s_per_device"] = why
+        if self.record.model is None and self.samples_per_s is not None:
+            reasons |= {"tokens_per_s": NO_ARCHITECTURE, "tokens_per_s_per_device": NO_ARCHITECTURE}
         if self.mfu_percent is None:
             why = reasons.get("model_tflop_per_s_per_device", "") or self._peak[1]
             reasons |= {"mfu_percent": why, "hfu_percent": why}

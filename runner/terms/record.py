@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from runner.terms.architecture import Architecture
+
 # One documented list (docs/runs.md). A run that never trained a step is `did_not_run`,
 # whatever ended it, and carries no numbers; `reason` says what ended it.
 STATUSES: Mapping[str, str] = {
@@ -45,17 +47,6 @@ class Interval:
     grad_norm: float | None = None
     skipped: int = 0
     nan: int = 0
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """A GPT's shape, as Megatron's FLOP formula needs it (all counts, no units)."""
-
-    num_layers: int
-    hidden_size: int
-    num_attention_heads: int
-    seq_length: int
-    vocab_size: int
 
 
 @dataclass(frozen=True)
@@ -101,6 +92,8 @@ class Record:
     `warmup_iters` None: where warm-up ends is found in the steps. `device` is the name of the
     nodes' devices as nvidia-smi or npu-smi prints it, empty where they have none or several kinds.
     `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
+    `model` is None where the system does not say what it trains, `arithmetic` (bf16, fp16, tf32 or
+    fp32) where it does not say what matrices are multiplied in.
     `date` is the day that it began, by the control node's clock (YYYY-MM-DD).
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
     and `log` then the log that does.
@@ -123,7 +116,8 @@ class Record:
     global_batch_size: int | None = None
     warmup_iters: int | None = 0
     activation_checkpointing: bool = False
-    model: ModelShape | None = None
+    model: Architecture | None = None
+    arithmetic: str | None = None
     measurement: Measurement = field(default_factory=Measurement)
     device: str = ""
     date: str = ""

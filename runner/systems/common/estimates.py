@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.terms.record import ModelShape
+from runner.figures.flops import Gpt
 
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
 # npu: from 59.7 samples/s of GPT-2 345M on 8 NPUs (document 004, table 2).
@@ -10,17 +10,15 @@ SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
 START_S = 15.0  # imports, rendezvous, first iteration
 
 
-def parameters(shape: ModelShape) -> int:
-    """Count the weights of a GPT with tied embeddings: Narayanan et al. 2021
-    (arXiv:2104.04473), eq. 2.
-    """
+def parameters(shape: Gpt) -> int:
+    """Count the weights of a GPT with tied embeddings (arXiv:2104.04473, eq. 2)."""
     layers, hidden = shape.num_layers, shape.hidden_size
     inside = 12 * layers * hidden * hidden * (1 + 13 / (12 * hidden))
     return int(inside + (shape.vocab_size + shape.seq_length) * hidden)
 
 
 def memory_mib(
-    shape: ModelShape,
+    shape: Gpt,
     *,
     micro_batch_size: int,
     zero_stage: int,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.base.errors import UserError
+from runner.figures.flops import Gpt
 from runner.systems.common import estimates
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, Split, parallel_sizes
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.record import ModelShape
 from runner.terms.run import NodeContext
 
 GPT2_VOCAB_SIZE = 50257
@@ -53,9 +53,9 @@ def parallel(cell: Cell) -> dict[str, int]:
     return parallel_sizes(cell, PARALLEL)
 
 
-def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> ModelShape:
+def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Gpt:
     """Return the model's shape from the parameters that say it."""
-    return ModelShape(
+    return Gpt(
         num_layers=values["num_layers"],
         hidden_size=values["hidden_size"],
         num_attention_heads=values["num_attention_heads"],
@@ -64,7 +64,7 @@ def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Model
     )
 
 
-def check_shape(model: ModelShape, *, pipeline: int, even: bool = True) -> None:
+def check_shape(model: Gpt, *, pipeline: int, even: bool = True) -> None:
     """Refuse a shape that no trainer takes; `even`: stages must have equally many layers."""
     if model.hidden_size % model.num_attention_heads:
         raise UserError(
@@ -109,7 +109,7 @@ def estimate(
     cell: Cell,
     cluster: Cluster,
     *,
-    model: ModelShape | None = None,
+    model: Gpt | None = None,
     zero_stage: int | None = None,
     flash_attention: bool = False,
 ) -> Estimate:
@@ -119,8 +119,6 @@ def estimate(
     What is not given is what the cell's own `num_layers` and such, `zero_stage` and `precision`
     say; a system without `precision` trains in half.
     """
-    from runner.figures.flops import flops_per_iteration
-
     values = cell.parameters
     model = shape(values) if model is None else model
     sizes = parallel(cell)
@@ -135,7 +133,7 @@ def estimate(
         flash_attention=flash_attention,
     )
     batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
-    flops = flops_per_iteration(model, batch)
+    flops = batch * model.flops()
     time = estimates.time_s(flops, values["train_iters"], cell.world_size, cluster.device)
     return Estimate(
         # The embeddings and the output, which a tensor group does not split, are counted as split.

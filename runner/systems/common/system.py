@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from runner.systems.common.pins import pins
+from runner.terms.architecture import Architecture
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.record import DATA_PARALLEL, Measurement, ModelShape
+from runner.terms.record import DATA_PARALLEL, Measurement
 from runner.terms.run import Command, NodeContext
 
 
@@ -46,38 +48,72 @@ class Estimate:
     basis: str
 
 
+def _nothing_to_refuse(cell: Cell, cluster: Cluster) -> None:
+    return None
+
+
+def _as_given(parameters: dict[str, Any]) -> dict[str, Any]:
+    return parameters
+
+
+def _precision(parameters: Mapping[str, Any]) -> str | None:
+    return parameters.get("precision")
+
+
 @dataclass(frozen=True)
 class System:
-    """A trainer that can be benchmarked.
+    """A trainer that can be benchmarked. What has a default may be left out.
 
-    `global_batch` is "given" (a parameter) or "derived": micro_batch_size x data parallel x
-    gradient_accumulation. `resolve` fills in parameters that others decide, such as a named model's
-    sizes, before anything else sees them. `check` raises UserError for a cell that cannot run;
-    `command` gives what a node starts; `parse` reads the logs of all nodes (node rank to byte
-    blocks); `model` gives the shape for the FLOP formula; `estimate` what a cell needs; `parallel`
-    lists how the trainer splits a model beside data parallelism.
+    `name` is that of the module and of the role, `summary` and `launcher` are for people.
+    `parameters` is what a matrix may set. One `global_batch_size` is the samples of an iteration;
+    without it they are micro_batch_size x data parallel x gradient_accumulation.
+    `command` gives what a node starts.
+    `check` raises UserError for a cell that cannot run.
+    `resolve` fills in parameters that others decide, such as a named model's sizes, before anything
+    else sees them.
+    `parallel` lists how the trainer splits a model, beside data parallelism.
+    `model` gives the architecture that it trains; without it there are no FLOPs and no MFU.
+    `arithmetic` says what matrices are multiplied in (bf16, fp16, tf32 or fp32); None: not known.
+    `estimate` says what a cell will need, for a dry run.
+    `devices` are those that it can train on.
     """
 
     name: str
     summary: str
     launcher: str
-    global_batch: str
-    pins: tuple[str, ...]
     parameters: tuple[Parameter, ...]
-    check: Callable[[Cell, Cluster], None]
     command: Callable[[Cell, NodeContext], Command]
-    parse: Callable[[Mapping[int, Iterable[bytes]]], Measurement]
-    model: Callable[[Mapping[str, Any]], ModelShape]
-    estimate: Callable[[Cell, Cluster], Estimate]
+    check: Callable[[Cell, Cluster], None] = _nothing_to_refuse
+    resolve: Callable[[dict[str, Any]], dict[str, Any]] = _as_given
     parallel: tuple[Split, ...] = ()
-    devices: tuple[str, ...] = ("cpu", "cuda", "npu")  # what it can train on
-    resolve: Callable[[dict[str, Any]], dict[str, Any]] = lambda parameters: parameters
+    model: Callable[[Mapping[str, Any]], Architecture] | None = None
+    arithmetic: Callable[[Mapping[str, Any]], str | None] = _precision
+    estimate: Callable[[Cell, Cluster], Estimate] | None = None
+    devices: tuple[str, ...] = ("cpu", "cuda", "npu")
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The pin sets of its role; the first is the default."""
+        return tuple(pins(self.name))
+
+    def parse(self, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
+        """Read the logs of all nodes (node rank to byte blocks) by the kinds of its lines."""
+        from runner.logs.measure import measure  # numpy, which a list of systems can do without
+
+        return measure(self.name, logs)
+
+    def architecture(self, cell: Cell) -> Architecture | None:
+        """Return what the cell trains; None where the system does not say."""
+        return None if self.model is None else self.model(cell.parameters)
+
+    @property
+    def names_global_batch(self) -> bool:
+        """Whether a matrix gives the samples of an iteration."""
+        return self.parameter("global_batch_size") is not None
 
     def batch_size(self, cell: Cell) -> int | None:
-        """Return samples an iteration, all devices together; None where the system has no
-        such number.
-        """
-        if self.global_batch == "given":
+        """Return samples an iteration of all devices; None where the system has no such number."""
+        if self.names_global_batch:
             return int(cell.parameters["global_batch_size"])
         passes = int(cell.parameters.get("gradient_accumulation") or 1)
         micro = cell.parameters.get("micro_batch_size")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import json
+from dataclasses import dataclass, replace
 
 import pytest
 
-from runner.figures.devices import DEVICES, arithmetic, find_device, peak
+from runner.figures.devices import DEVICES, find_device, peak
+from runner.figures.flops import MODEL_FLOPS, Gpt
 from runner.tables.build import rows
-from runner.tables.machine import machine_value
-from runner.terms.record import ModelShape
+from runner.tables.machine import machine_value, to_json
+from runner.tables.terminal import to_table
+from runner.terms.architecture import Divided, Formula
 from tests.runner.tables.test_tables import cell
 
 NAMES = {
@@ -65,32 +67,14 @@ def test_what_cannot_be_told_has_no_peak_and_a_reason() -> None:
     assert peak("Tesla V100-SXM2-16GB", "tf32")[0] == 15.7
 
 
-@pytest.mark.parametrize(
-    ("system", "parameters", "expected"),
-    [
-        ("torch_gpt", {"precision": "bf16"}, "bf16"),
-        ("torch_gpt", {"precision": "fp32"}, "tf32"),
-        ("libai", {"precision": "fp32"}, "fp32"),
-        ("megatron_lm", {"fp16": True}, "fp16"),
-        ("megatron_lm", {"fp16": False, "bf16": True}, "bf16"),
-        ("megatron_lm", {"use_fp16": False}, "fp32"),
-        ("megatron_lm", {}, None),
-    ],
-)
-def test_arithmetic_is_what_the_cell_says(
-    system: str, parameters: dict[str, Any], expected: str | None
-) -> None:
-    assert arithmetic(system, parameters) == expected
-
-
 def test_mfu_and_hfu_of_a_published_run() -> None:
     # Korthikanti et al. 2022, arXiv:2205.05198, table 5: 530B on 280 A100, 37.83 s: MFU 56.0 %.
     run = replace(
         cell("530B", 280 / 37.83),
         nodes=35,
-        model=ModelShape(105, 20480, 128, 2048, 51200),
+        model=Gpt(105, 20480, 128, 2048, 51200),
         device="NVIDIA A100-SXM4-80GB",
-        parameters={"precision": "fp16"},
+        arithmetic="fp16",
         activation_checkpointing=True,
     )
     (row,) = rows([run])
@@ -104,3 +88,44 @@ def test_no_device_no_mfu_with_the_reason() -> None:
     (row,) = rows([replace(cell("a", 10.0), device="Foo")])
     assert machine_value(row, "mfu_percent") is None
     assert "'Foo'" in row.missing["mfu_percent"]
+
+
+def test_a_system_without_an_architecture_has_no_mfu_and_says_so() -> None:
+    (row,) = rows([replace(cell("a", 10.0), device="NVIDIA H200", arithmetic="bf16", model=None)])
+    names = ("tokens_per_s", "model_tflop_per_s_per_device", "mfu_percent", "hfu_percent")
+    assert [machine_value(row, name) for name in names] == [None] * 4
+    assert {row.missing[name] for name in names} == {
+        "the system does not say the architecture of its model"
+    }
+    assert "0.0000" not in to_table([row], 400)
+    assert json.loads(to_json([row]))["formula"] is None
+
+
+FLAT = Formula("flat", "6*N*s", "six a weight and token", "a test")
+
+
+@dataclass(frozen=True)
+class Flat:
+    """An architecture of its own: no heads, its own formula."""
+
+    seq_length: int
+    vocab_size: int
+    formula: Formula = FLAT
+
+    def flops(self, *, recompute: bool = False, vocab_size: int | None = None) -> float:
+        return 6.0e9 * self.seq_length * (4 / 3 if recompute else 1)
+
+    def divided(self) -> tuple[Divided, ...]:
+        return (Divided("expert_parallel", "num_experts", 8),)
+
+
+def test_an_architecture_brings_its_own_formula() -> None:
+    ours = replace(cell("a", 10.0), device="NVIDIA H200", arithmetic="bf16", model=Flat(1024, 7))
+    gpt = replace(cell("b", 10.0), device="NVIDIA H200", arithmetic="bf16")
+    table = rows([ours, gpt])
+    assert machine_value(table[0], "mfu_percent") == pytest.approx(
+        6e9 * 1024 * 10 / 8 / 1e12 / 989.5 * 100
+    )
+    assert [machine_value(row, "flop_formula") for row in table] == ["flat", MODEL_FLOPS.id]
+    assert [one["id"] for one in json.loads(to_json(table))["formula"]] == ["flat", MODEL_FLOPS.id]
+    assert "TFLOP/s per device: flat = 6*N*s" in to_table(table, 400)

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner.figures.flops import Gpt
 from runner.load.records import records_of
 from runner.report.formats import render
 from runner.report.groups import MOST_CURVES, groups
 from runner.report.links import href
 from runner.report.page import breakable, grouped
 from runner.tables.ran_on import environment_section
-from runner.terms.record import Interval, Measurement, ModelShape, Record
+from runner.terms.record import Interval, Measurement, Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, forty, torch_gpt, write
 
@@ -72,7 +73,7 @@ def record(name: str = "n1-zero0", *, nodes: int = 1, zero: int = 0, **more: Any
         "micro_batch_size": 4,
         "global_batch_size": 32 * nodes,
         "warmup_iters": 5,
-        "model": ModelShape(12, 768, 12, 1024, 50257),
+        "model": Gpt(12, 768, 12, 1024, 50257),
         "measurement": Measurement(tuple(steps), 9000.0 - 1000 * zero, 10000.0 - 1000 * zero),
         "log": f"{name}/launcher.log",
         "environment": {"nodes": {f"node-{n}": {"driver": f"5{n}"} for n in range(nodes)}},

@@ -58,10 +58,7 @@ def test_a_system_says_all_that_it_must(name: str) -> None:
     system = load_system(name)
     assert system.name == name
     assert system.pins == tuple(pins(name))
-    assert system.global_batch in ("given", "derived")
-    if system.global_batch == "given":
-        assert system.parameter("micro_batch_size")
-        assert system.parameter("global_batch_size")
+    assert system.parameter("micro_batch_size")
     for text in (system.summary, system.launcher):
         assert text
         assert text == text.strip(" .")
@@ -82,6 +79,19 @@ def test_defaults_pass_their_own_checks_and_every_parameter_is_explained(name: s
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_arithmetic_is_what_the_parameters_say(name: str) -> None:
+    system = load_system(name)
+    precision = system.parameter("precision")
+    if precision is None:
+        assert system.arithmetic({}) is None
+        return
+    expected = {choice: choice for choice in precision.choices}
+    if name == "torch_gpt":
+        expected["fp32"] = "tf32"
+    assert {c: system.arithmetic({"precision": c}) for c in precision.choices} == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_pins_are_literals(name: str) -> None:
     for content in pins(name).values():
         assert "{{" not in json.dumps(content)
@@ -99,10 +109,9 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
 TOY = '''
 """A toy: a program that takes tensor and pipeline sizes."""
 
-from runner.systems.common.pins import pins
+from runner.figures.flops import Gpt
 from runner.systems.common.system import Estimate, Split, System
 from runner.terms.cell import Parameter
-from runner.terms.record import Measurement, ModelShape
 from runner.terms.run import Command
 
 
@@ -110,22 +119,18 @@ SYSTEM = System(
     name="toy",
     summary="a toy",
     launcher="none",
-    global_batch="derived",
-    pins=tuple(pins("toy")),
     parameters=(
         Parameter("tensor_parallel", int, 1, "devices a layer is split over", minimum=1),
         Parameter("pipeline_parallel", int, 1, "devices the layers are split over", minimum=1),
         Parameter("expert_parallel", int, 1, "data parallel ranks of one expert", minimum=1),
     ),
-    check=lambda cell, cluster: None,
     command=lambda cell, node: Command(
         argv=(f"{node.home}/env/bin/toy", str(node.node_rank)),
         env={"TOY": "1"},
         cwd=str(node.home),
         files={"toy.json": "{}"},
     ),
-    parse=lambda logs: Measurement(),
-    model=lambda parameters: ModelShape(2, 8, 4, 16, 100),
+    model=lambda parameters: Gpt(2, 8, 4, 16, 100),
     estimate=lambda cell, cluster: Estimate(1.0, 2.0, "a guess"),
     parallel=(
         Split("tensor_parallel"),

@@ -10,7 +10,6 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.systems import torch_gpt
-from runner.systems.common.registry import load_system
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
 AFTER_THE_SCRIPT = """\
@@ -82,7 +81,7 @@ def test_named_sizes_have_heads_that_divide_the_width_and_can_be_estimated(name:
     _, hidden, heads, _ = torch_gpt.MODELS[name]
     assert hidden % heads == 0
     cell = small_matrix(defaults={"model": name}).cells[0]
-    expected = load_system("torch_gpt").estimate(cell, small_cluster(device="cuda"))
+    expected = torch_gpt.estimate(cell, small_cluster(device="cuda"))
     assert expected.memory_mib > 0
     assert expected.time_s > 0
 

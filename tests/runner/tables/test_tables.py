@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import UserError
+from runner.figures.flops import Gpt
 from runner.report.formats import FORMATS, render
 from runner.tables.build import rows
 from runner.tables.formatting import difference_text, number_text, value_text
@@ -19,9 +20,9 @@ from runner.tables.machine import machine_value, to_csv, to_json
 from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
-from runner.terms.record import STATUSES, Interval, Measurement, ModelShape, Record
+from runner.terms.record import STATUSES, Interval, Measurement, Record
 
-SHAPE = ModelShape(12, 768, 12, 1024, 50257)
+SHAPE = Gpt(12, 768, 12, 1024, 50257)
 
 
 def cell(
@@ -464,7 +465,7 @@ any_records = st.builds(
     ),
     global_batch_size=st.one_of(st.none(), sizes),
     warmup_iters=st.integers(0, 10),
-    model=st.one_of(st.none(), st.builds(ModelShape, *[sizes] * 5)),
+    model=st.one_of(st.none(), st.builds(Gpt, *[sizes] * 5)),
     measurement=measurements,
     last_words=texts,
     environment=st.dictionaries(texts, any_value, max_size=2),
