@@ -26,8 +26,8 @@ def frame(
     number that is missing is NA, another NaN (docs/measures.md). Raises UserError where there is
     no such campaign, axis or value.
     """
-    with archive.opened(Path(runs), None if campaign is None else str(campaign)) as found:
-        records = records_of(found.campaign, Path.cwd().resolve(), shown=found.shown)
-        _, published = layout_of(found.campaign, None)
-        baseline = baseline or (found.campaign.settings or {}).get("baseline")
+    with archive.opened(Path(runs), None if campaign is None else str(campaign)) as source:
+        records = records_of(source.campaign, Path.cwd().resolve(), shown=source.shown)
+        _, published = layout_of(source.campaign, None)
+        baseline = baseline or (source.campaign.settings or {}).get("baseline")
     return to_frame(rows(records, baseline, published))

@@ -113,18 +113,18 @@ def _hosts(campaign: Campaign) -> dict[str, str]:
     """Return every name that a host has in the campaign, to its name in the inventory; in rank
     order.
     """
-    found: dict[str, str] = {}
+    names_of_hosts: dict[str, str] = {}
     for path in sorted(campaign.path.glob(f"{names.ATTEMPTS}/{names.RUN}")):
         run = _json(path)
         nodes = run.get("nodes", []) if isinstance(run, dict) else []
-        found |= {node["host"]: node["host"] for node in nodes}
+        names_of_hosts |= {node["host"]: node["host"] for node in nodes}
     for path in sorted(campaign.inspected.glob("*.json")):
-        found.setdefault(path.stem, path.stem)
+        names_of_hosts.setdefault(path.stem, path.stem)
         facts = _json(path)
         if isinstance(facts, dict) and facts.get("hostname"):
-            found.setdefault(str(facts["hostname"]), path.stem)
-            found.setdefault(str(facts["hostname"]).split(".")[0], path.stem)
-    return found
+            names_of_hosts.setdefault(str(facts["hostname"]), path.stem)
+            names_of_hosts.setdefault(str(facts["hostname"]).split(".")[0], path.stem)
+    return names_of_hosts
 
 
 def _json(path: Path) -> Any:

@@ -134,8 +134,8 @@ class Redaction:
         return self._pattern.sub(self._word, text)
 
     def _compiled(self) -> re.Pattern[str]:
-        def names(words: list[str]) -> str:
-            return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+        def names(hosts: list[str]) -> str:
+            return "|".join(re.escape(word) for word in sorted(hosts, key=len, reverse=True))
 
         parts = []
         if self._secrets:

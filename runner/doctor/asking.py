@@ -28,15 +28,15 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     engine, interrupts = SshEngine(cluster, runs), Interrupts()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with checkup.locked(), interrupts.handled():
-        found = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
+        answer = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
         if checks := [one for one in only if one != "env"]:
-            found = replace(
-                found,
-                judgement=_measure(checkup, cluster, found, checks, engine, interrupts, console),
+            answer = replace(
+                answer,
+                judgement=_measure(checkup, cluster, answer, checks, engine, interrupts, console),
             )
     if interrupts.count:
         raise KeyboardInterrupt
-    return found
+    return answer
 
 
 def _survey(
@@ -63,9 +63,9 @@ def _survey(
     if checkup.asked is None:
         # Ansible leaves a play in which no host is left, and with it what asked.json is written by.
         silent = {
-            host: str(said["unreachable"])
+            host: str(reply["unreachable"])
             for host in hosts
-            if "unreachable" in (said := checkup.node(host))
+            if "unreachable" in (reply := checkup.node(host))
         }
         if silent:
             raise UserError(unreachable(silent, cluster.path))
@@ -76,14 +76,14 @@ def _survey(
 def _measure(
     checkup: Checkup,
     cluster: Cluster,
-    found: Answer,
+    answer: Answer,
     checks: Sequence[str],
     engine: SshEngine,
     interrupts: Interrupts,
     console: Console,
 ) -> judgement.Judgement:
     """Run the probe on the nodes that could be asked."""
-    pin, reason = probing.torch_of(found.envs)
+    pin, reason = probing.torch_of(answer.envs)
     if reason:
         return judgement.Judgement(reason=reason)
 
@@ -93,6 +93,6 @@ def _measure(
         now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
         return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
-    nodes = [node for node in cluster.nodes if node.host in found.envs]
+    nodes = [node for node in cluster.nodes if node.host in answer.envs]
     with live(console, line):
         return probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)

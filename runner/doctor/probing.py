@@ -146,43 +146,43 @@ def launch(
         orders = plan(cluster, nodes, pin, checks, number=attempt.number, port_try=port_try)
         content = {"trainbench": __version__, **orders.to_json()}
         write_json(attempt.path / names.RUN, content)
-        words = carry_out(engine, checkup, attempt, orders, interrupts)
+        message = carry_out(engine, checkup, attempt, orders, interrupts)
         halt = attempt.halt
-        return Probed(attempt, words, halt.cause if halt else "")
+        return Probed(attempt, message, halt.cause if halt else "")
 
     probed = on_a_free_port(probe, interrupts)
     attempt = probed.attempt
-    said = [
+    objects = [
         line for path in attempt.logs().values() for line in judgement.lines(tail(path, 1 << 24))
     ]
     return judgement.judge_probe(
-        said,
+        objects,
         [node.host for node in nodes],
         device=cluster.device,
         devices_per_node=min(node.devices for node in nodes),
         checks=checks,
         torch=pin,
         took_s=time.monotonic() - began,
-        failed=failed(attempt, said, [node.host for node in nodes], probed.words),
+        failed=failed(attempt, objects, [node.host for node in nodes], probed.words),
     )
 
 
 def failed(
-    attempt: RunFolder, said: Sequence[Mapping[str, Any]], hosts: Sequence[str], words: str
+    attempt: RunFolder, objects: Sequence[Mapping[str, Any]], hosts: Sequence[str], message: str
 ) -> str:
     """Say why the probe did not end well, or nothing: its own error first, else the launch's."""
-    for one in said:
+    for one in objects:
         if "error" in one and "test" not in one:
             return f"{hosts[int(one['node'])]}: {one['error']}"
     halt = attempt.halt
     if halt is not None:
         ranks = {host: rank for rank, host in attempt.hosts.items()}
         host = str(halt.host)
-        told = last_words(tail(attempt.log(ranks[host], host))) if host in ranks else ""
-        return f"{halt.message}{': ' + told if halt.cause == Cause.EXIT and told else ''}"
+        printed = last_words(tail(attempt.log(ranks[host], host))) if host in ranks else ""
+        return f"{halt.message}{': ' + printed if halt.cause == Cause.EXIT and printed else ''}"
     endings = attempt.endings()
     if (bad := first_bad(endings)) is not None:
         return f"{bad}: {endings[bad].words}"
     if len(endings) < len(hosts):
-        return words or "a node gave no answer"
+        return message or "a node gave no answer"
     return incomplete(endings)

@@ -76,13 +76,13 @@ def curve_of(record: Record) -> dict[int, float]:
     """Return iteration to loss: the log's, else TensorBoard's. NaN where the log says that
     it was one.
     """
-    found: dict[int, float] = {}
+    losses: dict[int, float] = {}
     for interval in record.measurement.intervals:
         if interval.loss is not None:
-            found[interval.iteration] = interval.loss
+            losses[interval.iteration] = interval.loss
         elif interval.nan > 0:
-            found[interval.iteration] = math.nan
-    return found or dict(record.measurement.curve)
+            losses[interval.iteration] = math.nan
+    return losses or dict(record.measurement.curve)
 
 
 def task_differs(ours: Record, theirs: Record) -> str:
@@ -127,9 +127,9 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve]) -> Parity:
         return Parity(None, why_not="the baseline's loss is not a number")
     good = int(np.argmax(bad_one)) if bad_one.any() else len(iterations)
     if good >= FEWEST:
-        found = _diverges(iterations[:good], one[:, :good], other[:, :good])
-        if found is not None:
-            return found
+        diverging = _diverges(iterations[:good], one[:, :good], other[:, :good])
+        if diverging is not None:
+            return diverging
     if good < len(iterations):
         return Parity(False, len(iterations), at=int(iterations[good]))
     return Parity(True, len(iterations))

@@ -48,7 +48,7 @@ def steady_from(values: Sequence[float]) -> int:
     kept = np.arange(1, count + 1)
     squares = np.cumsum(back * back) - np.cumsum(back) ** 2 / kept
     error = np.maximum(squares / kept**2, 0.0)[::-1][: most + 1]
-    found = int(np.argmax(error <= error.min() * (1 + SLACK)))
+    cut = int(np.argmax(error <= error.min() * (1 + SLACK)))
     steady = np.abs(series[:most]) <= band
     leading = int(np.argmax(steady)) if steady.any() else most
-    return max(found, leading)
+    return max(cut, leading)

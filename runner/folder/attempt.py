@@ -60,12 +60,12 @@ class RunFolder:
 
     def endings(self) -> dict[str, Ending]:
         """Map hosts to how their launchers ended, for the hosts that said so."""
-        found = {}
+        endings = {}
         for rank, host in self.hosts.items():
             done = read_json(self.node(rank, host) / names.DONE)
             if done is not None:
-                found[host] = Ending.from_json(done)
-        return found
+                endings[host] = Ending.from_json(done)
+        return endings
 
     @property
     def halt(self) -> Halt | None:

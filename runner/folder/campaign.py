@@ -37,12 +37,12 @@ class Campaign(HeldFolder):
         """Map hosts to their env.json as it was at the last inspection; none where verify
         never ran.
         """
-        found = {}
+        envs = {}
         for path in sorted(self.inspected.glob("*.json")):
             env = ((read_json(path) or {}).get("files") or {}).get(ENV)
             if isinstance(env, dict):
-                found[path.stem] = env
-        return found
+                envs[path.stem] = env
+        return envs
 
     @property
     def settings(self) -> dict[str, Any] | None:
@@ -134,11 +134,11 @@ class Campaign(HeldFolder):
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
         """List the attempts of one repeat of a cell, oldest first."""
         folder = self.path / cell_id / f"repeat{repeat}"
-        found = []
+        attempts = []
         for path in folder.glob("attempt*"):
             if match := re.fullmatch(r"attempt(\d+)", path.name):
-                found.append(Attempt(path, cell_id, repeat, int(match[1])))
-        return sorted(found, key=lambda attempt: attempt.number)
+                attempts.append(Attempt(path, cell_id, repeat, int(match[1])))
+        return sorted(attempts, key=lambda attempt: attempt.number)
 
     def running(self) -> Attempt | None:
         """Return what a living bench runs now: the last that was planned, where it has no
@@ -174,15 +174,17 @@ def _what_differs(was: Any, now: Any) -> str:
     if not isinstance(was, dict) or not isinstance(now, dict):
         return ""
     keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-    words = [f"{key} was {str(was.get(key))[:40]}, is {str(now.get(key))[:40]}" for key in keys[:3]]
-    return f" ({'; '.join(words)})" if words else ""
+    changes = [
+        f"{key} was {str(was.get(key))[:40]}, is {str(now.get(key))[:40]}" for key in keys[:3]
+    ]
+    return f" ({'; '.join(changes)})" if changes else ""
 
 
 def campaigns(runs: Path) -> list[Campaign]:
     """List the campaigns under a folder of runs that have a run, the one run last first."""
-    found = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
-    found = [campaign for campaign in found if campaign.begun]
-    return sorted(found, key=_last_used, reverse=True)
+    begun = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
+    begun = [campaign for campaign in begun if campaign.begun]
+    return sorted(begun, key=_last_used, reverse=True)
 
 
 def _last_used(campaign: Campaign) -> float:

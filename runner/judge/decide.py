@@ -85,8 +85,8 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
             diagnosis=verdict.status,
             evidence={"log": verdict.name, "line": verdict.line},
         )
-    told = ended.cause == Cause.EXIT and last_words
-    reason = f"{ended.ending}: {last_words}" if told else ended.ending
+    printed = ended.cause == Cause.EXIT and last_words
+    reason = f"{ended.ending}: {last_words}" if printed else ended.ending
     return replace(ended, reason=printable(reason), last_words=last_words)
 
 

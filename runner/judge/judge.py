@@ -37,22 +37,22 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         train_iters=cell.parameters.get("train_iters"),
         play_words=play_words,
     )
-    if ended.cause == Cause.STALLED and (words := stall.words(_stood(attempt))):
-        ended = replace(ended, ending=f"{ended.ending}; {words}")
+    if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):
+        ended = replace(ended, ending=f"{ended.ending}; {ranks}")
         ended = replace(ended, reason=ended.ending)
     return explain(ended, attempt, steps=len(measured.intervals))
 
 
-def _stood(attempt: Attempt) -> list[stall.Stood]:
+def _stood(attempt: Attempt) -> list[stall.RankState]:
     """Say where the processes of a run that stalled were, by what their nodes' logs and
     stacks say.
     """
-    found = []
+    ranks = []
     for rank, host in attempt.hosts.items():
         log = attempt.log(rank, host)
         text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name(names.STACKS)))
-        found += stall.read_stacks(host, text.decode("utf-8", "replace"))
-    return found
+        ranks += stall.read_stacks(host, text.decode("utf-8", "replace"))
+    return ranks
 
 
 def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
@@ -65,10 +65,10 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
     if ended.cause in EXPLAINED:
         # The node that ended the run comes first: without a clock in the logs, it is the cause.
         paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != first)]
-        found = [path for path in paths if path.is_file()]
-        verdict = diagnose(found, steps=steps, name=attempt.inside)
-    told = stall.LABEL.split(tail(logs[first]).decode("utf-8", "replace"))[0]
-    return with_verdict(ended, verdict, last_words(told.encode()))
+        present = [path for path in paths if path.is_file()]
+        verdict = diagnose(present, steps=steps, name=attempt.inside)
+    own = stall.LABEL.split(tail(logs[first]).decode("utf-8", "replace"))[0]
+    return with_verdict(ended, verdict, last_words(own.encode()))
 
 
 def telling_rank(attempt: Attempt) -> int:

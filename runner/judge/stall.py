@@ -24,7 +24,7 @@ _TELLING = 12  # innermost frames that are looked at
 
 
 @dataclass(frozen=True)
-class Stood:
+class RankState:
     """One rank: the node, whether it was `held` and how, its innermost frame, whether it waited."""
 
     host: str
@@ -34,22 +34,22 @@ class Stood:
     waited: bool
 
 
-def read_stacks(host: str, text: str) -> list[Stood]:
+def read_stacks(host: str, text: str) -> list[RankState]:
     """Read the ranks of one node, from its log or its stacks; a process without one is no
     worker.
     """
     parts = LABEL.split(text)
-    found = []
+    ranks = []
     for label, stack in zip(parts[1::2], parts[2::2], strict=True):
         rank = _RANK.search(label)
         if rank is None:
             continue
         frames = _frames(stack)
-        held = next((words for words in _HELD if label.endswith(words)), "")
+        held = next((reason for reason in _HELD if label.endswith(reason)), "")
         waited = any(place in file for file, _, _ in frames[:_TELLING] for place in _WAITS)
         frame = "{}:{} in {}".format(*frames[0]) if frames else ""
-        found.append(Stood(host, int(rank[1]), held, frame, waited))
-    return found
+        ranks.append(RankState(host, int(rank[1]), held, frame, waited))
+    return ranks
 
 
 def _frames(stack: str) -> list[tuple[str, str, str]]:
@@ -66,17 +66,17 @@ def _frames(stack: str) -> list[tuple[str, str, str]]:
     return frames
 
 
-def words(stood: Sequence[Stood]) -> str:
+def words(ranks: Sequence[RankState]) -> str:
     """Say which rank the others waited for, in a few words; nothing where it cannot be said."""
-    held = [one for one in stood if one.held]
-    if held and len(held) < len(stood):
+    held = [one for one in ranks if one.held]
+    if held and len(held) < len(ranks):
         return f"the others waited for {_named(held)}, which was {held[0].held}"
-    apart = [one for one in stood if not one.waited and one.frame]
-    if len(apart) == 1 and len(stood) > 1 and all(one.waited for one in stood if one not in apart):
+    apart = [one for one in ranks if not one.waited and one.frame]
+    if len(apart) == 1 and len(ranks) > 1 and all(one.waited for one in ranks if one not in apart):
         return f"{_named(apart)} stood at {apart[0].frame}, the others waited in a collective"
     return ""
 
 
-def _named(ranks: Sequence[Stood]) -> str:
+def _named(ranks: Sequence[RankState]) -> str:
     first = f"rank {ranks[0].rank} ({ranks[0].host})"
     return first if len(ranks) == 1 else f"{first} and {len(ranks) - 1} more"

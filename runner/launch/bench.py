@@ -104,10 +104,10 @@ def _finished(
     campaign: Campaign, repeats: Sequence[tuple[Cell, int]]
 ) -> dict[tuple[str, int], str]:
     """Return the repeats whose last attempt is finished, with its status."""
-    found = {}
+    statuses = {}
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
         ended = attempts[-1].outcome if attempts else None
         if ended is not None and is_finished(ended):
-            found[cell.id, repeat] = ended.status
-    return found
+            statuses[cell.id, repeat] = ended.status
+    return statuses

@@ -107,9 +107,9 @@ class Launcher:
         script.chmod(0o700)
         began, clock = time.time(), time.monotonic()
         with self.view.running(cell, run.repeat, attempt):
-            words = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
+            message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
         measured = measure_run(cell.system, attempt.logs())
-        ended = judge(attempt, cell, measured, words)
+        ended = judge(attempt, cell, measured, message)
         ended = replace(ended, started_at=began, wall_s=round(time.monotonic() - clock, 3))
         write_json(attempt.path / names.OUTCOME, ended.to_json())
         self.view.ended(cell, run.repeat, attempt, ended, measured)

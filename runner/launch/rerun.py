@@ -60,9 +60,9 @@ def recorded(path: Path) -> Recorded:
     return Recorded(Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, run)
 
 
-def inventory(found: Recorded) -> Path:
+def inventory(recorded: Recorded) -> Path:
     """Return the inventory that a run's campaign names, of this checkout."""
-    name = str((found.campaign.settings or {}).get("inventory"))
+    name = str((recorded.campaign.settings or {}).get("inventory"))
     path = PROJECT / "inventory" / name
     if not path.exists():
         raise UserError(f"the run was made on the inventory {name}; name it with -i")
@@ -70,26 +70,26 @@ def inventory(found: Recorded) -> Path:
 
 
 def rerun(
-    found: Recorded, cluster: Cluster, *, engine: Engine, view: View
+    recorded: Recorded, cluster: Cluster, *, engine: Engine, view: View
 ) -> tuple[Attempt, Campaign, Tally]:
     """Make the run again. Raises UserError where the machines are not what they were."""
-    differs = list(differences(found.run, cluster))
+    differs = list(differences(recorded.run, cluster))
     if differs:
         raise UserError(
             f"the inventory {cluster.name} is not what the run was made on: {'; '.join(differs)};"
             " set it back, or begin a new campaign with bench"
         )
-    name = found.campaign.name
+    name = recorded.campaign.name
     name = name if name.startswith("rerun-") else f"rerun-{name}"
-    target = Campaign(found.campaign.path.parent / name)
+    target = Campaign(recorded.campaign.path.parent / name)
     interrupts = Interrupts()
     with target.locked(), interrupts.handled():
-        repeat = _open(target, found)
+        repeat = _open(target, recorded)
         view.begin(target, 1, {})
-        with engine.claimed(cluster.nodes[: found.run.cell.nodes], target.path):
-            inspection.inspect(engine, target, cluster, [found.run.cell], interrupts.once)
-            attempt = target.new_attempt(found.run.cell.id, repeat)
-            again = _again(found.run, target.name, attempt)
+        with engine.claimed(cluster.nodes[: recorded.run.cell.nodes], target.path):
+            inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
+            attempt = target.new_attempt(recorded.run.cell.id, repeat)
+            again = _again(recorded.run, target.name, attempt)
             ended = Launcher(engine, target, view, interrupts).once(attempt, again)
         ok = ended.status == "ok"
         tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
@@ -116,9 +116,9 @@ def differences(run: Run, cluster: Cluster) -> Iterator[str]:
                 yield f"{key} on {node.host} was {was}, is {value}"
 
 
-def _open(target: Campaign, found: Recorded) -> int:
+def _open(target: Campaign, recorded: Recorded) -> int:
     """Make the campaign of reruns, or take the cell into it; the repeat that comes next."""
-    source = found.campaign.settings or {}
+    source = recorded.campaign.settings or {}
     settings = target.settings or {
         **{key: source.get(key) for key in ("matrix", "matrix_name", "baseline", "warmup_iters")},
         **{key: source.get(key) for key in ("inventory", "inventory_digest")},
@@ -128,9 +128,9 @@ def _open(target: Campaign, found: Recorded) -> int:
         "created_at": time.time(),
     }
     cells: list[dict[str, Any]] = list(settings["cells"])
-    asked = next((cell for cell in cells if cell["id"] == found.run.cell.id), None)
+    asked = next((cell for cell in cells if cell["id"] == recorded.run.cell.id), None)
     if asked is None:
-        asked = {**found.run.cell.to_json(), "repeats": 0}
+        asked = {**recorded.run.cell.to_json(), "repeats": 0}
         cells.append(asked)
     repeat = int(asked["repeats"])
     attempts = target.attempts(asked["id"], repeat) if repeat else []
@@ -138,7 +138,7 @@ def _open(target: Campaign, found: Recorded) -> int:
     if not repeat or not attempts or is_finished(attempts[-1].outcome):
         repeat += 1
     asked["repeats"] = repeat
-    wanted = (f"system {found.run.cell.system}/", f"dataset {found.run.cell.dataset}")
+    wanted = (f"system {recorded.run.cell.system}/", f"dataset {recorded.run.cell.dataset}")
     pins = {
         name: value
         for name, value in (source.get("environment") or {}).items()

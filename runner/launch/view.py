@@ -74,12 +74,12 @@ class View:
         self.total, self.seen = total, set(kept)
         for cell_id, repeat in kept:
             self._took(campaign.attempts(cell_id, repeat)[-1])
-        words = f"campaign {campaign.name}: {total} runs"
+        line = f"campaign {campaign.name}: {total} runs"
         if kept:
             bad = sum(state != "ok" for state in kept.values())
-            words += f", {len(kept)} finished before"
-            words += f" ({bad} of them not ok: --again runs them again)" if bad else ""
-        self.console.print(f"{words}; folder {campaign.path}", markup=False)
+            line += f", {len(kept)} finished before"
+            line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
+        self.console.print(f"{line}; folder {campaign.path}", markup=False)
 
     @contextmanager
     def running(self, cell: Cell, repeat: int, attempt: Attempt) -> Iterator[None]:
@@ -91,9 +91,9 @@ class View:
 
         def line(elapsed_s: float) -> str:
             now = now_of(cell.system, attempt, wanted)
-            words = f"{title}: {progress(now, wanted, elapsed_s)}"
+            shown = f"{title}: {progress(now, wanted, elapsed_s)}"
             left = left_s(self.times, waiting, now.left_s, elapsed_s)
-            return words + (f", campaign {lasting(left)}" if waiting and left else "")
+            return shown + (f", campaign {lasting(left)}" if waiting and left else "")
 
         with live(self.console, line):
             yield
@@ -124,11 +124,11 @@ class View:
 
     def end(self, tally: Any) -> None:
         """Print one line on the campaign."""
-        words = f"{tally.ok} ok, {tally.failed} not ok"
+        line = f"{tally.ok} ok, {tally.failed} not ok"
         on = ", the same command goes on" if tally.resumes else ""
-        words += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
-        words += f"; stopped by --stop-after{on}" if tally.expired else ""
-        self.console.print(words, markup=False)
+        line += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
+        line += f"; stopped by --stop-after{on}" if tally.expired else ""
+        self.console.print(line, markup=False)
 
 
 @contextmanager
@@ -165,17 +165,17 @@ def progress(now: Now, wanted: int | None, elapsed_s: float) -> str:
     step = now.step
     if step is None:
         return f"starting, {elapsed_s:.0f} s"
-    words = [f"iteration {step.iteration}" + (f"/{wanted}" if wanted else "")]
+    parts = [f"iteration {step.iteration}" + (f"/{wanted}" if wanted else "")]
     if step.samples_per_s is not None:
-        words.append(f"{step.samples_per_s:.1f} samples/s")
+        parts.append(f"{step.samples_per_s:.1f} samples/s")
     if step.loss is not None:
-        words.append(f"loss {step.loss:.3f}")
+        parts.append(f"loss {step.loss:.3f}")
     if now.memory_mib is not None:
-        words.append(f"{now.memory_mib:.0f} MiB")
-    words.append(f"{elapsed_s:.0f} s")
+        parts.append(f"{now.memory_mib:.0f} MiB")
+    parts.append(f"{elapsed_s:.0f} s")
     if now.left_s is not None:
-        words.append(lasting(now.left_s))
-    return ", ".join(words)
+        parts.append(lasting(now.left_s))
+    return ", ".join(parts)
 
 
 def lasting(left: float) -> str:

@@ -75,12 +75,12 @@ def _more(env: Mapping[str, Any]) -> dict[str, Any]:
         "packages": env.get("packages"),
         "libraries": env.get("libraries"),
         "systems": {
-            name: {"torch": found.get("torch"), "packages": (found.get("lock_sha256") or "")[:12]}
-            for name, found in (env.get("systems") or {}).items()
+            name: {"torch": pin.get("torch"), "packages": (pin.get("lock_sha256") or "")[:12]}
+            for name, pin in (env.get("systems") or {}).items()
         },
         "network": {
-            name: f"MTU {found.get('mtu')}, {found.get('speed_mbit_s') or '–'} Mbit/s"
-            for name, found in interfaces.items()
+            name: f"MTU {pin.get('mtu')}, {pin.get('speed_mbit_s') or '–'} Mbit/s"
+            for name, pin in interfaces.items()
         },
     }
 

@@ -131,8 +131,8 @@ def read_samples(data: bytes) -> list[Sample]:
         if fields[0] == "timestamp" and len(fields) == 2:  # before each of npu-smi's tables
             now = _time(fields[1])
         elif fields[0] == "timestamp":
-            found = [_COLUMN.fullmatch(field) for field in fields]
-            columns = [match[1] if match else "" for match in found]
+            matches = [_COLUMN.fullmatch(field) for field in fields]
+            columns = [match[1] if match else "" for match in matches]
         elif columns and len(fields) == len(columns):
             row = dict(zip(columns, fields, strict=True))
             time = _time(row["timestamp"])
@@ -160,5 +160,5 @@ def _time(text: str) -> float | None:
 
 def _number(text: str) -> float | None:
     """Read `97 %` or `1024 MiB`; `[N/A]` is none."""
-    found = _NUMBER.fullmatch(text)
-    return float(found[1]) if found else None
+    match = _NUMBER.fullmatch(text)
+    return float(match[1]) if match else None

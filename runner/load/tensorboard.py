@@ -118,7 +118,7 @@ def _tensor(data: bytes) -> float | None:
 
 def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
     """Read each tag's (step, value) in the order written; what is no scalar is passed over."""
-    found: dict[str, list[tuple[int, float]]] = {}
+    scalars_by_tag: dict[str, list[tuple[int, float]]] = {}
     for record in records(data):
         try:
             step, values = 0, []
@@ -131,10 +131,10 @@ def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
                 if isinstance(value, bytes):
                     name, scalar = _value(value)
                     if scalar is not None:
-                        found.setdefault(name, []).append((step, scalar))
+                        scalars_by_tag.setdefault(name, []).append((step, scalar))
         except (ValueError, IndexError, UnicodeDecodeError, struct.error):
             continue  # one odd message says nothing of the next
-    return found
+    return scalars_by_tag
 
 
 def _value(data: bytes) -> tuple[str, float | None]:
@@ -163,8 +163,8 @@ def scalars(paths: list[Path]) -> dict[str, list[tuple[int, float]]]:
     """Read the scalars of several event files, oldest name first: a resumed run writes a
     second one.
     """
-    found: dict[str, list[tuple[int, float]]] = {}
+    scalars_by_tag: dict[str, list[tuple[int, float]]] = {}
     for path in sorted(paths, key=lambda path: path.name):
         for tag, points in parse_events(path.read_bytes()).items():
-            found.setdefault(tag, []).extend(points)
-    return found
+            scalars_by_tag.setdefault(tag, []).extend(points)
+    return scalars_by_tag

@@ -36,7 +36,7 @@ def times_of_steps(
     """
     polls = sorted(polls)
     for kind in kinds_of(system):
-        parser, found, at = KINDS[kind](), [], 0
+        parser, times, at = KINDS[kind](), [], 0
         for time, size in polls:
             # Whole lines only: the rest belongs to the next poll.
             end = log.rfind(b"\n", at, size) + 1
@@ -45,9 +45,9 @@ def times_of_steps(
             batch = parser.feed(log[at:end])
             at = end
             if batch is not None:
-                found += [(iteration, time) for iteration in batch.iteration.tolist()]
-        if found:
-            return found
+                times += [(iteration, time) for iteration in batch.iteration.tolist()]
+        if times:
+            return times
     return []
 
 

@@ -20,12 +20,12 @@ class Sign:
 
     def stands_in(self, small: bytes) -> bool:
         """Return whether a part of a log, in small letters, has it."""
-        found = any(word in small for word in self.words)
-        return found or bool(self.line and self.line.search(small))
+        present = any(word in small for word in self.words)
+        return present or bool(self.line and self.line.search(small))
 
 
 @dataclass(frozen=True)
-class Told:
+class Candidate:
     """A system that a log may be of: where it has every sign of `by` and none of `without`.
 
     `why` says so to people, behind what the lines are called.
@@ -44,18 +44,18 @@ class Told:
 class Kind(ABC):
     """One kind of step lines; an object reads whole lines of one log, block by block.
 
-    `says` names the lines for people. `told` lists the systems that print them: the first that fits
-    is the log's. `named` does so for a log without any step. Of the regular expressions `step` is
-    the part of a line that shows that a step was logged, `error` begins a line by which the trainer
-    itself says why it ends, `success` is on one after which nothing is a failure. `own_rate` is
-    False for lines that stand beside a trainer's own and whose samples/s need not be true;
-    `from_zero` is for lines that count iterations from 0.
+    `says` names the lines for people. `candidates` lists the systems that print them: the first
+    that fits is the log's. `named` does so for a log without any step. Of the regular expressions
+    `step` is the part of a line that shows that a step was logged, `error` begins a line by which
+    the trainer itself says why it ends, `success` is on one after which nothing is a failure.
+    `own_rate` is False for lines that stand beside a trainer's own and whose samples/s need not be
+    true; `from_zero` is for lines that count iterations from 0.
     """
 
     name: str
     says: str
-    told: tuple[Told, ...]
-    named: tuple[Told, ...] = ()
+    candidates: tuple[Candidate, ...]
+    named: tuple[Candidate, ...] = ()
     step: bytes = b""
     error: bytes = b""
     success: bytes = b""
@@ -69,7 +69,7 @@ class Kind(ABC):
     @classmethod
     def systems(cls) -> tuple[str, ...]:
         """Return the systems that print these lines."""
-        return tuple(dict.fromkeys(told.system for told in cls.told))
+        return tuple(dict.fromkeys(candidate.system for candidate in cls.candidates))
 
     @abstractmethod
     def feed(self, text: bytes) -> Batch | None:

@@ -42,14 +42,14 @@ def windows(text: bytes, starts: Ints, width: int) -> Bytes:
 def _marked(data: Bytes) -> Ints:
     """Find where a slash or a pipe stands. In small pieces: fresh large arrays cost page faults."""
     slashes, pipes = np.empty(PIECE, np.bool_), np.empty(PIECE, np.bool_)
-    found = []
+    pieces = []
     for start in range(0, len(data), PIECE):
         piece = data[start : start + PIECE]
         marked = slashes[: len(piece)]
         np.equal(piece, _SLASH, out=marked)
         marked |= np.equal(piece, _PIPE, out=pipes[: len(piece)])
-        found.append(np.flatnonzero(marked) + start)
-    return np.concatenate(found)
+        pieces.append(np.flatnonzero(marked) + start)
+    return np.concatenate(pieces)
 
 
 class Marks:
@@ -100,8 +100,8 @@ class Marks:
         """Find where the line around each place ends: at its newline or the end of the text."""
         if len(at) * RARE < len(self.text):
             ends = [self.text.find(b"\n", place) for place in at.tolist()]
-            found = np.array(ends, np.int64)
-            return np.where(found < 0, len(self.text), found)
+            places = np.array(ends, np.int64)
+            return np.where(places < 0, len(self.text), places)
         newlines = np.append(np.flatnonzero(self.data == _NEWLINE), len(self.text))
         return newlines[np.searchsorted(newlines, at)]
 
@@ -110,10 +110,10 @@ class Marks:
         width = len(sign) + 1
         pipes = self.pipes[self.pipes >= width]
         pipes = pipes[self.data[pipes - 2] == sign[-1]]
-        found: list[int] = pipes[
+        following: list[int] = pipes[
             items(self.text, width)[pipes - width] == np.void(sign + b" ")
         ].tolist()
-        return found
+        return following
 
 
 @dataclass(frozen=True)
@@ -239,12 +239,12 @@ class Table:
     def _wholes(self, layout: Layout, ends: Ints, sizes: Ints, fits: Mask) -> Ints:
         """Read whole numbers, right-aligned in a column of fixed width after spaces."""
         fits &= (sizes == layout.widths).all(axis=1)
-        words = self._words(ends - COLUMN)
-        if len(words) > 1 and (words == words[0]).all():  # nothing skipped, one batch size
+        octets = self._words(ends - COLUMN)
+        if len(octets) > 1 and (octets == octets[0]).all():  # nothing skipped, one batch size
             same = np.ones(1, np.bool_)
             value = self._wholes(layout, ends[:1], layout.widths[None], same)
             fits &= same
-            return np.repeat(value, len(words), axis=0)
+            return np.repeat(value, len(octets), axis=0)
         signs = windows(self.text, ends.ravel() - COLUMN, COLUMN).reshape(*ends.shape, COLUMN)
         digits = signs - _ZERO
         good = digits < 10

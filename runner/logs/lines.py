@@ -58,10 +58,10 @@ class LineParser(Kind):
             begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
             end = line_end(text, at)
             line = text[begin:end]
-            found = list(self.head.finditer(line))
-            for number, head in enumerate(found, 1):
-                last = number == len(found)
-                stop = len(line) if last else found[number].start()
+            heads = list(self.head.finditer(line))
+            for number, head in enumerate(heads, 1):
+                last = number == len(heads)
+                stop = len(line) if last else heads[number].start()
                 closed = not last or end < len(text)
                 yield begin + head.start(), head, line[head.end() : stop], closed
             at = text.find(self.marker, end)

@@ -70,7 +70,7 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
         padded_vocab_size=int(padded) if padded.isdigit() and int(padded) else None,
         facts=facts,
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
-        by_node={rank: tuple(found) for rank, found in nodes.items()} if alike else {},
+        by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
     )
 
 

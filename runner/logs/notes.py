@@ -69,30 +69,30 @@ class Notes:
             self.memory(text, text.index(b"|", at))
         self.arguments(text)
         at = text.find(_EMBEDDING_MARK)
-        if at >= 0 and (found := _EMBEDDING.match(text, at)):
-            self.facts["padded_vocab_size"] = found[1].decode()
+        if at >= 0 and (match := _EMBEDDING.match(text, at)):
+            self.facts["padded_vocab_size"] = match[1].decode()
         self.devices.scan(text)
         self.evaluations(text)
 
     def evaluations(self, text: bytes) -> None:
         """Note the perplexity of the last evaluation."""
         for at in places(text, _PERPLEXITY_MARK):
-            if found := _PERPLEXITY.match(text, at):
-                self.perplexity = number(found[1])
+            if match := _PERPLEXITY.match(text, at):
+                self.perplexity = number(match[1])
 
     def memory(self, text: bytes, pipe: int) -> None:
         """Read the memory line whose first pipe stands there."""
-        if found := _MEMORY.match(text, pipe):
-            self.allocated(number(found[1]))
+        if match := _MEMORY.match(text, pipe):
+            self.allocated(number(match[1]))
 
     def arguments(self, text: bytes) -> None:
         """Read what the trainer prints of its arguments, and Megatron of its vocabulary."""
         at = text.find(_PADDED_MARK)
-        if at >= 0 and (found := _PADDED.match(text, at)):
-            self.facts["padded_vocab_size"] = found[1].decode()
+        if at >= 0 and (match := _PADDED.match(text, at)):
+            self.facts["padded_vocab_size"] = match[1].decode()
         for at in places(text, _ARGUMENT_MARK):
-            if found := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):
-                self.facts["log_interval"] = found[1].decode()
+            if match := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):
+                self.facts["log_interval"] = match[1].decode()
             place = text.find(_VOCABULARY_MARK, at, at + ARGUMENTS)
-            if place >= 0 and (found := _VOCABULARY.match(text, place)):
-                self.facts["padded_vocab_size"] = found[1].decode()
+            if place >= 0 and (match := _VOCABULARY.match(text, place)):
+                self.facts["padded_vocab_size"] = match[1].decode()

@@ -66,7 +66,7 @@ class Overflows:
         return counts
 
     def _count(self, text: bytes, at: int) -> None:
-        if found := _COUNTED.match(text, at):
-            now = int(found[1])
+        if match := _COUNTED.match(text, at):
+            now = int(match[1])
             self._counted += now - self._counter if now >= self._counter else now
             self._counter = now

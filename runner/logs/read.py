@@ -61,9 +61,9 @@ def read(
             break
     else:
         kind = None
-    found = set().union(*(recognise.signs(sample) for sample in samples))
-    found |= set().union(*(recognise.signs(log.parser.notes.first_step) for log in logs))
-    seen, why = recognise.system_of(kind, found)
+    signs = set().union(*(recognise.signs(sample) for sample in samples))
+    signs |= set().union(*(recognise.signs(log.parser.notes.first_step) for log in logs))
+    seen, why = recognise.system_of(kind, signs)
     if system is not None:
         why = "named by --system"
     elif kind is not None:

@@ -7,14 +7,17 @@ from runner.logs.kinds import KINDS
 
 # Of a log without steps: by the words of few systems before those of many.
 _NAMED = tuple(
-    told
+    candidate
     for kind in sorted(KINDS.values(), key=lambda kind: len(kind.systems()))
-    for told in kind.named
+    for candidate in kind.named
 )
 _SIGNS = {
     sign
-    for told in (*_NAMED, *(told for kind in KINDS.values() for told in kind.told))
-    for sign in (*told.by, *told.without)
+    for candidate in (
+        *_NAMED,
+        *(candidate for kind in KINDS.values() for candidate in kind.candidates),
+    )
+    for sign in (*candidate.by, *candidate.without)
 }
 
 
@@ -24,9 +27,9 @@ def signs(sample: bytes) -> set[Sign]:
     return {sign for sign in _SIGNS if sign.stands_in(small)}
 
 
-def system_of(kind: str | None, found: set[Sign]) -> tuple[str | None, str]:
+def system_of(kind: str | None, signs: set[Sign]) -> tuple[str | None, str]:
     """Return the system of a log with that kind of step lines and those signs, and why."""
-    for told in _NAMED if kind is None else KINDS[kind].told:
-        if told.fits(found):
-            return told.system, told.why
+    for candidate in _NAMED if kind is None else KINDS[kind].candidates:
+        if candidate.fits(signs):
+            return candidate.system, candidate.why
     return None, "nothing in the log names a system"

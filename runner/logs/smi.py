@@ -49,9 +49,9 @@ class Devices:
 
     def _learn(self, line: bytes) -> None:
         self._npu = self._npu or _NPU_MARK in line
-        for found in _HEADER.finditer(line):
-            if _HEADER_MARK in found[0]:
-                columns = [name.strip() for name in found[0].split(b",")]
+        for match in _HEADER.finditer(line):
+            if _HEADER_MARK in match[0]:
+                columns = [name.strip() for name in match[0].split(b",")]
                 if columns not in self._headers:
                     self._headers.append(columns)
 
@@ -69,7 +69,7 @@ class Devices:
         for columns in self._headers:
             if len(columns) != len(values):
                 continue
-            found: dict[bytes, float] = {}
+            readings: dict[bytes, float] = {}
             for column, value in zip(columns, values, strict=True):
                 unit = _VALUE.get(column.rpartition(b"[")[2].rstrip(b"]"))
                 if unit is None:
@@ -78,9 +78,9 @@ class Devices:
                 match = _last(unit, value) if column is columns[0] else unit.fullmatch(value)
                 if match is None:
                     break
-                found[column] = float(match[1])
+                readings[column] = float(match[1])
             else:
-                self.see(found[b"memory.used [MiB]"], found.get(b"utilization.gpu [%]"))
+                self.see(readings[b"memory.used [MiB]"], readings.get(b"utilization.gpu [%]"))
                 return
 
     def see(self, used_mib: float, busy_percent: float | None) -> None:
@@ -92,9 +92,9 @@ class Devices:
 
 def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
     """Return (MiB used, percent busy) of npu-smi's rows of chips."""
-    for found in _NPU_ROW.finditer(text):
-        pairs = re.findall(rb"(\d+) */ *(\d+)", found[2])
-        yield float(pairs[-1][0]), float(found[1])  # HBM is last where there is one
+    for match in _NPU_ROW.finditer(text):
+        pairs = re.findall(rb"(\d+) */ *(\d+)", match[2])
+        yield float(pairs[-1][0]), float(match[1])  # HBM is last where there is one
 
 
 def _last(unit: re.Pattern[bytes], value: bytes) -> re.Match[bytes] | None:

@@ -111,19 +111,19 @@ def panels(
     drawn = [(curve, points) for curve in curves if (points := of(curve.run))]
     if not drawn:
         return None
-    found = groups(axes_of([curve.row for curve, _ in drawn]))
-    by_name = colours(found)
+    grouped = groups(axes_of([curve.row for curve, _ in drawn]))
+    by_name = colours(grouped)
     low = min(y for _, points in drawn for _, y in points)
     high = max(y for _, points in drawn for _, y in points)
     all_of_them = (low - 0.04 * (high - low), high + 0.04 * (high - low)) if high > low else None
     panels = []
-    for number, group in enumerate(found[:MOST_PANELS]):
+    for number, group in enumerate(grouped[:MOST_PANELS]):
         members = [drawn[place] for place in group.members]
         places = [by_name[name] if by_name else place for place, name in enumerate(group.names)]
         limits = frame([curve.run for curve, _ in members]) if frame else None
-        if shared and len(found) > 1:
+        if shared and len(grouped) > 1:
             limits = all_of_them
-        few = len(found) > 1
+        few = len(grouped) > 1
         panels.append(
             {
                 "title": group.label,
@@ -139,7 +139,7 @@ def panels(
     return {
         "panels": panels,
         "legend": legend,
-        "left_out": sum(len(group.members) for group in found[MOST_PANELS:]),
+        "left_out": sum(len(group.members) for group in grouped[MOST_PANELS:]),
     }
 
 

@@ -165,8 +165,8 @@ def last_iteration(values: Mapping[str, Any]) -> int:
 
 
 def _rampup(values: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    words = str(values["rampup_batch_size"] or "").split()
-    return (int(words[0]), int(words[1]), int(words[2])) if words else None
+    numbers = str(values["rampup_batch_size"] or "").split()
+    return (int(numbers[0]), int(numbers[1]), int(numbers[2])) if numbers else None
 
 
 def check(cell: Cell, cluster: Cluster) -> None:

@@ -66,9 +66,9 @@ class Cell:
 
         Raises KeyError or TypeError for one of another version.
         """
-        words = {key: value for key, value in content.items() if key not in ("id", "repeats")}
-        ids = words["device_ids"]
-        return cls(**{**words, "device_ids": None if ids is None else tuple(ids)})
+        fields = {key: value for key, value in content.items() if key not in ("id", "repeats")}
+        ids = fields["device_ids"]
+        return cls(**{**fields, "device_ids": None if ids is None else tuple(ids)})
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Evidence:
 
 
 @dataclass
-class Found:
+class LogEnd:
     """What one log's end says."""
 
     evidence: list[Evidence] = field(default_factory=list)
@@ -133,41 +133,43 @@ def split(line: bytes) -> tuple[bytes, bytes]:
     return text[: len(text) - len(rest)], rest
 
 
-def find_evidence(path: Path, begin: int) -> Found:
+def find_evidence(path: Path, begin: int) -> LogEnd:
     """Find the evidence in a log from `begin` on, in order."""
-    found, judge = Found(), _Judge()
+    evidence, judge = LogEnd(), _Judge()
     time: tuple[int, ...] | None = None
     for place, line in _lines(path, begin):
-        found.lines = place + 1
+        evidence.lines = place + 1
         if b":" in line and (stamp := _TIME.search(line)):
             time = tuple(int(part) for part in stamp.groups() if part is not None)
         for rank in _RANK.findall(line):
-            found.ranks.add(int(rank))
+            evidence.ranks.add(int(rank))
         if SUCCESS.search(line):
-            found.evidence.clear()
+            evidence.evidence.clear()
         elif judge.open or CANDIDATE.search(line):
             stream, text = split(line)
             status = judge.status(stream, text)
             weak = WARNING.search(text) if status is None else None
             if weak:
                 status = meaning(weak[1]) or "collective_error"
-            if status is not None and len(found.evidence) < MOST:
-                words = printable(text[:400].decode("utf-8", "replace"))
+            if status is not None and len(evidence.evidence) < MOST:
+                shown = printable(text[:400].decode("utf-8", "replace"))
                 item = Evidence(
-                    status, path, place, words, stream, time, weak is not None, judge.start
+                    status, path, place, shown, stream, time, weak is not None, judge.start
                 )
                 if REASON.match(text):
-                    _forget_wrapper(found.evidence, item)
+                    _forget_wrapper(evidence.evidence, item)
                 if judge.ended:
                     item = replace(item, traced=True)
-                    _forget_caught(found.evidence, item, judge.ended)
-                found.evidence.append(item)
-                _waiting(found, text)
-    if found.evidence:
+                    _forget_caught(evidence.evidence, item, judge.ended)
+                evidence.evidence.append(item)
+                _waiting(evidence, text)
+    if evidence.evidence:
         above = lines_before(path, begin)
-        found.lines += above
-        found.evidence = [replace(item, place=above + item.place + 1) for item in found.evidence]
-    return found
+        evidence.lines += above
+        evidence.evidence = [
+            replace(item, place=above + item.place + 1) for item in evidence.evidence
+        ]
+    return evidence
 
 
 def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
@@ -202,8 +204,8 @@ def _forget_wrapper(evidence: list[Evidence], reason: Evidence) -> None:
 
 def _process(stream: bytes) -> bytes | None:
     """Return the part of a prefix that is a rank's, or None."""
-    found = _PROCESS.match(stream)
-    return found[0] if found else None
+    match = _PROCESS.match(stream)
+    return match[0] if match else None
 
 
 class _Judge:
@@ -222,8 +224,8 @@ class _Judge:
         """Return the status that a line is strong evidence of, or None."""
         self.ended, self.start = "", False
         for prefix in self._prefixes:
-            if found := prefix.match(text):
-                text = text[found.end() :]
+            if match := prefix.match(text):
+                text = text[match.end() :]
                 break
         if IGNORED.match(text):
             self._ignored.add(stream)
@@ -269,10 +271,10 @@ def _exception(text: bytes) -> str:
     return "process_failed" if NOISE.search(text) else meaning(text) or "error"
 
 
-def _waiting(found: Found, text: bytes) -> None:
+def _waiting(evidence: LogEnd, text: bytes) -> None:
     if b"atchdog caught collective" not in text:
         return
     rank = re.search(rb"\[Rank (\d+)\]", text)
     what = re.search(rb"OpType=(\w+)", text)
     if rank:
-        found.waited.setdefault(int(rank[1]), what[1].decode() if what else "a collective")
+        evidence.waited.setdefault(int(rank[1]), what[1].decode() if what else "a collective")

@@ -11,7 +11,7 @@ from runner.judge.diagnosis.causes import CONSEQUENCES
 from runner.judge.diagnosis.evidence import (
     LONGEST_TAIL,
     Evidence,
-    Found,
+    LogEnd,
     after_last_step,
     find_evidence,
 )
@@ -75,15 +75,15 @@ def diagnose(
     `name` is what the sentence calls a log. Where no clock says which came first, the logs'
     order does.
     """
-    found, complete, stepless = [], False, []
+    evidences, complete, stepless = [], False, []
     for path in logs:
         begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
         complete = complete or done
-        found.append(find_evidence(path, begin))
+        evidences.append(find_evidence(path, begin))
         stepless.append(steps > 0 and begin == 0)
     everything = [
         item
-        for part, silent in zip(found, stepless, strict=True)
+        for part, silent in zip(evidences, stepless, strict=True)
         for item in part.evidence
         if _counts(item, part, silent=silent, complete=complete, trained=steps > 0)
     ]
@@ -94,14 +94,14 @@ def diagnose(
         return Verdict("no_step", "no step was logged and nothing in the log says why")
     status = _ALONE.get(first.status, first.status)
     status, first = _full_disk(status, first, everything)
-    words = first.text if len(first.text) <= 200 else first.text[:197] + "..."
+    shown = first.text if len(first.text) <= 200 else first.text[:197] + "..."
     where = name(first.path)
-    sentence = f"{_SAYS[status]}: {words} ({where}:{first.place}{_who(first)})"
-    sentence += _waiting(status, found, everything)
+    sentence = f"{_SAYS[status]}: {shown} ({where}:{first.place}{_who(first)})"
+    sentence += _waiting(status, evidences, everything)
     return Verdict(status, sentence, first.path, first.place, first.text, where)
 
 
-def _counts(item: Evidence, part: Found, *, silent: bool, complete: bool, trained: bool) -> bool:
+def _counts(item: Evidence, part: LogEnd, *, silent: bool, complete: bool, trained: bool) -> bool:
     """Return whether evidence may be of the run's end.
 
     `silent`: a log without steps beside others that have some. Nothing in it shows that training
@@ -158,14 +158,14 @@ def _full_disk(
 def _who(item: Evidence) -> str:
     rank = re.search(rb"\[rank ?(\d+)\]|\[default(\d+)\]", item.stream)
     host = re.match(rb"([\w.-]+): ", item.stream)
-    words = [f"rank {(rank[1] or rank[2]).decode()}"] if rank else []
-    words += [f"on {host[1].decode()}"] if host else []
-    return ", " + " ".join(words) if words else ""
+    parts = [f"rank {(rank[1] or rank[2]).decode()}"] if rank else []
+    parts += [f"on {host[1].decode()}"] if host else []
+    return ", " + " ".join(parts) if parts else ""
 
 
-def _waiting(status: str, found: Sequence[Found], everything: Sequence[Evidence]) -> str:
+def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evidence]) -> str:
     """Say on whom the others waited, as far as the logs tell."""
-    waited = {rank: what for part in found for rank, what in part.waited.items()}
+    waited = {rank: what for part in evidences for rank, what in part.waited.items()}
     if not waited and status != "collective_timeout":
         return ""
     for item in everything:
@@ -174,7 +174,7 @@ def _waiting(status: str, found: Sequence[Found], everything: Sequence[Evidence]
     if not waited:
         return ""
     names = ", ".join(str(rank) for rank in sorted(waited))
-    rest = sorted(set().union(*(part.ranks for part in found)) - set(waited))
+    rest = sorted(set().union(*(part.ranks for part in evidences)) - set(waited))
     operation = sorted(set(waited.values()))[0]
     text = (
         f"; rank {names} waited in {operation}"

@@ -86,13 +86,13 @@ def play(
         cancel_callback=cancelled,
     )
     command.unlink(missing_ok=True)
-    words = messages[0] if messages else ""
-    if ran.rc != 0 and not words:
-        words = _last_words(Path(ran.config.artifact_dir) / "stdout")
+    message = messages[0] if messages else ""
+    if ran.rc != 0 and not message:
+        message = _last_words(Path(ran.config.artifact_dir) / "stdout")
     if ran.rc == 0:
         shutil.rmtree(folder, ignore_errors=True)
     rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
-    return Played(status=str(ran.status), rc=rc, words=words)
+    return Played(status=str(ran.status), rc=rc, words=message)
 
 
 def _last_words(path: Path) -> str:
@@ -100,6 +100,6 @@ def _last_words(path: Path) -> str:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return "Ansible said nothing"
-    told = [line.strip() for line in lines if line.strip()]
-    errors = [line for line in told if "ERROR" in line or "error" in line]
-    return (errors or told or ["Ansible said nothing"])[-1][:500]
+    spoken = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in spoken if "ERROR" in line or "error" in line]
+    return (errors or spoken or ["Ansible said nothing"])[-1][:500]

@@ -20,7 +20,7 @@ import re
 
 from runner.logs.batch import LoggedStep
 from runner.logs.decoding import number
-from runner.logs.kind import Sign, Told
+from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 
 NPU = Sign(
@@ -30,10 +30,12 @@ NPU = Sign(
     )
 )
 DEEPSPEED = Sign((b"deepspeed", b"deepscale", b"consumed tokens:", b"per iteration (s):"))
-_TOLD = (
-    Told("ascend_gpt", "and names NPUs", (NPU,)),
-    Told("megatron_deepspeed", "(any DeepSpeed trainer prints them: name another with --system)"),
-    Told("megatron_lm"),
+_CANDIDATES = (
+    Candidate("ascend_gpt", "and names NPUs", (NPU,)),
+    Candidate(
+        "megatron_deepspeed", "(any DeepSpeed trainer prints them: name another with --system)"
+    ),
+    Candidate("megatron_lm"),
 )
 _NUMBER = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
 _PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
@@ -47,11 +49,11 @@ class DeepSpeedPipe(LineParser):
 
     name = "deepspeed_pipe"
     says = "DeepSpeed's `steps: N loss:` lines and no Megatron line"
-    told = _TOLD
+    candidates = _CANDIDATES
     named = (
-        Told("ascend_gpt", "the log names deepspeed", (DEEPSPEED, NPU)),
-        Told("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
-        Told("ascend_gpt", "the log names npu", (NPU,)),
+        Candidate("ascend_gpt", "the log names deepspeed", (DEEPSPEED, NPU)),
+        Candidate("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
+        Candidate("ascend_gpt", "the log names npu", (NPU,)),
     )
     own_rate = False
     step = rb"steps: \d+ loss: "
@@ -81,7 +83,7 @@ class DeepSpeedTimer(LineParser):
 
     name = "deepspeed_timer"
     says = "DeepSpeed's SamplesPerSec lines and no Megatron line"
-    told = _TOLD
+    candidates = _CANDIDATES
     own_rate = False
     step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="
@@ -109,7 +111,7 @@ class DeepSpeedStep(LineParser):
 
     name = "deepspeed_step"
     says = "DeepSpeed's `step=N, skipped=` lines alone, which hold no time"
-    told = _TOLD
+    candidates = _CANDIDATES
     own_rate = False
     step = rb"step=\d+, skipped="
     marker = b"skipped="

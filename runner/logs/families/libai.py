@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from runner.logs.batch import LoggedStep
 from runner.logs.decoding import number
-from runner.logs.kind import Sign, Told
+from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it
@@ -55,8 +55,8 @@ class LiBai(LineParser):
 
     name = "libai"
     says = "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0"
-    told = (Told("libai"),)
-    named = (Told("libai", "the log names libai", (_LIBAI,)),)
+    candidates = (Candidate("libai"),)
+    named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
     step = rb"iteration: \d+/\d+\s"
     marker = b"iteration: "
@@ -72,8 +72,8 @@ class LiBai(LineParser):
         """Read the iteration from which a training goes on."""
         at = text.find(b"Starting training from iteration ")
         while at >= 0:
-            if found := _START.match(text, at):
-                self._start = int(found[1])
+            if match := _START.match(text, at):
+                self._start = int(match[1])
             at = text.find(b"Starting training from iteration ", at + 1)
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
@@ -121,7 +121,7 @@ class LiBaiMetrics(LineParser):
 
     name = "libai_metrics"
     says = "LiBai's metrics.json objects, which count from 0"
-    told = (Told("libai"),)
+    candidates = (Candidate("libai"),)
     from_zero = True
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
@@ -129,14 +129,14 @@ class LiBaiMetrics(LineParser):
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one object, whole or not at all."""
         try:
-            found = json.loads(head[1])
+            content = json.loads(head[1])
         except ValueError:
             return None
-        iteration = found.get("iteration")
-        if type(iteration) is not int or not 0 <= iteration < 10**9 or "total_loss" not in found:
+        iteration = content.get("iteration")
+        if type(iteration) is not int or not 0 <= iteration < 10**9 or "total_loss" not in content:
             return None
-        seconds = _finite(found.get("time"))
-        loss = _finite(found["total_loss"])
+        seconds = _finite(content.get("time"))
+        loss = _finite(content["total_loss"])
         return LoggedStep(
             iteration + 1,
             step_time_ms=None if seconds is None else seconds * 1000,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from runner.logs.batch import Batch, Floats, Ints, Windows
 from runner.logs.decoding import line_end, number
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
-from runner.logs.kind import Kind, Sign, Told
+from runner.logs.kind import Candidate, Kind, Sign
 from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
 
 _FIELD = re.compile(rb"\| *([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
@@ -73,8 +73,8 @@ class _Columns:
         elif name in self.ints:
             self.ints[name][row] = int(value) if value.isdigit() and len(value) < 10 else -1
         elif name in self.floats:
-            found = number(value)
-            self.floats[name][row] = np.nan if found is None else found
+            figure = number(value)
+            self.floats[name][row] = np.nan if figure is None else figure
 
 
 class Megatron(Kind):
@@ -82,31 +82,31 @@ class Megatron(Kind):
 
     name = "megatron"
     says = "Megatron's `iteration N/M |` lines"
-    told = (
-        Told(
+    candidates = (
+        Candidate(
             "ascend_gpt",
             "and names NPUs (on GPUs the same lines are megatron_deepspeed's)",
             (NPU,),
         ),
-        Told("megatron_core", "with the marks of Megatron core", (_CORE,)),
-        Told(
+        Candidate("megatron_core", "with the marks of Megatron core", (_CORE,)),
+        Candidate(
             "megatron_lm",
             "without `consumed samples`, as v1.1.5 prints them",
             without=(_CONSUMED,),
         ),
-        Told(
+        Candidate(
             "megatron_deepspeed",
             "with DeepSpeed's marks (ascend_gpt prints the same on NPUs)",
             (DEEPSPEED,),
         ),
-        Told(
+        Candidate(
             "megatron_deepspeed",
             f"with `num zeros`, as bigscience prints them {_ALIKE}",
             (_ZEROS,),
         ),
-        Told("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
+        Candidate("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
     )
-    named = (Told("megatron_lm", "the log names megatron", (_MEGATRON,)),)
+    named = (Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),)
     step = rb"iteration +\d+/ *\d+ \|"
     success = rb"\[after training is done\]|exiting program at iteration"
 
@@ -200,15 +200,15 @@ class Megatron(Kind):
         line = line[: line_end(line, 0)]
         fields, seen = [], set()
         learnable = True
-        for found in _FIELD.finditer(line):
-            name = _ROLES.get(found[1].strip())
+        for match in _FIELD.finditer(line):
+            name = _ROLES.get(match[1].strip())
             if name is None or name in seen:
                 continue
             seen.add(name)
-            columns.put(row, name, found[2], begin + found.start(2))
-            index = line.count(b"|", 0, found.start())
-            label = line[found.start() + 1 : found.start(2)]
-            field = _field(name, index, label, found[2], line[found.end(2) : found.end()])
+            columns.put(row, name, match[2], begin + match.start(2))
+            index = line.count(b"|", 0, match.start())
+            label = line[match.start() + 1 : match.start(2)]
+            field = _field(name, index, label, match[2], line[match.end(2) : match.end()])
             if field is None:
                 learnable = learnable and name == "scale"
             else:

@@ -15,7 +15,7 @@ import re
 
 from runner.logs.batch import LoggedStep
 from runner.logs.decoding import number
-from runner.logs.kind import Sign, Told
+from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 
 _VALUE = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
@@ -32,8 +32,8 @@ class OneFlowSteps(LineParser):
 
     name = "oneflow_steps"
     says = "OneFlow's `step: N, loss:` lines"
-    told = (Told("oneflow_gpt"),)
-    named = (Told("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
+    candidates = (Candidate("oneflow_gpt"),)
+    named = (Candidate("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
     step = rb"step: \d+, (?:total_)?loss: "
     marker = b"step: "
     head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
@@ -67,7 +67,7 @@ class OneFlowTable(LineParser):
 
     name = "oneflow_table"
     says = "OneFlow's `| step | micro_batches |` table"
-    told = (Told("oneflow_gpt"),)
+    candidates = (Candidate("oneflow_gpt"),)
     step = rb"\| \d+ +\| \d+ +\| \d+ +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
@@ -75,15 +75,15 @@ class OneFlowTable(LineParser):
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one row."""
-        found = self.loss.search(rest)
-        loss = number(found[1]) if found else None
+        match = self.loss.search(rest)
+        loss = number(match[1]) if match else None
         seconds = number(head[5])
         return LoggedStep(
             int(head[1]),
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(head[4]),
             loss=loss,
-            nan=int(found is not None and loss is None),
+            nan=int(match is not None and loss is None),
         )
 
 

@@ -9,7 +9,7 @@ import re
 
 from runner.logs.batch import LoggedStep
 from runner.logs.decoding import number
-from runner.logs.kind import Sign, Told
+from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 
 
@@ -18,8 +18,8 @@ class TorchGpt(LineParser):
 
     name = "torch_gpt"
     says = "torch_gpt's `torch_gpt step=` lines"
-    told = (Told("torch_gpt"),)
-    named = (Told("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
+    candidates = (Candidate("torch_gpt"),)
+    named = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
     step = rb"torch_gpt step="
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "
@@ -30,26 +30,26 @@ class TorchGpt(LineParser):
         if not closed:
             return None
         text = (head[0] + rest).decode("utf-8", "replace")
-        words = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
         if head[1] == b"config":
-            self.notes.facts |= words
+            self.notes.facts |= fields
             return None
-        found = re.fullmatch(r"([1-9]\d{0,8})/\d{1,9}", words.get("step", ""), re.ASCII)
-        if found is None or "memory_used_mib" not in words:
+        match = re.fullmatch(r"([1-9]\d{0,8})/\d{1,9}", fields.get("step", ""), re.ASCII)
+        if match is None or "memory_used_mib" not in fields:
             return None
 
         def value(key: str) -> float | None:
-            return number(words.get(key, "").encode())
+            return number(fields.get(key, "").encode())
 
         for key in ("memory_allocated_mib", "memory_used_mib"):
-            figures = [number(word) for word in words.get(key, "").encode().split(b",")]
+            figures = [number(word) for word in fields.get(key, "").encode().split(b",")]
             peak = max((figure for figure in figures if figure is not None), default=None)
             if key == "memory_allocated_mib":
                 self.notes.allocated(peak)
             elif peak is not None:
                 self.notes.used(peak)
         return LoggedStep(
-            iteration=int(found[1]),
+            iteration=int(match[1]),
             step_time_ms=value("step_time_ms"),
             samples_per_s=value("samples_per_s"),
             skipped=int(value("skipped") or 0),

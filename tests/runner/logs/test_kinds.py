@@ -14,7 +14,7 @@ from tests.runner.logs import made_lines as lines
 
 def test_the_kinds_know_the_systems_and_each_system_has_a_kind() -> None:
     assert {system for kind in KINDS.values() for system in kind.systems()} == set(system_names())
-    named = {told.system for kind in KINDS.values() for told in kind.named}
+    named = {candidate.system for kind in KINDS.values() for candidate in kind.named}
     assert named <= set(system_names())
 
 
@@ -30,7 +30,7 @@ def test_a_trainers_own_lines_are_tried_before_those_beside_it() -> None:
 def test_a_kind_explains_itself(name: str) -> None:
     kind = KINDS[name]
     assert kind.says
-    assert kind.told
+    assert kind.candidates
     for pattern in (kind.step, kind.error, kind.success):
         assert not re.compile(pattern).groups  # they are joined
 
