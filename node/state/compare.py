@@ -15,7 +15,7 @@ from .spec import Spec, StateError
 
 
 @dataclass
-class Machine:
+class MachineState:
     """What was read from the machine: all that the comparison knows."""
 
     packages: dict[str, Package] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Machine:
     ledger: dict[str, Any] = field(default_factory=dict)
 
 
-def own_repositories(spec: Spec, machine: Machine) -> list[Spec]:
+def own_repositories(spec: Spec, machine: MachineState) -> list[Spec]:
     """Those that nobody else has configured: two files for one would be an error of apt's."""
     return [
         each
@@ -38,7 +38,7 @@ def own_repositories(spec: Spec, machine: Machine) -> list[Spec]:
     ]
 
 
-def applies(item: Spec, machine: Machine) -> bool:
+def applies(item: Spec, machine: MachineState) -> bool:
     """Whether an item is for this machine."""
     if item.get("only_with") and item["only_with"] not in machine.paths:
         return False
@@ -69,7 +69,7 @@ def last_words(text: str) -> str:
     return lines[-1] if lines else "says nothing"
 
 
-def compare(spec: Spec, machine: Machine) -> dict[str, Any]:
+def compare(spec: Spec, machine: MachineState) -> dict[str, Any]:
     """The differences in words, and what mends them."""
     said: list[str] = []
     todo: dict[str, Any] = {
@@ -103,7 +103,7 @@ def compare(spec: Spec, machine: Machine) -> dict[str, Any]:
     }
 
 
-def to_hold(spec: Spec, machine: Machine, held: bool) -> list[str]:
+def to_hold(spec: Spec, machine: MachineState, held: bool) -> list[str]:
     """Installed packages that the rules hold; those that are held, or those that are not."""
     names = set()
     for rule in spec["held"]:
@@ -114,7 +114,7 @@ def to_hold(spec: Spec, machine: Machine, held: bool) -> list[str]:
     return sorted(names)
 
 
-def _compare_packages(spec: Spec, machine: Machine, said: list[str], todo: Spec) -> None:
+def _compare_packages(spec: Spec, machine: MachineState, said: list[str], todo: Spec) -> None:
     there = present(machine.packages)
     for item in spec["packages"]:
         names, version = split(item)
@@ -137,7 +137,7 @@ def _compare_packages(spec: Spec, machine: Machine, said: list[str], todo: Spec)
     said += [f"package {name}: not held" for name in todo["hold"]]
 
 
-def _compare_files(spec: Spec, machine: Machine, said: list[str], todo: Spec) -> None:
+def _compare_files(spec: Spec, machine: MachineState, said: list[str], todo: Spec) -> None:
     owed = machine.ledger.get("owed", {})
     apt_files = [sources(each) for each in own_repositories(spec, machine)]
     changed = set()
@@ -175,7 +175,7 @@ def _compare_files(spec: Spec, machine: Machine, said: list[str], todo: Spec) ->
                 said.append(f"service {each['name']}: not restarted since its file changed")
 
 
-def _compare_services(spec: Spec, machine: Machine, said: list[str], todo: Spec) -> None:
+def _compare_services(spec: Spec, machine: MachineState, said: list[str], todo: Spec) -> None:
     for each in spec["services"]:
         name = each["name"]
         have = machine.services.get(name)

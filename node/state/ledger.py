@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection
 from typing import Any
 
-from .compare import Machine, to_hold
+from .compare import MachineState, to_hold
 from .packages import present, reached, removable, split
 from .repositories import keyring
 from .spec import Spec
@@ -15,7 +15,7 @@ from .spec import Spec
 TOOLS = ("python3-apt",)
 
 
-def before(spec: Spec, machine: Machine, todo: Spec) -> dict[str, Any]:
+def before(spec: Spec, machine: MachineState, todo: Spec) -> dict[str, Any]:
     """The ledger as it is written before a change."""
     ledger: dict[str, Any] = {
         "schema": 1, "packages": {}, "removed": {}, "changed": {}, "held": [], "files": {},
@@ -46,7 +46,7 @@ def before(spec: Spec, machine: Machine, todo: Spec) -> dict[str, Any]:
     return ledger
 
 
-def account(spec: Spec, machine: Machine, done: bool) -> dict[str, Any]:
+def account(spec: Spec, machine: MachineState, done: bool) -> dict[str, Any]:
     """The ledger after a change, whole or broken off: what is new because of us."""
     ledger = dict(machine.ledger)
     if "before" not in ledger:  # nothing was begun
@@ -71,14 +71,14 @@ def account(spec: Spec, machine: Machine, done: bool) -> dict[str, Any]:
     return ledger
 
 
-def removed(machine: Machine) -> list[str]:
+def removed(machine: MachineState) -> list[str]:
     """`name=version` of packages that had to make way for ours, and are still away."""
     there = present(machine.packages)
     made_way = machine.ledger.get("removed", {})
     return sorted(f"{name}={version}" for name, version in made_way.items() if name not in there)
 
 
-def undo(machine: Machine, offered: Collection[str] = ()) -> dict[str, Any]:
+def undo(machine: MachineState, offered: Collection[str] = ()) -> dict[str, Any]:
     """What takes off all that the ledger has, and what stays and why.
 
     `offered`: those of `removed` that apt still has. Of the others it takes what it has: a newer

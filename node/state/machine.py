@@ -8,7 +8,7 @@ import os
 import subprocess
 from typing import Any
 
-from .compare import Machine, applies
+from .compare import MachineState, applies
 from .packages import parse_status
 from .repositories import SOURCES, configured, keyring, sources
 from .spec import Spec, StateError
@@ -96,7 +96,7 @@ def read_ledger(name: str) -> dict[str, Any]:
         ) from None
 
 
-def read_machine(spec: Spec) -> Machine:
+def read_machine(spec: Spec) -> MachineState:
     """All that a comparison asks, read once."""
     try:
         with open(STATUS, encoding="utf-8", errors="replace") as file:
@@ -119,7 +119,7 @@ def read_machine(spec: Spec) -> Machine:
         asked += item.get("paths", []) + item.get("leftovers", [])
     asked += [path for item in ledger.get("made", {}).values() for path in item["paths"]]
     asked += list(ledger.get("files", {}))
-    machine = Machine(
+    machine = MachineState(
         packages=packages,
         files={path: read_file(path) for path in sorted(paths)},
         keys={each["name"]: read_bytes(keyring(each)) for each in spec["repositories"]},

@@ -19,7 +19,7 @@ MOST_VALUES = 200_000
 
 
 @dataclass
-class Tally:
+class Distribution:
     """Numbers and how often each was seen."""
 
     seen: Counter[float] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Tally:
                 rounded[float(f"{value:.5g}")] += count
             self.seen = rounded
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Distribution) -> None:
         """Count another log's numbers, too."""
         self.seen.update(other.seen)
 
@@ -72,8 +72,8 @@ class LogTotals:
     last_loss: float | None = None
     derived: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
-    step_time_ms: Tally = field(default_factory=Tally)
-    samples_per_s: Tally = field(default_factory=Tally)
+    step_time_ms: Distribution = field(default_factory=Distribution)
+    samples_per_s: Distribution = field(default_factory=Distribution)
 
     def add(self, batch: Batch) -> None:
         """Add one block's steps."""

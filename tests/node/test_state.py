@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from node.state.compare import Machine, compare
+from node.state.compare import MachineState, compare
 from node.state.keys import dearmor, fingerprints, key_fault
 from node.state.ledger import account, before, undo
 from node.state.packages import Package, interrupted, parse_status, present
@@ -60,11 +60,11 @@ def package(name: str, version: str = "1", state: str = "installed", **fields: A
     return Package(name, version, state, **fields)
 
 
-def machine(*packages: Package, **fields: Any) -> Machine:
-    return Machine(packages={each.name: each for each in packages}, **fields)
+def machine(*packages: Package, **fields: Any) -> MachineState:
+    return MachineState(packages={each.name: each for each in packages}, **fields)
 
 
-def said(wanted: dict[str, Any], there: Machine) -> list[str]:
+def said(wanted: dict[str, Any], there: MachineState) -> list[str]:
     return list(compare(wanted, there)["differences"])
 
 

@@ -172,13 +172,13 @@ def test_a_diagnosis_of_anything_does_not_raise(
 def test_medians_are_exact_and_bounded() -> None:
     from runner.logs import totals
 
-    values = totals.Tally()
+    values = totals.Distribution()
     rng = np.random.default_rng(1)
     data = rng.uniform(100, 900, 250_001)
     for part in np.array_split(data, 50):
         values.add(part)
     assert len(values.seen) <= totals.MOST_VALUES
     assert values.median() == pytest.approx(float(np.median(data)), rel=1e-4)
-    few = totals.Tally()
+    few = totals.Distribution()
     few.add(np.array([3.0, np.nan, 1.0, 2.0, 4.0]))
     assert few.median() == 2.5
