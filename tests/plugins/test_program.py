@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -139,3 +140,28 @@ def test_the_quick_reading_of_imports_misses_none(path: Path) -> None:
     text, name = path.read_text(encoding="utf-8"), name_of(path)
     package = path.stem == "__init__"
     assert whole(text, name, package) <= set(imported(text, name, package))
+
+
+NAMED = re.compile(r"program: ([\w.]+:\w+)$|(?:ask|tell|send)\(\s*\"([\w.]+:\w+)\"", re.MULTILINE)
+
+
+def entries() -> list[str]:
+    """Programs that roles and plugins name; in launch some stand without their package."""
+    found = set()
+    for folder in ("roles", "plugins"):
+        for path in (PROJECT / folder).rglob("*"):
+            if path.suffix in (".yml", ".py"):
+                pairs = NAMED.findall(path.read_text(encoding="utf-8"))
+                found |= {yml or py for yml, py in pairs}
+    return sorted(found)
+
+
+def test_programs_are_named_in_roles() -> None:
+    assert len(entries()) > 40
+
+
+@pytest.mark.parametrize("entry", entries())
+def test_each_program_that_is_named_there_is(entry: str) -> None:
+    if entry in ("news:poll", "news:fetch", "folders:close"):  # of launch, which asks again
+        entry = f"supervisor.{entry}"
+    assert sources(entry)
