@@ -58,7 +58,7 @@ def expand_range(text: str) -> list[str]:
     for part in text.split(","):
         matched = re.fullmatch(r"(\d+)(?:-(\d+))?", part, flags=re.ASCII)
         if matched is None:
-            raise BadAllocationError(f"[{text}]: {part!r} is no number or range such as 01-04")
+            raise BadAllocationError(f"[{text}]: {part!r} is not a number or range such as 01-04")
         low, high = matched[1], matched[2] or matched[1]
         if int(high) < int(low):
             raise BadAllocationError(f"[{text}]: {part} goes backwards")

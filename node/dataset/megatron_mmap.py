@@ -119,7 +119,8 @@ def _read_header(prefix: str) -> _Header:
         )
     if head and not MAGIC.startswith(head[: len(MAGIC)]):
         raise DatasetError(
-            f"{path} is no Megatron mmap index: it begins with {head[:9]!r}, expected {MAGIC!r}; "
+            f"{path} is not a Megatron mmap index: it begins with {head[:9]!r}, expected"
+            f" {MAGIC!r}; "
             f"{CURE}"
         )
     if len(head) < HEADER.size:
@@ -352,7 +353,7 @@ class Writer:
 
     def __init__(self, prefix: str | os.PathLike[str], dtype: str = "uint16") -> None:
         if dtype not in ITEM_BYTES:
-            raise DatasetError(f"{dtype!r} is no token type; use one of {', '.join(ITEM_BYTES)}")
+            raise DatasetError(f"{dtype!r} is not a token type; use one of {', '.join(ITEM_BYTES)}")
         self.prefix = os.fspath(prefix)
         self.dtype = dtype
         self._sizes = array("i")

@@ -44,7 +44,7 @@ def documents(paths: list[str], key: str) -> Iterator[str]:
                     text = json.loads(line)[key]
                 except (ValueError, KeyError, TypeError):
                     raise TextError(
-                        f"line {number} of {path} is no JSON object with a {key!r}; correct the "
+                        f"line {number} of {path} is not a JSON object with a {key!r}; correct the "
                         "file or the catalogue"
                     ) from None
                 try:

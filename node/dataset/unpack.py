@@ -49,7 +49,7 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
     again; a member that is not in it; a full disk.
     """
     if kind not in KINDS:
-        raise fetch.FetchError(f"{kind!r} is no kind of archive; there are {', '.join(KINDS)}")
+        raise fetch.FetchError(f"{kind!r} is not a kind of archive; there are {', '.join(KINDS)}")
     part = target + ".part"
     try:
         with _opened(archive, kind, member) as stream, open(part, "wb") as file:

@@ -69,7 +69,7 @@ def look_at_existing(env: Environment) -> Spec:
         )
     prefix = env.said["prefix"]
     linked = os.path.islink(env.path) and os.path.realpath(env.path) == os.path.realpath(prefix)
-    faults = [] if linked else [f"{env.path} is no link to {prefix}"]
+    faults = [] if linked else [f"{env.path} is not a link to {prefix}"]
     faults += drifted(env.lock, env.packages).values() if env.lock else []
     same = linked and env.lock == [header(env.version), *frozen(env.packages)]
     todo = [] if same else [{"what": "lock", "words": "write down what it holds"}]

@@ -52,7 +52,7 @@ def wanted_text(item: Spec, have: str | None) -> str:
     try:
         there = json.loads(have) if have and have.strip() else {}
     except ValueError:
-        raise StateError(f"{item['path']} is no JSON; correct it and run setup again") from None
+        raise StateError(f"{item['path']} is not JSON; correct it and run setup again") from None
 
     def merge(old: Any, new: Any) -> Any:
         if not isinstance(old, dict) or not isinstance(new, dict):

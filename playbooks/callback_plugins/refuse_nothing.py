@@ -39,7 +39,7 @@ def unknown_tags(plays: Iterable[Any]) -> str:
             there = sorted(known - SPECIAL)
             words = f"; there are {', '.join(there)}" if there else ", which has none; leave it out"
             name = option.replace("_", "-")
-            return f"--{name} {tag} is no tag of this playbook{nearest(tag, there)}{words}"
+            return f"--{name} {tag} is not a tag of this playbook{nearest(tag, there)}{words}"
     return ""
 
 

@@ -21,7 +21,7 @@ KINDS = ("apt", "pip", "conda", "git", "data", "images")
 def mirrored(address: str, kind: str, mirrors: Mapping[str, Mapping[str, str]] | None) -> str:
     """The address to use instead of `address`. Raises ValueError for an unknown kind."""
     if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no kind of mirror; there are {', '.join(KINDS)}")
+        raise ValueError(f"{kind!r} is not a kind of mirror; there are {', '.join(KINDS)}")
     return mirrors_of_a_kind(address, (mirrors or {}).get(kind))
 
 

@@ -48,14 +48,16 @@ def refuse_unknown(found: Mapping[str, Any], known: set[str], where: str) -> Non
     """A key that nothing reads would be a pin that does not hold."""
     unknown = sorted(set(found) - known)
     if unknown:
-        raise PinError(f"{where}: {unknown[0]!r} is no key; there are {', '.join(sorted(known))}")
+        raise PinError(
+            f"{where}: {unknown[0]!r} is not a key; there are {', '.join(sorted(known))}"
+        )
 
 
 def exact(pins: Sequence[str], where: str) -> list[str]:
     """The pins, each of one version."""
     for pin in pins:
         if not EXACT.fullmatch(pin):
-            raise PinError(f"{where}: {pin!r} is no exact pin; write name==version")
+            raise PinError(f"{where}: {pin!r} is not an exact pin; write name==version")
     return list(pins)
 
 

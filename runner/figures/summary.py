@@ -321,9 +321,9 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
 def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None) -> dict[str, str]:
     """Write a sentence for each word of MARKS that applies."""
     doubts = {}
-    beyond = [found for found in drifts if found.beyond_noise]
+    beyond = [drift for drift in drifts if drift.beyond_noise]
     if beyond:
-        worst = max(beyond, key=lambda found: abs(found.percent))
+        worst = max(beyond, key=lambda drift: abs(drift.percent))
         doubts["drift"] = (
             f"step time {worst.percent:+.1f} % from the first half of the window to the second"
             f" (noise {worst.noise_percent:.1f} %)"

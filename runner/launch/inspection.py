@@ -54,15 +54,15 @@ def inspect(
         facts |= {host: read_json(path) or {} for host, path in files.items()}
     setup = SETUP.format(inventory=cluster.path)
     silent = {
-        host: str(found.get("unreachable", ""))
-        for host, found in facts.items()
-        if "unreachable" in found or not found
+        host: str(node_facts.get("unreachable", ""))
+        for host, node_facts in facts.items()
+        if "unreachable" in node_facts or not node_facts
     }
     if silent:
         raise UserError(unreachable(silent, cluster.path))
-    for host, found in facts.items():
+    for host, node_facts in facts.items():
         for name in sorted(wanted):
-            _check_manifest(name, found["files"].get(name), host, setup)
+            _check_manifest(name, node_facts["files"].get(name), host, setup)
     recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}
     campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
     for cell in cells:

@@ -57,13 +57,13 @@ def records_of(
             f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
         )
     now = (running.cell_id, running.repeat, running.number) if running else None
-    found = list(_records(campaign, settings, now))
+    records = list(_records(campaign, settings, now))
     home = shown or campaign.path
     return [
         replace(record, log=os.path.relpath(home / record.log, relative_to))
         if record.log
         else record
-        for record in found
+        for record in records
     ]
 
 
@@ -139,7 +139,7 @@ def _ran(
         if ended.evidence
         else logs[judge.telling_rank(attempt)]
     )
-    found = replace(
+    record = replace(
         asked,
         status=ended.status,
         reason=ended.reason,
@@ -155,7 +155,7 @@ def _ran(
     )
     # As many devices as it has processes, from the first, unless it names them.
     ids = run["cell"]["device_ids"] or range(run["cell"]["devices_per_node"])
-    return with_fetched(found, logs, ids)
+    return with_fetched(record, logs, ids)
 
 
 def _day(seconds: float | None) -> str:

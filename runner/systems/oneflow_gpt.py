@@ -51,7 +51,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
     values = cell.parameters
     if values["train_iters"] % LINE_EVERY:
         raise UserError(
-            f"train_iters {values['train_iters']} is no multiple of {LINE_EVERY}, the iterations"
+            f"train_iters {values['train_iters']} is not a multiple of {LINE_EVERY}, the iterations"
             " that each logged line covers, so that its end would not show; change it"
         )
     addresses = [node.address for node in cluster.nodes[: cell.nodes]]

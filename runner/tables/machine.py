@@ -129,10 +129,10 @@ def _trained(row: Row, count: Any) -> Any:
 
 def _parity(row: Row, part: str) -> Any:
     """Return what the comparison of losses found: "same" or "diverges", and by how much."""
-    found = row.comparison.parity if row.comparison else None
-    if found is None or found.same is None:
+    parity = row.comparison.parity if row.comparison else None
+    if parity is None or parity.same is None:
         return None
-    return getattr(found, part) if part != "verdict" else "same" if found.same else "diverges"
+    return getattr(parity, part) if part != "verdict" else "same" if parity.same else "diverges"
 
 
 def _of_published(row: Row, name: str) -> float | None:
@@ -147,8 +147,8 @@ def _efficiency(row: Row, kind: str) -> float | None:
 
 
 def _difference(row: Row, name: str, part: str) -> Any:
-    found = row.comparison.differences.get(name) if row.comparison else None
-    return getattr(found, part, None)
+    difference = row.comparison.differences.get(name) if row.comparison else None
+    return getattr(difference, part, None)
 
 
 def machine_value(row: Row, name: str) -> Any:

@@ -46,10 +46,22 @@ def test_a_limit_that_leaves_no_node_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("playbook", "words", "said"),
     [
-        ("setup.yml", ("--tags", "sofware"), "--tags sofware is no tag of this playbook (did you"),
+        (
+            "setup.yml",
+            ("--tags", "sofware"),
+            "--tags sofware is not a tag of this playbook (did you",
+        ),
         ("setup.yml", ("--tags", "data,verfy"), "(did you mean 'verify'?); there are base, contai"),
-        ("setup.yml", ("--skip-tags", "gpus"), "--skip-tags gpus is no tag of this playbook (did"),
-        ("base.yml", ("--tags", "base"), "--tags base is no tag of this playbook, which has none"),
+        (
+            "setup.yml",
+            ("--skip-tags", "gpus"),
+            "--skip-tags gpus is not a tag of this playbook (did",
+        ),
+        (
+            "base.yml",
+            ("--tags", "base"),
+            "--tags base is not a tag of this playbook, which has none",
+        ),
     ],
 )
 def test_a_tag_that_there_is_not_is_refused(

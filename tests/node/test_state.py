@@ -143,7 +143,7 @@ def test_a_json_file_keeps_what_others_put_there() -> None:
     assert said(spec(files=[item]), machine(files={"/d.json": (text, "0644")})) == []
     for word in ('"debug": true', '"crun"', '"nvidia"'):
         assert word in text
-    with pytest.raises(StateError, match=r"/d[.]json is no JSON; correct it"):
+    with pytest.raises(StateError, match=r"/d[.]json is not JSON; correct it"):
         said(spec(files=[item]), machine(files={"/d.json": ("{", "0644")}))
 
 

@@ -27,5 +27,5 @@ def test_address_without_a_mirror_stays(mirrors: dict[str, dict[str, str]] | Non
 
 
 def test_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="'gti' is no kind of mirror"):
+    with pytest.raises(ValueError, match="'gti' is not a kind of mirror"):
         mirrored("https://github.com/a/b", "gti", MIRRORS)

@@ -157,12 +157,15 @@ def test_constraints_are_read_without_comments() -> None:
     [
         (
             {"requirments": []},
-            "mds's pin set plain: 'requirments' is no key; there are apex, build",
+            "mds's pin set plain: 'requirments' is not a key; there are apex, build",
         ),
-        ({"requirements": ["numpy>=1.22"]}, "'numpy>=1.22' is no exact pin; write name==version"),
-        ({"requirements": ["numpy==1.*"]}, "'numpy==1.*' is no exact pin"),
-        ({"requirements": ["-r other.txt"]}, "'-r other.txt' is no exact pin"),
-        ({"torch": {"version": "1", "cuda": "11"}}, "'cuda' is no key"),
+        (
+            {"requirements": ["numpy>=1.22"]},
+            "'numpy>=1.22' is not an exact pin; write name==version",
+        ),
+        ({"requirements": ["numpy==1.*"]}, "'numpy==1.*' is not an exact pin"),
+        ({"requirements": ["-r other.txt"]}, "'-r other.txt' is not an exact pin"),
+        ({"torch": {"version": "1", "cuda": "11"}}, "'cuda' is not a key"),
         (
             {"oneflow": {"wheel": "https://x.example/oneflow.tar.gz"}},
             "does not end in the name of a",

@@ -120,7 +120,7 @@ def test_conda_is_for_a_python_that_the_nodes_lack(tmp_path: Path) -> None:
     "url", ["https:///x", "https://h/", "https://h/../x", "https://h/a%2F../x"]
 )
 def test_an_address_that_leaves_the_folder_is_refused(url: str) -> None:
-    with pytest.raises(prefetch.PrefetchError, match="is no address of a file"):
+    with pytest.raises(prefetch.PrefetchError, match="is not the address of a file"):
         prefetch.File(url).path  # noqa: B018  # the property raises
 
 

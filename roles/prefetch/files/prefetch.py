@@ -69,7 +69,7 @@ class File:
         parts = urlsplit(self.url)
         path = unquote(parts.path).lstrip("/")
         if not parts.hostname or not path or ".." in path.split("/"):
-            raise PrefetchError(f"{self.url} is no address of a file; correct the pin")
+            raise PrefetchError(f"{self.url} is not the address of a file; correct the pin")
         return f"data/{parts.hostname}/{path}"
 
 

@@ -199,7 +199,7 @@ def test_a_line_without_a_text_is_named(
     content = f'{{"text": "x"}}\n{line}\n'
     (site.folder / "tiny.jsonl.xz").write_bytes(lzma.compress(content.encode()))
     assert site.stage() == 1
-    assert "tiny.jsonl is no JSON object with a 'text'" in capfd.readouterr().err
+    assert "tiny.jsonl is not a JSON object with a 'text'" in capfd.readouterr().err
     assert not site.home.exists()
 
 

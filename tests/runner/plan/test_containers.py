@@ -167,11 +167,11 @@ def test_a_pin_sets_image_is_a_base_and_pins() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"python": "3.8"}, "one, which is an image: 'python' is no key"),
-        ({"image": {"base": "x", "tag": "y"}}, "one, image: 'tag' is no key"),
+        ({"python": "3.8"}, "one, which is an image: 'python' is not a key"),
+        ({"image": {"base": "x", "tag": "y"}}, "one, image: 'tag' is not a key"),
         (
             {"requirements": [{"requirements": ["a==1"], "no_deps": True}]},
-            "requirements in an image: 'no_deps' is no key",
+            "requirements in an image: 'no_deps' is not a key",
         ),
     ],
 )

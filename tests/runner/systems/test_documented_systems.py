@@ -148,7 +148,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
         ({**LM_DS, "nodes": 2}, APART, ["cluster_root is /opt/tb on n1 and /data on n2"]),
         ({**LM_DS, "nodes": 2, "env": {"A": "b=c"}}, CUDA, ["variable A holds", "`=`"]),
         ({**OF, "nodes": 2}, NAMED, ["IPv4 address", "cluster_address"]),
-        ({**OF, "train_iters": 15}, CUDA, ["train_iters 15 is no multiple of 10"]),
+        ({**OF, "train_iters": 15}, CUDA, ["train_iters 15 is not a multiple of 10"]),
         (OF, CPU, ["oneflow_gpt trains on cuda"]),
         (ASCEND, CUDA, ["pin 2e49c279 runs on npu", "take pin b4d4a0e"]),
         ({**ASCEND, "pin": "b4d4a0e"}, NPU, ["runs on cuda", "take pin 2e49c279"]),
