@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from runner.base.text import printable
 from runner.figures.spread import CONFIDENCE_PERCENT
@@ -30,27 +30,7 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
     def shows(*keys: str) -> bool:
         return shown is None or any(key in shown for key in keys)
 
-    rates = [rate for row in table if (rate := row.statistics.samples_per_s)]
-    if rates:
-        timed = " and step time" if shows("step_time_ms", "step_time_ms_p95") else ""
-        text = f"samples/s{timed}: median over the steps after warm-up (the window)"
-        if shows("samples_per_s_spread_percent"):
-            spread = " or, with repeats, ".join(
-                _SPREAD[of] for of in sorted({rate.spread_of for rate in rates})
-            )
-            text += f"; spread: {spread}, in percent of the median"
-        yield f"{text}."
-        yield from of_warmup(table)
-        if shows("samples_per_s_interval") and any(rate.confidence for rate in rates):
-            yield (
-                f"{CONFIDENCE_PERCENT}% interval: of the median, by a moving-block bootstrap of the"
-                " steps and, with repeats, of the runs."
-            )
-        yield from of_doubts(table)
-        sources = {rate.source for rate in rates}
-        if sources != {"log"}:
-            some = "" if sources == {"derived"} else " where the log has none"
-            yield f"samples/s is global batch size / step time{some}."
+    yield from _of_rates(table, shows)
     flops = ("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device")
     formulas = dict.fromkeys(row.formula for row in table if row.formula)
     for formula in formulas if shows(*flops) else ():
@@ -64,14 +44,7 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
         yield f"MFU, HFU: of the device's dense peak ({'; '.join(map(str, peaks))})."
     if shows("utilisation_percent") and any(row.utilisation for row in table):
         yield f"Utilisation: {_utilisation(table)}."
-    known = {name: any(machine_value(row, name) is not None for row in table) for name in _MEMORY}
-    if any(known[name] and shows(name) for name in _MEMORY):
-        parts = [
-            f"{header} ({name}): {meaning if known[name] else 'not measured'}"
-            for name, (header, meaning) in _MEMORY.items()
-            if shows(name) or not known[name]
-        ]
-        yield f"Memory, MiB; {'; '.join(parts)}."
+    yield from _of_memory(table, shows)
     scaling = shows("strong_scaling_efficiency", "weak_scaling_efficiency")
     if scaling and any(row.scaling for row in table):
         yield (
@@ -85,6 +58,42 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
     yield from of_losses(table)
     if shown is None or any(key.startswith("published_") for key in shown):
         yield from of_published(table)
+
+
+def _of_rates(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]:
+    rates = [rate for row in table if (rate := row.statistics.samples_per_s)]
+    if not rates:
+        return
+    timed = " and step time" if shows("step_time_ms", "step_time_ms_p95") else ""
+    text = f"samples/s{timed}: median over the steps after warm-up (the window)"
+    if shows("samples_per_s_spread_percent"):
+        spread = " or, with repeats, ".join(
+            _SPREAD[of] for of in sorted({rate.spread_of for rate in rates})
+        )
+        text += f"; spread: {spread}, in percent of the median"
+    yield f"{text}."
+    yield from of_warmup(table)
+    if shows("samples_per_s_interval") and any(rate.confidence for rate in rates):
+        yield (
+            f"{CONFIDENCE_PERCENT}% interval: of the median, by a moving-block bootstrap of the"
+            " steps and, with repeats, of the runs."
+        )
+    yield from of_doubts(table)
+    sources = {rate.source for rate in rates}
+    if sources != {"log"}:
+        some = "" if sources == {"derived"} else " where the log has none"
+        yield f"samples/s is global batch size / step time{some}."
+
+
+def _of_memory(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]:
+    known = {name: any(machine_value(row, name) is not None for row in table) for name in _MEMORY}
+    if any(known[name] and shows(name) for name in _MEMORY):
+        parts = [
+            f"{header} ({name}): {meaning if known[name] else 'not measured'}"
+            for name, (header, meaning) in _MEMORY.items()
+            if shows(name) or not known[name]
+        ]
+        yield f"Memory, MiB; {'; '.join(parts)}."
 
 
 def of_warmup(table: Sequence[Row]) -> Iterator[str]:
