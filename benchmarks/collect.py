@@ -15,8 +15,6 @@ every twentieth run failed on its last rank. Compared, in one run because machin
 Seconds by the clock, best of the repeats; peak memory is the command's largest resident size.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -16,8 +16,6 @@ nodes share one). Times in seconds; the ratio is bench over by-hand. docs/perfor
 where the time goes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -16,8 +16,6 @@ Beside that: the newest step of the large log from its end (runner/logs/latest.p
 memory of the whole command on 10 MB and on the large log.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -7,8 +7,6 @@ difference of their CPU times is what sampling costs; the short one is what star
 aim is under 1 % of a core.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

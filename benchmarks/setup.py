@@ -10,8 +10,6 @@ pipelining, and a loop over the nodes that asks dpkg, pip and sha256sum by hand 
 connection a question. NVIDIA's repositories are the tests' own (tests/roles/apt_repository.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

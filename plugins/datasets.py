@@ -1,7 +1,5 @@
 """What an inventory's datasets are, by the catalogue: for setup, validate and prefetch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

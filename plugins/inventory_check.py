@@ -1,7 +1,5 @@
 """What is wrong with an inventory, without a connection: for roles/validate."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ A plugin finds this by its place in the checkout: Ansible has no folder for code
 several roles share on the control node.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What nodes that share data are told (node to node, as the program `share` does it)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line: `python -m runner COMMAND`; runner/commands/ has a file each."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

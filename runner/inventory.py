@@ -4,8 +4,6 @@ Only the named keys below are read: other variables may hold secrets. Their valu
 untemplated, so a `{{` in one of them is refused by name.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

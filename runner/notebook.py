@@ -1,7 +1,5 @@
 """A campaign as a DataFrame: `from runner.notebook import frame`, a notebook's first line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pandas import DataFrame

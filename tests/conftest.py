@@ -1,7 +1,5 @@
 """Fixtures of all tests. Those that need real nodes are in tests/cluster/fixtures.py."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Documents agree with the code. `python -m tests.test_docs` writes the generated parts."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """No two things of one name: neither modules of runner/, nor public classes of runner/ or node/."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ Ansible loads what lies here for every playbook of the folder above, with any --
 task on localhost would be left out by --limit, and stand in each recap.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path

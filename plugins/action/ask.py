@@ -13,8 +13,6 @@ node; this is one shell and one program there, which halves what a question cost
 are questions, too.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

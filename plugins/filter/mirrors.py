@@ -5,8 +5,6 @@ beginning of a public address to what stands in its place. The longest beginning
 address that none fits stays as it is.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -13,8 +13,6 @@ roles/<system>/vars/pins.yml (docs/adding-a-system.md has the keys); `site` says
 Pure but for the patches and constraints, which are read through one function.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence

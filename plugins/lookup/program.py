@@ -3,8 +3,6 @@
 For a command that somebody else runs: all of it but the Python.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ An archive comes from somebody else: only plain files are taken, each inside the
 the archive names, none twice, and no more than MOST_FILES and MOST_BYTES of them.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

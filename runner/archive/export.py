@@ -1,7 +1,5 @@
 """A campaign as one archive: all evidence, the matrix, today's tables; redacted on request."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import tempfile

@@ -8,8 +8,6 @@ What cannot be known is not found: a host that the campaign never names, a user 
 English word outside of a path. So an export that is to be published is still worth a look.
 """
 
-from __future__ import annotations
-
 import base64
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """Variables of processes as people write them, and names whose values are secrets."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The one exception that a user sees: one sentence that says what is wrong and names the cure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

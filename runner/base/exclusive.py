@@ -1,7 +1,5 @@
 """Files that one process creates, or holds, and no other. The standard library alone."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets

@@ -4,8 +4,6 @@
 wide as its texts, for terminals and for Markdown (tabulate).
 """
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections.abc import Collection, Iterable, Sequence

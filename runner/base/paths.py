@@ -1,7 +1,5 @@
 """Where things lie: in this checkout, and on a node."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

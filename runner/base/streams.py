@@ -1,7 +1,5 @@
 """Standard output and the one who reads it."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Words that people type: which right one they mean, and which they probably meant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

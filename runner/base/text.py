@@ -1,7 +1,5 @@
 """A log as byte blocks, its last lines, and text that is safe to show."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m runner compare A B`: what got slower, broke or vanished between two campaigns."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`python -m runner doctor`: are the nodes of an inventory alike, and as fast as each other?"""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

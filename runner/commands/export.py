@@ -1,7 +1,5 @@
 """`python -m runner export CAMPAIGN`: a campaign as one archive that can be sent and kept."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m runner parse LOG...`: one trainer's logs, from anywhere, to one result."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """`python -m runner rerun RUN_DIR`: one recorded run once more, beside what it was."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A comparison as text: for a terminal, for Markdown (a pull request's comment), as JSON."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

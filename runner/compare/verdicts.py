@@ -9,8 +9,6 @@ are compared. A cell that was ok and is not, or is gone, is a regression, too: a
 silently ran less must not pass.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence

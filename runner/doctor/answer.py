@@ -1,7 +1,5 @@
 """What doctor answers: one object for people and for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Ask the nodes of an inventory: verify.yml, then the probe. The effects of `runner doctor`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

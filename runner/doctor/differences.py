@@ -4,8 +4,6 @@ The odd node is the one that differs from the majority. Without a majority (two 
 nobody can say who is odd, so all are named. An item that no node has is no item.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Mapping, Sequence

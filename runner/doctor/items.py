@@ -5,8 +5,6 @@ means: `spoils` a comparison between runs (other numbers, or no run at all), or 
 docs/doctor.md has the list with its reasons, written from RULES.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ MAD as a standard deviation (x 1.4826), of the figure itself or of its like, and
 are apart. node/probe.py has the units and formulas.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 It goes the way of any run of bench: run.json, the engine, the supervisor's lease and time limit.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ One row an item that is not the same everywhere. Few nodes have a column each; m
 what they have, so that 64 nodes fit: `61 nodes: 535.1 | node7, node9: 530.2`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table

@@ -9,8 +9,6 @@ Devices are recognised by the name that nvidia-smi or npu-smi prints. A name tha
 table has no peak: a peak of the wrong card would give a wrong MFU without anybody noticing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ layers (24 of 96); the logits layer is never recomputed and counts 6*B*s*h*V in 
 its denominator is 16lh in one and 12lh in the other.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from runner.terms.architecture import Architecture, Divided, Formula

@@ -20,8 +20,6 @@ A loss that is not a number in one cell alone diverges where it first is. What i
 (data, seed, batch, model) is not compared, with the reason.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

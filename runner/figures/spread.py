@@ -15,8 +15,6 @@ MAD, of what is left when a line, or the two medians, are taken out), and m, the
 shrinks by (1 - r) / (1 + r) for their correlation r from step to step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -27,8 +27,6 @@ confidence interval, the drift test and what is too wide a spread: spread.py.
 Nothing found is None with a reason, never 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -17,8 +17,6 @@ No more than half of the values is ever left out. A run that is still getting fa
 steadier later: the drift test (runner/figures/spread.py) marks it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

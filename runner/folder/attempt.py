@@ -1,7 +1,5 @@
 """One run's folder: what was planned, what came back of each node, how it ended."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """The campaign's folder: what it began with, its runs. docs/runs.md."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What `doctor` and verify.yml learned of an inventory's nodes, as a folder."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A folder that one process holds: its lock, and the word in it that says which."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

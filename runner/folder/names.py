@@ -13,8 +13,6 @@ The standard library alone, as the launch plugin and roles/verify import this. d
 the files.
 """
 
-from __future__ import annotations
-
 from node.supervisor.names import DONE, EVENTS, SAMPLES, STACKS  # as they are on the node
 
 __all__ = ["DONE", "EVENTS", "SAMPLES", "STACKS"]

@@ -1,7 +1,5 @@
 """JSON files of a campaign: written whole or not at all, read as mappings."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

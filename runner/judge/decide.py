@@ -1,7 +1,5 @@
 """How a run ended, from what its nodes and its log say. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

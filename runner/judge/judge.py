@@ -1,7 +1,5 @@
 """One run's folder to what it measured and how it ended. Reads files, writes none."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

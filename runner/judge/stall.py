@@ -5,8 +5,6 @@ is faulthandler's text or py-spy's. It is told as it was seen: a rank that is st
 that no signal ends, holds up the others; one rank that alone is in no collective may.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

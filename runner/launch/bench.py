@@ -1,7 +1,5 @@
 """The campaign loop: launch what is not finished yet, one cell after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

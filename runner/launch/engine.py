@@ -1,7 +1,5 @@
 """What bench, rerun and doctor ask of what starts their runs. runner/launch/ssh is one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path

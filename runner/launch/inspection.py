@@ -1,7 +1,5 @@
 """Ask the nodes, once a campaign, what they have: reachable, set up, the same, enough data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ctrl-C and the campaign's time limit, while runs go on."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One run: plan it, have it carried out, judge it, and record all of that in its folder."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

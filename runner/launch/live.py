@@ -1,7 +1,5 @@
 """How far a run is, from what has come back of it so far: for the live view and `status`."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass

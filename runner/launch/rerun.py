@@ -6,8 +6,6 @@ recorded, not what this version would plan today; only the run's own folder is a
 refused where the inventory or what is installed on the nodes is not what it was.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """How far a campaign is, read from its folder alone: for another terminal, or the day after."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a person sees while a campaign runs: a live line in a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

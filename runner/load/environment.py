@@ -1,7 +1,5 @@
 """What a reader needs to compare runs: machines, versions, datasets, all from the campaign."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A campaign's folder as records: the last attempt of each repeat. Never launches anything."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping

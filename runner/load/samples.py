@@ -4,8 +4,6 @@ Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `ti
 it, and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -17,8 +17,6 @@ A file that ends in the middle of a record (its writer was killed) gives what ca
 whose checksum is wrong ends the reading, too, for nothing after it can be trusted to be framed.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ it, so the time of a step is known to one poll (about a second). The steady wind
 with the line before the first counted one and ends with the last counted one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean

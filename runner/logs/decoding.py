@@ -1,7 +1,5 @@
 """Whole lines from byte blocks, and numbers from bytes."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What one kind of step lines says of itself: how it is read, whose it is, what ends a run."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Kinds that most systems print are tried first, and those that stand beside a trainer's own last.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """The newest step of a run, from the ends of its growing logs: milliseconds, for the live view."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ anything is left to the slow reader, so that this is an accelerator only: it nev
 line means. Measured: benchmarks/parse.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Parsers that read line by line: only lines that hold their marker are cut out of a block."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The logs of one run of a campaign as a Measurement: what `System.parse` gives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -12,8 +12,6 @@ a skipped iteration (loss-scale overflow) did less work: `collect` does not coun
 says what a log says, does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ Megatron's own counter stays 0 under DeepSpeed (v1.1.5 training.py:338-351). Dee
 the start of its run: `[Rank 0] step=20, skipped=5, lr=[..` (0.8.0 engine.py:2339).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Logs from anywhere to one report: which system, how many steps, how fast. Reads files only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace

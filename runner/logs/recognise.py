@@ -1,7 +1,5 @@
 """Which system a log is of, and why. Several share a format; then the reason says so."""
 
-from __future__ import annotations
-
 from runner.logs.kind import Sign
 from runner.logs.kinds import KINDS
 

@@ -6,8 +6,6 @@ the order of columns differs (`memory.used` is last in one and next to last in a
 is known by its `[%]`, a table by its `(%)`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Axes, includes, excludes and defaults to cells, each key checked. Pure."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """YAML as people write a matrix: YAML 1.2's plain words, no key twice, limits on size. Pure."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

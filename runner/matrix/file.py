@@ -22,8 +22,6 @@ docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `includ
 (keys.py) or a parameter of the system (`python -m runner systems` lists them).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

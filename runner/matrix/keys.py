@@ -1,7 +1,5 @@
 """The keys of a matrix file and of its cells, each with what it is and may be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from runner.terms.cell import Parameter

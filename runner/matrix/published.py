@@ -16,8 +16,6 @@ A row without `cell` stands by itself: a competitor that nobody here runs. A dif
 document printed is kept and shown; what its own figures give is computed beside it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The cells of a matrix that `--only` names. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatch
 

@@ -11,8 +11,6 @@
 A key is an axis, a parameter or size of a cell, or the name of a label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Refuse a cell that cannot run, before anything is touched. Pure: a cell and a cluster in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import prod
 

@@ -4,8 +4,6 @@ docs/architecture.md has the design. The container has the node's network, share
 folder, each where the node has it, so that addresses, ports and paths are the same within.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

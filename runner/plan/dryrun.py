@@ -1,7 +1,5 @@
 """A dry run for people: every cell's commands, so that they can be read, and pasted."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

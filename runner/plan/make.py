@@ -1,7 +1,5 @@
 """A cell on a cluster as what each node runs. Pure: the same input gives the same plan."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath

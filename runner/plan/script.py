@@ -1,7 +1,5 @@
 """Texts for people about a run, from templates/. Pure, but for reading the templates."""
 
-from __future__ import annotations
-
 import shlex
 from functools import cache
 

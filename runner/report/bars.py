@@ -1,7 +1,5 @@
 """Throughput as bars, which are HTML: they fit any width, and their numbers link to logs. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Loss and step time over iterations, one curve a cell; many cells as small plots. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

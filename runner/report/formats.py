@@ -1,7 +1,5 @@
 """Write what was measured in the format that was asked for. Pure: records in, text out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runner.base.errors import UserError

@@ -4,8 +4,6 @@ Cells are grouped by as few of their axes as give groups of at most `most` membe
 titled by those axes, its curves named by the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

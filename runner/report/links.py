@@ -1,7 +1,5 @@
 """Links from figures to the logs that they came from."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 

@@ -1,7 +1,5 @@
 """Step time and utilisation of each node: one small plot a cell, one curve a node. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

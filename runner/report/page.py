@@ -5,8 +5,6 @@ anything else. Everything that comes from a log or a matrix is escaped by the te
 made here is trusted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The report's plots, by name; each is None where no run has what it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Memory against throughput: one point a cell. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

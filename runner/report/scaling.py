@@ -1,7 +1,5 @@
 """Scaling in the report: one row a series, its device counts as columns, and its plots."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

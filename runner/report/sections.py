@@ -1,7 +1,5 @@
 """The report's tables as plain data for the template."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Colours are CSS variables of the page, so that plots follow it into dark mode.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

@@ -5,8 +5,6 @@ learning rates, on the 8 devices of one node. docs/systems/ascend_gpt.md has eac
 upstream's scripts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 docs/systems/libai.md has each difference from upstream's script and configuration, with its reason.
 """
 
-from __future__ import annotations
-
 from runner.base.errors import UserError
 from runner.systems.common import gpt, launchers
 from runner.systems.common.system import System

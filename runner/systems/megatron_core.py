@@ -1,7 +1,5 @@
 """megatron_core: NVIDIA's Megatron-LM with megatron-core, pretrain_gpt.py, a release of today."""
 
-from __future__ import annotations
-
 from runner.base.errors import UserError
 from runner.systems.common import gpt, launchers
 from runner.systems.common.system import Estimate, System

@@ -5,8 +5,6 @@ today's deepspeedai one. docs/systems/megatron_deepspeed.md has each difference 
 scripts, with its reason.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Two trainers: v1.1.5 with 3D parallelism (document 002), and the older one at a7
 003 compares OneFlow with. docs/systems/megatron_lm.md has each difference from upstream's scripts.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

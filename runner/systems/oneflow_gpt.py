@@ -4,8 +4,6 @@ The same command runs on every node: OneFlow finds its rank by the node's addres
 docs/systems/oneflow_gpt.md has each difference from upstream's train_gpt2.sh, with its reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

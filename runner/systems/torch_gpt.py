@@ -3,8 +3,6 @@
 Runs on any machine: CPU (gloo) or CUDA (NCCL). The trainer is roles/torch_gpt/files/torch_gpt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

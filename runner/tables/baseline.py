@@ -1,7 +1,5 @@
 """Rows against a baseline: each with the cell of the same other axes, as signed differences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Records into rows: the repeats of a cell become one row, then the rows are set side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The columns that people read: what each is called, and its text in a row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """Tables as documents print them (docs/documents.md): 003's (osdi), 004's (ascend). Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from runner.base.text import printable

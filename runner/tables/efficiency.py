@@ -3,8 +3,6 @@
 "strong": the global batch stays the same; "weak": it grows with the devices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Pure. An *entry* answers for numbers by their machine names and for keys (axes, 
 labels), whichever of the two it is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

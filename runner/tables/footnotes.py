@@ -1,7 +1,5 @@
 """What a reader must know to use the numbers of a table; each note only where it applies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from runner.base.text import printable

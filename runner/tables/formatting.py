@@ -1,7 +1,5 @@
 """Numbers and settings as people read them, in tables, notes and the report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The table in GitHub's Markdown: every column, measures by their machine names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

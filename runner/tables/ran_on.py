@@ -1,7 +1,5 @@
 """What the runs ran on: what all nodes and cells share, and what differs between them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What people are shown of a table: its columns, what all rows share, and the lines below it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

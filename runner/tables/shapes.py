@@ -1,7 +1,5 @@
 """A table in the shape that a matrix, or `--shape`, asks for. Pure: rows in, text out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runner.matrix.published import PublishedRow

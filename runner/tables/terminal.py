@@ -1,7 +1,5 @@
 """The table for terminals: as wide as the terminal, less important columns given up for that."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runner.base.grid import GAP, aligned, filled

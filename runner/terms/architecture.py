@@ -1,7 +1,5 @@
 """What a model is to figures and checks: the work of a sample, and what it can be split into."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """A cluster as data: the machines of one inventory, and how they run containers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A *record* is one run (the last attempt of one repeat of one cell) as numbers; a
 one logged line over some iterations. Nothing here reads a file or computes a statistic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Command line: ``python -m tests.cluster --help``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A memory cgroup for each node, version 1 or 2, whichever this machine has."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple

@@ -11,8 +11,6 @@ All plain groups are the first nodes of one cluster of four, brought up when fir
 Without root the tests skip, saying why; with CI=true in the environment they fail instead.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

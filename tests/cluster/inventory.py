@@ -1,7 +1,5 @@
 """The files a cluster is used by: keys, known hosts, ssh configuration, Ansible inventory."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Bridge, links and network namespaces of a cluster, and its way out."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """One node: what can be done in it and to it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Processes of a node, seen from the machine, and ends of processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

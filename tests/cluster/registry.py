@@ -1,7 +1,5 @@
 """Which clusters this machine has: one small file each, and what to put back after the last."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

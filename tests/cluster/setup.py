@@ -1,7 +1,5 @@
 """What a node is before it boots: its folder, disk, cgroup, keys and files."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

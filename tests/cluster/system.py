@@ -1,7 +1,5 @@
 """The machine underneath: commands, processes, and what it must offer."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Clusters from up to down: the command line, interrupted and killed tools, no trace left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The test nodes themselves: apart from each other, and faulty on demand."""
 
-from __future__ import annotations
-
 import stat
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Let every fault happen and print the table of docs/reliability.md: ``make faults`` (root)."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

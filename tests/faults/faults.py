@@ -1,7 +1,5 @@
 """Every fault of docs/reliability.md: what is done, and how the struck cell must end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

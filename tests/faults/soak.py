@@ -6,8 +6,6 @@ Nothing may be lost (every cell has an outcome, every cell without a fault is ok
 a node, and the runner's memory and open files must not grow.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

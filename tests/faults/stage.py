@@ -5,8 +5,6 @@ The trainer is the stand-in (tests/stand_in.py); sshd, links, processes, memory,
 real.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Inventories for whole commands: this machine by a local connection, with the stand-in trainer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

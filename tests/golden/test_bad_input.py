@@ -1,7 +1,5 @@
 """Bad matrices and inventories through the whole command: one sentence, exit code 2, no launch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

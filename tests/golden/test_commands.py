@@ -4,8 +4,6 @@ The trainer is the stand-in (tests/stand_in.py); Ansible, the supervisor and eve
 real, over a local connection.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`runner doctor` and verify.yml as whole commands, on this machine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ Systems without a document have the cells of their own matrix there.
 document before committing it. The dry run says the same as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

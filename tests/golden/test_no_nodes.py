@@ -1,7 +1,5 @@
 """Playbooks as whole commands without a node, or a tag: an error, and never exit code 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

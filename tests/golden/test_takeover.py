@@ -3,8 +3,6 @@
 The trainer is the stand-in; bench, Ansible and the supervisor are real, on this machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

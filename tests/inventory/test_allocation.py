@@ -1,7 +1,5 @@
 """inventory/allocation: hosts of a DeepSpeed hostfile or of SLURM, also through Ansible."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

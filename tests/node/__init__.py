@@ -1,7 +1,5 @@
 """Tests of the programs that run on nodes, each sent as it would be."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The causes are taken from the code that says them: the supervisor, the launch pl
 holds what these tests cannot see, since what takes a cause takes a `Cause`.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

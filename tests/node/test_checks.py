@@ -1,7 +1,5 @@
 """What verify makes of torch's and DeepSpeed's words, and how apex's options are handed over."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

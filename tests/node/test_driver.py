@@ -1,7 +1,5 @@
 """node/driver.py on trees that look like a node's /sys and /proc."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

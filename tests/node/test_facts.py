@@ -5,8 +5,6 @@ The H200's row was printed by nvidia-smi of driver 580.159.04. The V100's is wri
 documented CSV, with the words that driver 440 uses for what a device does not have.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 from pathlib import Path

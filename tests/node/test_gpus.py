@@ -1,7 +1,5 @@
 """The supervisor's look at GPUs before a run, from what nvidia-smi printed."""
 
-from __future__ import annotations
-
 from node.supervisor.gpus import gpu_fault
 
 GPUS = [

@@ -3,8 +3,6 @@
 The stand-in is a program that prints a table in the form of driver 22.0 to 25.5; all else is real.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sampler that a node runs beside a trainer."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """share.py: nodes as threads, each with an address of its own on the loopback."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import http.client

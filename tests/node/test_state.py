@@ -1,7 +1,5 @@
 """node/state: what differs, what is new because of us, what takes it off."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

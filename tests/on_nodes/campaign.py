@@ -1,7 +1,5 @@
 """Start a real `bench` on test nodes in the background, watch it, and read what it left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ The project is copied, and gets one role folder, one system file and one parser 
 docs/adding-a-system.md has it. What setup would put on the node is put there by hand.
 """
 
-from __future__ import annotations
-
 import csv
 import filecmp
 import io

@@ -5,8 +5,6 @@ a folder that node 1 serves. Podman has runc, cgroupfs and lowered ulimits, as n
 need; its images lie in memory, since a node's own disk is an overlay.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The trainer is the stand-in (tests/stand_in.py); sshd, links, processes and play
 of tests/faults, which has them all (`make faults`); what is slow here is proved there, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ without that file stands in for the pinned one, every other file the same, and o
 names it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

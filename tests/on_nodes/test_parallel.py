@@ -1,7 +1,5 @@
 """torch_gpt over two real nodes on every axis, and DeepSpeed through both launchers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

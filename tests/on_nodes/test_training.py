@@ -1,7 +1,5 @@
 """Real training across real nodes, through the real playbooks: setup, bench, collect."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

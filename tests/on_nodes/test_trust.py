@@ -1,7 +1,5 @@
 """On real nodes: secrets stand nowhere, host keys are checked, what was fetched is removed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

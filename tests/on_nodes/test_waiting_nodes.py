@@ -5,8 +5,6 @@ lines, and nvidia-smi. What the real launcher would start over ssh on the second
 this test.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The catalogue, and plugins/datasets.py, which reads it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """plugins/inventory_check.py: what roles/validate says of an inventory without a connection."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

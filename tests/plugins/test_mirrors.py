@@ -1,7 +1,5 @@
 """plugins/filter/mirrors.py and node/mirrors.py, which it asks: the longest beginning wins."""
 
-from __future__ import annotations
-
 import pytest
 
 from plugins.filter.mirrors import mirrored

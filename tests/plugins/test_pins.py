@@ -1,7 +1,5 @@
 """plugins/filter/pins.py: a pin set's literals become steps, trees and checks."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ Everything from the address on is real: InRelease with a throw-away OpenPGP key,
 Ansible's modules. The roles come here through `site_mirrors`, as at a site with its own mirror.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """What a node has, to say that it has the same again."""
 
-from __future__ import annotations
-
 from tests.cluster.node import Node
 
 

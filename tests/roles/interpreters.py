@@ -1,7 +1,5 @@
 """Pythons of other versions, where this machine has them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run a real playbook and read its recap."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """setup.yml takes a node that has nothing to one that trains, then bench trains on it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -6,8 +6,6 @@ down a bin/conda that makes an environment from a Python of the machine, which s
 3.7.9. Download, checksum, options and variables are what is proved.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -5,8 +5,6 @@ for the driver, and a script for the engine. What the script is asked, and what 
 answer, is ours.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

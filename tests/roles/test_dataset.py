@@ -1,7 +1,5 @@
 """roles/dataset on real nodes: made once, the same everywhere, repaired where it broke."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ boundary, through site_mirrors: small files at the documented addresses, of anot
 that the catalogue's checksums of them are replaced by theirs. All the rest is real.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import http.server

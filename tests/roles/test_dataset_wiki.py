@@ -3,8 +3,6 @@
 The dump is a stand-in: a few pages in its format, in a folder that site_mirrors names.
 """
 
-from __future__ import annotations
-
 import bz2
 import copy
 import hashlib

@@ -1,7 +1,5 @@
 """Real frameworks of the package index, installed on a real node and asked by verify."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A node that reaches nothing but this machine is set up from a prefetched folder alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A node that reaches nothing but this machine gets its packages from a prefetched folder alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The nodes have no GPU and no systemd, so the driver is forced on them and its mo
 loaded; services are run by their System V scripts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """setup.yml on this machine (after `make setup`), and what it refuses."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

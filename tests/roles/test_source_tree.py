@@ -1,7 +1,5 @@
 """roles/source_tree on real nodes, with real git from a git daemon on one of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """roles/ssh_mesh on real nodes: each reaches each, nobody from outside, repaired where it broke."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

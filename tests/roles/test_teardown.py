@@ -4,8 +4,6 @@ What conda's and site's own runs leave is laid down by hand here; test_conda.py 
 take off the real one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

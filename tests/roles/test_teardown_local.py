@@ -1,7 +1,5 @@
 """teardown.yml on this machine: a node without an sshd, whose only address is the loopback."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

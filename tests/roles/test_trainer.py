@@ -4,8 +4,6 @@ The packages are tiny ones of this test, `torch` among them: what is proved is h
 made, kept and repaired, not what is in it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import uuid

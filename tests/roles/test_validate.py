@@ -1,7 +1,5 @@
 """roles/validate on real nodes: one sentence with a cure, and nothing was touched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

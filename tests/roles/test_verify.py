@@ -1,7 +1,5 @@
 """verify.yml and `runner doctor` on real nodes: the odd node, the slow one, and who is silent."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

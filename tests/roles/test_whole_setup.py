@@ -3,8 +3,6 @@
 tests/roles/vs.py says what a test node allows of that; the vendor's repositories are ours.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

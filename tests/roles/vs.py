@@ -6,8 +6,6 @@ apt_repository.py makes them. The inventory's systems need CUDA 11 and minutes t
 which trains on a CPU, stands for them by the same role `trainer`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

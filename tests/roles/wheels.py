@@ -1,7 +1,5 @@
 """Tiny wheels, written here, for tests of environments that the real pip and venv make."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import subprocess

@@ -1,7 +1,5 @@
 """roles/apex's action plugin: who builds a wheel, and who is given it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

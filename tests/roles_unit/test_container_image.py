@@ -1,7 +1,5 @@
 """roles/container_image's action plugin: who keeps an image, and who is given it."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.container_image.action_plugins.images import plan

@@ -1,7 +1,5 @@
 """roles/cuda's filters: what each toolkit is, by apt and by runfile."""
 
-from __future__ import annotations
-
 from roles.cuda.filter_plugins.cuda import by_apt, by_runfile
 
 

@@ -1,7 +1,5 @@
 """roles/dataset's action plugin: from what each node said to what each is to do, as tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from roles.dataset.action_plugins.datasets import plan, sharing

@@ -4,8 +4,6 @@ Stands in for Ansible's connection alone: `Here` runs what would be run on the n
 this machine, and fails as it is told. Whole launches are proved in tests/golden and tests/on_nodes.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

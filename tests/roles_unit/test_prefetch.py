@@ -1,7 +1,5 @@
 """prefetch.yml's program: what an inventory needs, and how it comes into one folder."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

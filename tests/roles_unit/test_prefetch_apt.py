@@ -1,7 +1,5 @@
 """Prefetched packages: apt's words as data, a flat repository that apt itself takes."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import subprocess

@@ -1,7 +1,5 @@
 """roles/site: what a node lacks of a prefetched folder, and what came is put in place."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

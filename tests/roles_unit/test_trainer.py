@@ -1,7 +1,5 @@
 """roles/trainer's plugins: what a node is asked of its pin sets, and what it is to do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """roles/validate: what its plugin says of inventories and of nodes' answers."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

@@ -1,7 +1,5 @@
 """roles/verify's action plugin: a failed task's own words. The rest of it runs in tests/roles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Small matrices, clusters and plans for unit tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath

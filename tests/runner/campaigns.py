@@ -3,8 +3,6 @@
 The logs are told by a `Story`; plans, outcomes and folders are written by the runner's own code.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Each document's inventory has what the cells of its matrices need, so that setup brings it."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

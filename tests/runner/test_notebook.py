@@ -1,7 +1,5 @@
 """A campaign as a DataFrame, by the lines that docs/measures.md has for a notebook."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

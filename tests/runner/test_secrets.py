@@ -1,7 +1,5 @@
 """Secrets by name alone: in no plan, no file, no command line; and what a node may name."""
 
-from __future__ import annotations
-
 import subprocess
 import uuid
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """docs/public-addresses.md is what the roles say, and each address has a mirror."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """A role's README, argument specs and defaults say the same."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

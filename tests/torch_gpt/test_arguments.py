@@ -1,7 +1,5 @@
 """torch_gpt without training: arguments, model sizes, schedules, and what errors say."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """torch_gpt under torchrun on this machine's CPU, with one and two ranks."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """Fixtures of the tests with upstream's repositories."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The trainers' repositories on this machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

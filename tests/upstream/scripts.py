@@ -1,7 +1,5 @@
 """Run an upstream launch script under stubs that write down what they were started with."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

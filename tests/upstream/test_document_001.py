@@ -6,8 +6,6 @@ The text is upstream's sample dataset turned back into text, with upstream's tin
 are in its repository), so that its tokens must come out byte for byte.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ no gigabytes are installed. A mirror may lack a large file; then a commit withou
 the pinned one, every other file the same (tests/upstream/mirrors.py).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

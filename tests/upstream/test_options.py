@@ -1,7 +1,5 @@
 """Every option that we pass is one that the pinned trainer knows, read from its own source."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

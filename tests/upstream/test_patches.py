@@ -1,7 +1,5 @@
 """Every patch of a pin set on its own commit: applies, is seen the second time, else refused."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

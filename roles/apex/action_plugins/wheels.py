@@ -4,8 +4,6 @@ wheels: {step: plan}    of what each node would build with, and the wheel that i
 wheels: {step: give}    the same, once it is built where it has to be
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ images: {step: plan}     of what each node said of this image: all come to each 
 images: {step: share}    what each node that shares it is told, once the keeper wrote it to a file
 """
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Mapping

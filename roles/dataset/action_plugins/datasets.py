@@ -7,8 +7,6 @@ datasets: {step: make}      on the node that makes: the tools that it needs, and
 datasets: {step: share}     the plan anew, and what each node that shares is told
 """
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Iterable, Mapping

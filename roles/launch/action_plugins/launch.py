@@ -17,8 +17,6 @@ Whatever happens on a node comes back as data, never as failed or unreachable: o
 not drop a host from the play.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl

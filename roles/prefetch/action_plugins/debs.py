@@ -6,8 +6,6 @@ folder lacks, each file checked by its SHA-256, beside it a `.control` with its 
 The node's side is node/packages.py.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@ needs their files) and `release` (whose
 packages it takes, such as debian12; empty for none). The node's side is node/prefetched.py.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ pins: {step: verify}             the same, and use each; what is not right is a 
 pins: {step: plan, pin: NAME}    one pin set's plan, and what this node is to do about it
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence

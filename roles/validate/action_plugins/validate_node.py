@@ -6,8 +6,6 @@ cannot be reached is a failure with a cure, not an `unreachable`. The node's dis
 facts (`ansible_facts.distribution` and its like), which the other roles read.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

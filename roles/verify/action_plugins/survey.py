@@ -13,8 +13,6 @@ The comparison is pure code of the runner, and runs in a process of its own, by 
 runs Ansible: roles know nothing of it but its exit code.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

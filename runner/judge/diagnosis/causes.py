@@ -1,7 +1,5 @@
 """The status words, and what in a line stands for which. One documented list (docs/parsers.md)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

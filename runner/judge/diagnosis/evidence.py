@@ -1,7 +1,5 @@
 """Evidence in one log: what stands after its last step, line by line, in constant memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """From all logs' evidence to one status, one sentence, one line of one file. First cause first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ runs. The lock on the node itself (roles/launch) is the second line, for another
 control machine; it is free between two runs, so that alone it would let two campaigns take turns.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Sequence

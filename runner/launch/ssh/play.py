@@ -1,7 +1,5 @@
 """Run one playbook through ansible-runner: the only module that imports it."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

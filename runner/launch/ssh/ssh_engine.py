@@ -1,7 +1,5 @@
 """The engine whose nodes are reached by Ansible's connections: a play a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path

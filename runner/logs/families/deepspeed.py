@@ -14,8 +14,6 @@ Their samples a second come from ds_config's train_batch_size, which need not be
 (document 002: 2048 against 9); a global batch size that the user names replaces it.
 """
 
-from __future__ import annotations
-
 import re
 
 from runner.logs.batch import LoggedStep

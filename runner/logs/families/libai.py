@@ -15,8 +15,6 @@
   line is one of long before; no line says the last iteration's own.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Printed by the last rank (bigscience e52bdab megatron/training.py:787-824, micro
 follows, so that half a line gives half the values and never a wrong one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

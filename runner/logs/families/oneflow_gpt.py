@@ -9,8 +9,6 @@
   (the same class with metric_print_format normal).
 """
 
-from __future__ import annotations
-
 import re
 
 from runner.logs.batch import LoggedStep

@@ -3,8 +3,6 @@
 `torch_gpt` and then `key=value` words; roles/torch_gpt/files/torch_gpt/train.py documents them.
 """
 
-from __future__ import annotations
-
 import re
 
 from runner.logs.batch import LoggedStep

@@ -1,7 +1,5 @@
 """What a GPT cell is expected to need, before it runs. Estimates, good to a factor of two."""
 
-from __future__ import annotations
-
 from runner.figures.flops import Gpt
 
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.

@@ -1,7 +1,5 @@
 """What the systems that pre-train a GPT share: sizes, options, paths on a node, estimates. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The launchers' own options, one argv a node, and the files that they read. Pure."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

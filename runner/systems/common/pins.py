@@ -1,7 +1,5 @@
 """A system's pin sets, from the one place that knows them: roles/<system>/vars/pins.yml."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

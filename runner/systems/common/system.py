@@ -4,8 +4,6 @@ Each `runner/systems/<name>.py` defines one `SYSTEM`; its role `roles/<name>` pu
 docs/adding-a-system.md walks through both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod

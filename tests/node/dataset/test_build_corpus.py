@@ -1,7 +1,5 @@
 """build_corpus.py: a small corpus, the same bytes each time, whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

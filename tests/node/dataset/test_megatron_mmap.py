@@ -1,7 +1,5 @@
 """megatron_mmap.py: what is written is read back, and every corruption is refused with its name."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

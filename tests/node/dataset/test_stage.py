@@ -1,7 +1,5 @@
 """stage.py, staged.py and tokenize_text.py: from a server's files to a checked dataset."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

@@ -1,7 +1,5 @@
 """A campaign as one archive: the same bytes twice, nothing lost, no name left when redacted."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """`python -m runner parse`: one object, one table, one sentence where the input is bad."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Two campaigns side by side: what is worse beyond noise, what is gone, and the exit code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nodes' env.json compared: the odd node, ties, the inventory, thresholds; and the table."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The probe's figures judged: slow devices, nodes and pairs; noise; what gave no result."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Device peaks by the names that nvidia-smi prints, and MFU by hand."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Losses compared within the curves' noise."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Where warm-up ends, how sure a figure is, what is marked as doubtful."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

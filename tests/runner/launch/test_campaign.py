@@ -5,8 +5,6 @@ there. Everything else is real.
 Whole launches are proved in tests/golden and tests/on_nodes.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

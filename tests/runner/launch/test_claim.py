@@ -1,7 +1,5 @@
 """One bench a cluster: the locks that campaigns of one control machine share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What bench refuses once it knows what the nodes have, such as a dataset that does not fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """--retry, --stop-after and `status` on the campaign loop; its engine is a stand-in."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

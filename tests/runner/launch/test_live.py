@@ -1,7 +1,5 @@
 """What is shown of a run that goes on: the newest step, memory, time left; terminal and plain."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

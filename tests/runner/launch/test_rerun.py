@@ -3,8 +3,6 @@
 The nodes are those of test_campaign.py; tests/golden reruns through the whole command.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A campaign's folder as records."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

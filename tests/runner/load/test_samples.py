@@ -1,7 +1,5 @@
 """Samples laid over steps, and what else a run's folder holds."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Event files: recorded ones' bytes written out by hand, torn, wrong, and any bytes at all."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -6,8 +6,6 @@ made logs; what a trainer printed is in tests/data and in the shared folder (tes
 
 # a log's line is as long as it is
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import ParamSpec
 

@@ -1,7 +1,5 @@
 """The other families, devices, and how systems are told apart: each trap is a test of its own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

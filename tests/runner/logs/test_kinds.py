@@ -1,7 +1,5 @@
 """Each kind of step lines says all of itself, and together they know every system."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """LiBai's parser on a recorded log of a training on two nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from runner.base.paths import PROJECT

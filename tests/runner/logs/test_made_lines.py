@@ -1,7 +1,5 @@
 """Made lines look like real ones: each of their fields stands in a line that a trainer printed."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

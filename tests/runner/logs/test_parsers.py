@@ -1,7 +1,5 @@
 """Megatron's and DeepSpeed's lines: each trap of real logs is a test of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

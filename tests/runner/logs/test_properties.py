@@ -2,8 +2,6 @@
 
 # a log's line is as long as it is
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path

@@ -3,8 +3,6 @@
 The folder is not part of the project: TRAINBENCH_SHARED names it, else these tests are skipped.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import random

@@ -1,7 +1,5 @@
 """A pin set that is an image: whole command lines, what is refused, and the image itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cells that the documented systems' trainers would refuse, or silently change, are refused."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from dataclasses import replace

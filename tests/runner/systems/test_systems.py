@@ -1,7 +1,5 @@
 """The systems agree with their roles and the inventory; another one is two files and no more."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tables in the documents' shapes, published figures, and the documents' own figures again."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
