@@ -152,8 +152,8 @@ def _difference(row: Row, name: str, part: str) -> Any:
 
 
 def machine_value(row: Row, name: str) -> Any:
-    """Return the row's value in the machine column `name`."""
-    return _EVERY[name](row) if name in _EVERY else row.record.parallel_size(name)
+    """Return the row's value in the machine column `name`; KeyError where there is none."""
+    return row.record.parallel_size(name) if name.endswith("_parallel") else _EVERY[name](row)
 
 
 def machine_names(table: Sequence[Row]) -> list[str]:

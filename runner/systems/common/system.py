@@ -21,9 +21,9 @@ from runner.terms.run import Command, NodeContext
 class Split:
     """A way in which a trainer spreads one model over devices, such as tensor_parallel.
 
-    `name` is the parameter that says over how many; without one it is 1. `within`: it splits the
-    ranks of that other size, such as expert_parallel those of data_parallel, and takes no devices
-    of its own.
+    `name` is the parameter that says over how many, and ends with `_parallel`; without one it is 1.
+    `within`: it splits the ranks of that other size, such as expert_parallel those of
+    data_parallel, and takes no devices of its own.
     """
 
     name: str
