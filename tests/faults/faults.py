@@ -14,7 +14,7 @@ from typing import Any
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
 from tests.faults.stage import PATIENCE_S, Row, Stage
-from tests.on_nodes.campaign import Bench, wait
+from tests.on_nodes.campaign import Bench
 
 LATE = """#!{python} -IS
 # A node's Python whose clock is an hour ahead: the nodes of a test share one kernel, and its clock.
@@ -375,11 +375,6 @@ def play(fault: Fault, stage: Stage) -> list[str]:
     if not row.fine:
         wrong.append(f"left {stage.left()}, lost {row.lost}, after {row.after}")
     return wrong
-
-
-def wait_clean(stage: Stage) -> None:
-    """Nothing of ours is left on any node."""
-    wait(lambda: not stage.left(), PATIENCE_S, "clean nodes")
 
 
 def folder_for(base: Path, fault: Fault) -> Path:

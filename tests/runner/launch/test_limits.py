@@ -82,7 +82,7 @@ def test_a_limit_before_the_first_run_is_no_bad_input(
     run: Run, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes.before_inspect = lambda: time.sleep(0.3)
-    monkeypatch.setattr(ssh_engine, "Ssh", lambda *_: nodes)
+    monkeypatch.setattr(ssh_engine, "SshEngine", lambda *_: nodes)
     matrix = tmp_path / "m.yaml"
     matrix.write_text("name: m\ndefaults: {system: torch_gpt}\n")
     words = ["bench", "--matrix", str(matrix), "--runs", str(tmp_path), "--stop-after", "0.1"]
