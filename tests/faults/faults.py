@@ -26,6 +26,7 @@ sys.argv = words = [word for word in sys.argv[1:] if word not in ("-I", "-S")]
 if words[:1] == ["-"]:
     exec(compile(sys.stdin.read(), "<stdin>", "exec"), {{"__name__": "__main__"}})
 elif words[:1] == ["-c"]:
+    sys.argv = ["-c", *words[2:]]
     exec(words[1], {{"__name__": "__main__"}})
 else:
     runpy.run_path(words[0], run_name="__main__")
