@@ -1,7 +1,5 @@
 """`python -m runner bench`: run a matrix, or show what would run; the table at the end."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -9,7 +7,7 @@ import threading
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+from runner.base.options import Commands, add_inventory, add_runs, new_command
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -29,27 +27,14 @@ docs/matrix.md explains the matrix file, key by key.
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
-        "bench",
-        help="run a matrix of training cells",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = new_command(commands, "bench", "run a matrix of training cells", DESCRIPTION)
     command.add_argument(
         "--matrix", type=Path, required=True, help="the matrix file (docs/matrix.md)"
     )
-    command.add_argument(
-        "-i",
-        "--inventory",
-        type=Path,
-        default=DEFAULT_INVENTORY,
-        help="inventory folder (default: inventory/local, this machine)",
-    )
-    command.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
-    )
+    add_inventory(command)
+    add_runs(command)
     command.add_argument(
         "--dry-run", action="store_true", help="show what would run; no connection"
     )

@@ -1,14 +1,12 @@
 """`python -m runner collect`: a campaign, or a document's figures, as a table."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.base.paths import DEFAULT_RUNS
+from runner.base.options import Commands, add_runs, new_command
 from runner.matrix.table_shape import SHAPES
 
 DESCRIPTION = """\
@@ -23,17 +21,10 @@ exit codes: 0 a table was written, 2 bad input
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
-        "collect",
-        help="logs into tables",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
-    )
+    command = new_command(commands, "collect", "logs into tables", DESCRIPTION)
+    add_runs(command)
     command.add_argument(
         "--campaign", metavar="NAME", help="or its folder, or an export (default: the one run last)"
     )

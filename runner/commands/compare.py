@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.paths import DEFAULT_RUNS
+from runner.base.options import Commands, add_runs, new_command
 
 DESCRIPTION = """\
 Compare campaign B with campaign A, cell by cell: say what got slower beyond noise, what needs
@@ -29,19 +29,17 @@ exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be
 """
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
+    command = new_command(
+        commands,
         "compare",
-        help="two campaigns, or one with a saved table; exit code 1 on a regression",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "two campaigns, or one with a saved table; exit code 1 on a regression",
+        DESCRIPTION,
     )
     command.add_argument("a", metavar="A", help="what to compare with")
     command.add_argument("b", metavar="B", help="what is compared")
-    command.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
-    )
+    add_runs(command)
     command.add_argument(
         "--threshold",
         action="append",

@@ -4,9 +4,9 @@ import argparse
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
-from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+from runner.base.options import Commands, add_inventory, new_command
+from runner.base.paths import DEFAULT_RUNS
 
 DESCRIPTION = """\
 Ask every node of an inventory what it is, compare all of them, and measure their devices and
@@ -30,21 +30,12 @@ inventory, a node out of reach, no torch); 130 Ctrl-C
 ONLY = ("env", "devices", "network")
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
-        "doctor",
-        help="are the nodes alike, and as fast as each other?",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    command = new_command(
+        commands, "doctor", "are the nodes alike, and as fast as each other?", DESCRIPTION
     )
-    command.add_argument(
-        "-i",
-        "--inventory",
-        type=Path,
-        default=DEFAULT_INVENTORY,
-        help="inventory folder (default: inventory/local, this machine)",
-    )
+    add_inventory(command)
     command.add_argument(
         "--only", choices=ONLY, action="append", default=[], help="a part; repeat for more"
     )

@@ -3,10 +3,9 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.paths import DEFAULT_RUNS
+from runner.base.options import Commands, add_runs, new_command
 
 DESCRIPTION = """\
 Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
@@ -26,18 +25,11 @@ exit codes: 0 the archive was written, 2 bad input
 """
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
-        "export",
-        help="a campaign as one archive",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = new_command(commands, "export", "a campaign as one archive", DESCRIPTION)
     command.add_argument("campaign", metavar="CAMPAIGN", help="its name, or its folder")
-    command.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
-    )
+    add_runs(command)
     command.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: CAMPAIGN.tar.gz, here"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
+from runner.base.options import Commands, new_command
 from runner.systems.common.registry import system_names
 
 DESCRIPTION = """\
@@ -35,14 +36,9 @@ exit codes: 0 the logs were read, whatever they say; 2 bad input
 """
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
-        "parse",
-        help="any trainer's logs into numbers",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = new_command(commands, "parse", "any trainer's logs into numbers", DESCRIPTION)
     command.add_argument(
         "log", nargs="+", type=Path, metavar="LOG", help="a log; one for each node"
     )

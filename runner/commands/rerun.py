@@ -3,7 +3,8 @@
 import argparse
 import shutil
 from pathlib import Path
-from typing import Any
+
+from runner.base.options import Commands, new_command
 
 DESCRIPTION = """\
 Run one recorded run again: the same command, environment and nodes, from its run.json.
@@ -20,14 +21,9 @@ exit codes: 0 the run is ok, 1 it is not, 2 bad input, nothing was launched, 130
 """
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = commands.add_parser(
-        "rerun",
-        help="one recorded run once more",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = new_command(commands, "rerun", "one recorded run once more", DESCRIPTION)
     command.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="an attempt's folder")
     command.add_argument(
         "-i",

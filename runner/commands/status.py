@@ -1,12 +1,9 @@
 """`python -m runner status`: how far a campaign has got, from another terminal."""
 
-from __future__ import annotations
-
 import argparse
 import json
-from pathlib import Path
 
-from runner.base.paths import DEFAULT_RUNS
+from runner.base.options import Commands, add_runs, new_command
 
 DESCRIPTION = """\
 Say how far a campaign has got: what has ended and how, what runs now, and about how long it takes.
@@ -16,17 +13,12 @@ exit codes: 0 printed, 2 there is no such campaign
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
-        "status",
-        help="how far a campaign has got, from another terminal",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = new_command(
+        commands, "status", "how far a campaign has got, from another terminal", DESCRIPTION
     )
-    parser.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
-    )
+    add_runs(parser)
     parser.add_argument("--campaign", metavar="NAME", help="default: the one run last")
     parser.add_argument("--format", choices=("table", "json"), default="table")
 

@@ -1,10 +1,10 @@
 """`python -m runner systems`: what can be benchmarked, and what a matrix may set for it."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from typing import Any
+
+from runner.base.options import Commands, new_command
 
 DESCRIPTION = """\
 List the systems that can be benchmarked; with a NAME, what a matrix may set for that one.
@@ -18,13 +18,10 @@ exit codes: 0 listed, 2 there is no such system
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    listing = commands.add_parser(
-        "systems",
-        help="what can be benchmarked, and its parameters",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    listing = new_command(
+        commands, "systems", "what can be benchmarked, and its parameters", DESCRIPTION
     )
     listing.add_argument("name", nargs="?", help="one system: its parameters")
 
