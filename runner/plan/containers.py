@@ -12,10 +12,9 @@ from pathlib import PurePosixPath
 from runner.base.errors import UserError
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
-from runner.terms.cluster import ENGINES, Cluster
+from runner.terms.cluster import ENGINES, GPUS, Cluster
 from runner.terms.run import Command, NodeContext
 
-GPUS: Mapping[str, str] = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 REMOVE: Mapping[str, tuple[str, ...]] = {
     "podman": ("rm", "--force", "--ignore", "--time=0"),
     "docker": ("rm", "--force"),

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from runner.base.paths import PROJECT
 
 ENGINES: Mapping[str, str] = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
+GPUS: Mapping[str, str] = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.filter.pins import PinError, pin_plans
 from plugins.node_action import NodeAction
+from runner.terms.cluster import ENGINES, GPUS
 
 ROLES = Path(__file__).resolve().parents[2]
 BUILD_FILES = ("Containerfile", "sshd_config", "trainbench-sshd")  # of the role container_image
-ENGINES = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
-GPUS = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
 
 Plan = Mapping[str, Any]
 Look = Mapping[str, Any]  # what a node answered

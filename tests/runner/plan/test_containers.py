@@ -12,8 +12,8 @@ from roles.trainer.action_plugins import pins as plugin
 from runner.base.errors import UserError
 from runner.inventory import parse_inventory
 from runner.plan import checks
-from runner.plan.containers import GPUS, image_of
-from runner.terms.cluster import ENGINES, Cluster, Containers
+from runner.plan.containers import image_of
+from runner.terms.cluster import ENGINES, GPUS, Cluster, Containers
 from runner.terms.run import Run
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
@@ -179,8 +179,8 @@ def test_what_an_image_cannot_be_is_refused(more: dict[str, Any], words: str) ->
 
 
 def test_runner_and_setup_name_the_same() -> None:
-    assert dict(ENGINES) == plugin.ENGINES
-    assert dict(GPUS) == plugin.GPUS
+    assert vars(plugin)["ENGINES"] == ENGINES
+    assert vars(plugin)["GPUS"] == GPUS
     assert image_of("torch_gpt", "container") == IMAGE
     assert image_of("torch_gpt", "torch-2.13") == ""
 
