@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.paths import PROJECT
+from tests.interpreters import python
 
 NODE = sorted((PROJECT / "node").rglob("*.py"))
 # Run by an environment's own Python, or beside a trainer.
@@ -23,15 +23,6 @@ OLDER = sorted(
 
 def name_of(path: Path) -> str:
     return ".".join(path.relative_to(PROJECT).with_suffix("").parts)
-
-
-def older_python(version: str) -> str:
-    """A Python of that version on this machine, or the test is skipped."""
-    homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
-    found = str(homes[-1]) if homes else shutil.which(f"python{version}")
-    if not found:
-        pytest.skip(f"this machine has no Python {version}")
-    return found
 
 
 def at_import(path: Path) -> set[str]:
@@ -60,11 +51,11 @@ def test_its_syntax_is_of_3_8_and_its_imports_are_the_standard_librarys(path: Pa
 
 @pytest.mark.parametrize(("version", "paths"), [("3.8", NODE), ("3.6", OLDER)])
 def test_it_is_imported_by_an_older_python(version: str, paths: list[Path], tmp_path: Path) -> None:
-    python = older_python(version)
+    older = python(version, needs="sys")
     names = [name_of(path).removesuffix(".__init__") for path in paths]
     code = "import sys, importlib\nfor name in sys.argv[2:]: importlib.import_module(name)\n"
     code = f"import sys; sys.path.insert(0, sys.argv[1])\n{code}"
     env = {**os.environ, "PYTHONPATH": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    argv = [python, "-S", "-B", "-c", code, str(PROJECT), *names]
+    argv = [older, "-S", "-B", "-c", code, str(PROJECT), *names]
     ran = subprocess.run(argv, env=env, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")

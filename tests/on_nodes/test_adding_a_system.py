@@ -10,8 +10,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,10 +21,10 @@ from tests import stand_in
 from tests.cluster.fixtures import RealNodes
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
+from tests.project_copy import FOLDERS, copy_project, runner
 
 pytestmark = pytest.mark.cluster
 
-COPIED = ("runner", "node", "plugins", "roles", "inventory", "playbooks", "templates")
 ADDED = {"roles/toy", "runner/systems/toy.py", "runner/logs/families/toy.py"}
 SYSTEM = '''"""toy: fits a line by gradient descent, in plain Python."""
 
@@ -130,10 +128,7 @@ for step in range(1, steps + 1):
 def project(tmp_path: Path) -> Path:
     """A copy of the project with the three additions."""
     root = tmp_path / "project"
-    ignored = shutil.ignore_patterns("__pycache__")
-    for name in COPIED:
-        shutil.copytree(ROOT / name, root / name, ignore=ignored, symlinks=True)
-    shutil.copy(ROOT / "ansible.cfg", root)
+    copy_project(root)
     role = shutil.copytree(ROOT / "roles" / "oneflow_gpt", root / "roles" / "toy")
     for path in (path for path in role.rglob("*") if path.is_file()):
         path.write_text(path.read_text().replace("oneflow_gpt", "toy").replace("osdi", "toy-1"))
@@ -169,21 +164,10 @@ def differing(ours: Path, theirs: Path, inside: str = "") -> set[str]:
     return paths.union(*(differing(ours, theirs, f"{inside}/{n}") for n in found.common_dirs))
 
 
-def runner(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "runner", *arguments],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(project), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-
-
 def test_a_system_is_a_role_a_system_file_and_a_parser_file(
     project: Path, node_root: Path, real_nodes: RealNodes, tmp_path: Path
 ) -> None:
-    assert set().union(*(differing(ROOT, project, name) for name in COPIED)) == ADDED
+    assert set().union(*(differing(ROOT, project, name) for name in FOLDERS)) == ADDED
     variables = {"cluster_root": str(node_root), "cluster_devices_per_node": 1}
     inventory = real_nodes(1, variables=variables).inventory
     matrix = tmp_path / "toy.yaml"

@@ -18,8 +18,8 @@ import pytest
 from runner.systems.common.pins import pins
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
+from tests.interpreters import python
 from tests.on_nodes.campaign import Bench
-from tests.roles.interpreters import python
 from tests.roles.play import Ran, play
 from tests.upstream.mirrors import whole
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.fixtures import Group, RealNodes
-from tests.roles.interpreters import python
+from tests.interpreters import python
 from tests.roles.play import Ran, play_trainer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.network]

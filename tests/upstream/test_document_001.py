@@ -19,7 +19,7 @@ from node.dataset import megatron_mmap, tokenize_text
 from runner.base.paths import PROJECT
 from runner.systems.common.pins import pins
 from tests.cluster.fixtures import Group, RealNodes
-from tests.roles.interpreters import python
+from tests.interpreters import python
 from tests.roles.play import play
 from tests.upstream import mirrors
 

@@ -1,10 +1,6 @@
 """The systems agree with their roles and the inventory; another one is two files and no more."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +12,7 @@ from runner.inventory import ansible_inventory
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import load_system, system_names
+from tests.project_copy import copy_project, runner
 
 NAMES = system_names()
 
@@ -137,35 +134,18 @@ SYSTEM = System(
     ),
 )
 '''
-COPIED = ("runner", "roles", "inventory", "playbooks", "templates", "ansible.cfg")
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with one more system: one role folder, one file."""
     root = tmp_path_factory.mktemp("project")
-    for name in COPIED:
-        source = PROJECT / name
-        ignored = shutil.ignore_patterns("__pycache__")
-        if source.is_dir():
-            shutil.copytree(source, root / name, ignore=ignored)
-        else:
-            shutil.copy(source, root / name)
+    copy_project(root)
     role = root / "roles" / "toy"
     (role / "vars").mkdir(parents=True)
     (role / "vars" / "pins.yml").write_text(yaml.safe_dump({"toy_pins": {"toy-1": {"url": "x"}}}))
     (root / "runner" / "systems" / "toy.py").write_text(TOY)
     return root
-
-
-def runner(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "runner", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(project), "COLUMNS": "200"},
-    )
 
 
 def test_a_system_is_two_files_and_no_other(project: Path) -> None:
