@@ -28,7 +28,7 @@ def inspect(
     cells: Sequence[Cell],
     cancelled: Callable[[], bool],
 ) -> dict[str, dict[str, int]]:
-    """Return inspect the nodes that `cells` use; dataset name to its files' sizes in bytes.
+    """Inspect the nodes that `cells` use; return dataset name to its files' sizes in bytes.
 
     Raises UserError naming the node (all that are out of reach) and the cure: not set up, different
     from the others, a dataset too small for the cells, or not what the campaign began with.

@@ -65,7 +65,7 @@ class Batch:
         return self.losses(slice(int(rows[-1]), int(rows[-1]) + 1))[0] if len(rows) else None
 
     def intervals(self) -> Iterator[Interval]:
-        """Return the steps as objects, with the skipped iterations that the lines
+        """Yield the steps as objects, with the skipped iterations that the lines
         themselves count.
         """
         for row in zip(

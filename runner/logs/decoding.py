@@ -44,7 +44,7 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def places(text: bytes, mark: bytes) -> Iterator[int]:
-    """Return where a mark stands, each time."""
+    """Yield where a mark stands, each time."""
     at = text.find(mark)
     while at >= 0:
         yield at

@@ -40,7 +40,7 @@ class Share:
 
 
 def shares(extents: Sequence[Extent]) -> Iterator[Share]:
-    """Return what each log adds, in the order of the run; logs without a line are left out."""
+    """Yield what each log adds, in the order of the run; logs without a line are left out."""
     logged = [place for place, extent in enumerate(extents) if extent.lines]
     reached, by = 0, None
     for place in sorted(logged, key=lambda log: (extents[log].first, -extents[log].lines)):

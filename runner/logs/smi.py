@@ -89,7 +89,7 @@ class Devices:
 
 
 def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
-    """Return (MiB used, percent busy) of npu-smi's rows of chips."""
+    """Yield (MiB used, percent busy) of npu-smi's rows of chips."""
     for match in _NPU_ROW.finditer(text):
         pairs = re.findall(rb"(\d+) */ *(\d+)", match[2])
         yield float(pairs[-1][0]), float(match[1])  # HBM is last where there is one

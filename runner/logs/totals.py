@@ -128,9 +128,7 @@ class LogTotals:
         return np.where(missing, derived, own)
 
     def _doubt(self, batch: Batch, own: Floats) -> None:
-        """Return a printed rate of the first line that is far from what the same line says
-        otherwise.
-        """
+        """Keep a printed rate that is far from what the same line says otherwise: the first."""
         size, time, rate = batch.global_batch[0], batch.step_time_ms[0], own[0]
         if self.doubtful is None and size > 0 and time > 0 and rate > 0:
             derived = size * 1000 / time
