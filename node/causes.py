@@ -67,6 +67,10 @@ class Cause(str, Enum):
         *("launch_error", "failed", AGAIN),
         "the launch failed on the control node, or what came home is incomplete",
     )
+    BAD_ANSWER = (
+        *("bad_answer", "failed", AGAIN),
+        "a node answered what no program of ours answers; docs/security.md",
+    )
     # Why a node refused to start it.
     UNREACHABLE = ("unreachable", "failed", AGAIN, "a node could not be reached")
     MISSING = ("missing", "failed", AGAIN, "a file, program, folder or variable is not there")

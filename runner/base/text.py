@@ -1,15 +1,13 @@
 """A log as byte blocks, its last lines, and text that is safe to show."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-BLOCK_BYTES = 1 << 20
+from node.printable import printable
 
-# CSI sequences (colours, cursor) and OSC ones (window title, clipboard), in 7 and 8 bits.
-_ESCAPE = re.compile(
-    "(?:\x1b\\[|\x9b)[0-9;?]*[ -/]*[@-~]|(?:\x1b\\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"
-)
+__all__ = ["blocks", "printable", "tail"]
+
+BLOCK_BYTES = 1 << 20
 
 
 def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
@@ -32,9 +30,3 @@ def tail(path: Path, size: int = 1 << 16) -> bytes:
     except FileNotFoundError:
         return b""
     return data if end <= size else data[data.find(b"\n") + 1 :]
-
-
-def printable(text: str) -> str:
-    """Make text safe for a terminal: escapes and control characters left out, one line."""
-    plain = _ESCAPE.sub("", text)
-    return " ".join("".join(c if c.isprintable() else " " for c in plain).split())

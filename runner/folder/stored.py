@@ -1,11 +1,43 @@
-"""JSON files of a campaign: written whole or not at all, read as mappings."""
+"""JSON files of a campaign: written whole or not at all; whatever one holds is checked first."""
+
+from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from node.schema import MOST_BYTES, UnfitError, parse
+from runner.base.errors import UserError
+from runner.base.text import printable
+
+if TYPE_CHECKING:
+    from node.schema import Kind
 
 SCHEMA = 1
+
+
+class UnreadableError(UserError):
+    """A file of a campaign holds what this version does not write."""
+
+
+def load(path: Path, kind: Kind, where: str = "") -> Any:
+    """Return what a JSON file says, checked by `kind`; None where there is no such file.
+
+    `where` is what messages call the file, its path without. Raises UnreadableError of one sentence
+    for a file that cannot be read, or does not fit.
+    """
+    where = where or str(path)
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(MOST_BYTES + 1)
+        return parse(text, kind, where)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnfitError as error:
+        raise UnreadableError(str(error)) from None
+    except OSError as error:
+        raise UnreadableError(f"{printable(where)} cannot be read: {error.strerror}") from None
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ STATUSES: Mapping[str, str] = {
     "node_lost": "training started, then a node was out of contact for lost_contact_s",
     "interrupted": "training started, then Ctrl-C, stop.yml or the end of bench ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
+    "unreadable": "the run's folder holds what cannot be read; the row carries no numbers",
     "pending": "not run yet, or running now",
 }
 

@@ -34,6 +34,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.causes import Cause, EndedBy, known
+from node.schema import UnfitError
 from node.sent import FILE as MODULES
 from node.supervisor.names import LOG
 from plugins.node_action import NodeAction, one_line, save
@@ -159,6 +160,9 @@ class Launch:
         except LostError as loss:
             done = {"ended_by": EndedBy.LOST, "cause": Cause.NODE_LOST, "message": str(loss)}
             self.halt(Cause.NODE_LOST, f"{self.host}: {loss}")
+        except UnfitError as error:
+            done = {"ended_by": EndedBy.ERROR, "cause": Cause.BAD_ANSWER, "message": str(error)}
+            self.halt(Cause.BAD_ANSWER, f"{self.host}: {error}")
         except BROKEN as error:
             words = one_line(error)
             done = {"ended_by": EndedBy.ERROR, "cause": Cause.LAUNCH_ERROR, "message": words}

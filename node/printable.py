@@ -1,0 +1,16 @@
+"""Text from outside that is safe to show: one line, without what a terminal would obey."""
+
+import re
+
+# CSI sequences (colours, cursor) and OSC ones (window title, clipboard), in 7 and 8 bits.
+_ESCAPE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-9;?]*[ -/]*[@-~]|(?:\x1b\\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"
+)
+
+
+def printable(text: str) -> str:
+    """Make text safe for a terminal: escapes and control characters left out, one line."""
+    if text.isprintable() and "  " not in text and text.strip() == text:
+        return text
+    plain = _ESCAPE.sub("", text)
+    return " ".join("".join(c if c.isprintable() else " " for c in plain).split())

@@ -1,0 +1,106 @@
+"""A dataclass as what JSON may hold of it (node/schema.py), by its annotations.
+
+`read(Run, content, where)` is then the one way from a file of a campaign to the noun it holds.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from node.schema import (
+    MOST_LETTERS,
+    Fields,
+    Flag,
+    List,
+    Mapped,
+    Maybe,
+    Number,
+    OneOf,
+    Plain,
+    Text,
+    Whole,
+)
+
+if TYPE_CHECKING:
+    from node.schema import Kind
+
+Noun = TypeVar("Noun")
+
+
+def read(noun: type[Noun], content: Any, where: str = "") -> Noun:
+    """Return the instance that a JSON value says. Raises UnfitError naming the field."""
+    instance: Noun = shape(cast(Any, noun)).check(content, where)
+    return instance
+
+
+@cache
+def shape(noun: Any) -> Fields:
+    """Return what JSON may hold of a dataclass.
+
+    `int`, `float`, `bool`, `str`, `tuple[X, ...]`, `Mapping[str, X]`, `X | None`, `Literal`, `Any`
+    (bounded) and other dataclasses are known; `Annotated[X, kind]` says it closer. A field with a
+    default may be missing. Raises TypeError for an annotation that is none of these.
+    """
+    hints = get_type_hints(noun, include_extras=True)
+    needed: dict[str, Kind] = {}
+    optional: dict[str, tuple[Kind, Any]] = {}
+    for field in fields(noun):
+        kind = kind_of(hints[field.name])
+        if field.default is not MISSING:
+            optional[field.name] = (kind, field.default)
+        elif field.default_factory is not MISSING:
+            optional[field.name] = (kind, field.default_factory())
+        else:
+            needed[field.name] = kind
+    return Fields(needed, optional, make=noun)
+
+
+def kind_of(hint: Any) -> Kind:
+    """Return the kind that an annotation means. Raises TypeError."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        kind: Kind = arguments[1]
+        return kind
+    if origin in (Union, types.UnionType):
+        (inner,) = [each for each in arguments if each is not type(None)]
+        return Maybe(kind_of(inner))
+    if origin is tuple and arguments[1:] == (...,):
+        return List(kind_of(arguments[0]), make=tuple)
+    if origin is Literal:
+        return OneOf(*arguments)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return Mapped(kind_of(arguments[0]), kind_of(arguments[1]))
+    if hint is Any:
+        return Plain(lines=True)
+    if isinstance(hint, type):
+        if hasattr(hint, "check"):
+            return cast("Kind", hint)
+        if is_dataclass(hint):
+            return shape(hint)
+        if issubclass(hint, Enum):
+            return OneOf(*hint)
+    simple: dict[Any, Kind] = {
+        int: Whole(),
+        float: Number(),
+        bool: Flag(),
+        str: Text(most=MOST_LETTERS, lines=True),
+    }
+    if hint in simple:
+        return simple[hint]
+    raise TypeError(f"{hint} says nothing of JSON")
