@@ -14,3 +14,8 @@ def printable(text: str) -> str:
         return text
     plain = _ESCAPE.sub("", text)
     return " ".join("".join(c if c.isprintable() else " " for c in plain).split())
+
+
+def printable_lines(text: str) -> str:
+    """Make each line of a text safe for a terminal; those that are stay as they are."""
+    return "\n".join(line if line.isprintable() else printable(line) for line in text.splitlines())

@@ -4,16 +4,27 @@ A plugin finds this by its place in the checkout: Ansible has no folder for code
 several roles share on the control node.
 """
 
+from __future__ import annotations
+
 import json
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from node import answer
+from node.answer import SIGN
+from node.printable import printable, printable_lines
+from node.schema import MOST_BYTES, Plain, UnfitError, parse, unfit
 from plugins.program import command, message
+
+if TYPE_CHECKING:
+    from node.schema import Kind
+
+MOST_WORDS = 10_000  # letters of what a program printed that is no answer: the last ones
+MOST_LINE = 1_000  # letters of one error's line
+ANYTHING = Plain(depth=16, most=100_000, lines=True)
 
 
 class Answer(NamedTuple):
@@ -43,7 +54,10 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
         self.python = str(self.value("ansible_python_interpreter") or self.default_python)
-        return {**result, **self.act(self._task.args, self.variables)}
+        try:
+            return {**result, **self.act(self._task.args, self.variables)}
+        except UnfitError as error:
+            raise AnsibleActionFail(str(error)) from None
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return a variable as the task sees it, resolved; `default` where there is none."""
@@ -69,25 +83,31 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         """What the task does, and its result."""
         raise NotImplementedError
 
-    def ask(self, entry: str, arguments: Any = None, file: str = "") -> Any:
-        """Return the answer of a program that refuses nothing.
+    def ask(self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, file: str = "") -> Any:
+        """Return the answer of a program that refuses nothing, as `kind` has checked it.
 
         Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
-        answered was not the program.
+        answered was not the program, UnfitError where the answer does not fit.
         """
         argv = [self.python, "-I", "-S", *command(entry)]
-        return self.expect(self.exchange(argv, message(entry, arguments, file)))
+        return self.expect(self.exchange(argv, message(entry, arguments, file), kind, to(entry)))
 
-    def tell(self, entry: str, arguments: Any = None) -> Any:
-        """Return a program's answer. Raises AnsibleActionFail with the program's own sentence."""
-        answered = self.send(entry, arguments)
+    def tell(self, entry: str, arguments: Any = None, kind: Kind = ANYTHING) -> Any:
+        """Return a program's answer, as `kind` has checked it.
+
+        Raises AnsibleActionFail with the program's own sentence, UnfitError where the answer does
+        not fit.
+        """
+        answered = self.send(entry, arguments, kind)
         if answered.code != 0 or answered.facts is None:
             raise AnsibleActionFail(answered.last or f"no answer (exit {answered.code})")
         return answered.facts
 
-    def result(self, entry: str, arguments: Any = None, python: str = "") -> dict[str, Any]:
+    def result(
+        self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, python: str = ""
+    ) -> dict[str, Any]:
         """Return a task's result: a program's `answer`, or a failure with its words."""
-        facts, code, words = self.send(entry, arguments, python)
+        facts, code, words = self.send(entry, arguments, kind, python)
         result = {"changed": False, "rc": code, "answer": facts, "stderr": ""}
         if code == 0 and facts is not None:
             return {**result, "changed": isinstance(facts, dict) and bool(facts.get("changed"))}
@@ -95,20 +115,28 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         code = code or 1  # what ended well, and answered nothing, was not the program
         return {**result, "failed": True, "rc": code, "stderr": words, "msg": words}
 
-    def send(self, entry: str, arguments: Any = None, python: str = "") -> Answer:
+    def send(
+        self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, python: str = ""
+    ) -> Answer:
         """Run a program, by the node's Python or another one with all that it has installed."""
         runs = [python] if python else [self.python, "-I", "-S"]
-        return self.exchange([*runs, *command(entry)], message(entry, arguments))
+        return self.exchange([*runs, *command(entry)], message(entry, arguments), kind, to(entry))
 
-    def exchange(self, argv: list[str], given: str = "") -> Answer:
-        """Run a command on the node, with text on its standard input."""
+    def exchange(
+        self, argv: list[str], given: str = "", kind: Kind = ANYTHING, where: str = "the answer"
+    ) -> Answer:
+        """Run a command on the node, with text on its standard input.
+
+        Raises UnfitError, beginning with `where`, for an answer that `kind` refuses.
+        """
         # never empty: without input Ansible asks for a terminal, which would mix stderr into stdout
         data = (given + "\n").encode()
         variables = self._compute_environment_string()
         command = f"{variables} {shlex.join(argv)}" if variables else shlex.join(argv)
         done = self._low_level_execute_command(command, in_data=data)
         output = str(done["stdout"])
-        return Answer(answer.read(output), int(done["rc"]), (done["stderr"] or output).strip())
+        words = str(done["stderr"] or output)[-MOST_WORDS:].strip()
+        return Answer(read(output, kind, where), int(done["rc"]), printable_lines(words))
 
     def expect(self, answered: Answer) -> Any:
         """Return the answer. Raises AnsibleError where there is none."""
@@ -120,10 +148,29 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         raise AnsibleError(f"{self.python} gave no answer (exit {answered.code}): {why}")
 
 
+def to(entry: str) -> str:
+    """Return what sentences call the answer of a program."""
+    return f"the answer to {entry.rpartition(':')[2]}"
+
+
+def read(output: str, kind: Kind, where: str) -> Any:
+    """Return the answer in what a program printed, as `kind` has checked it; None without one.
+
+    Raises UnfitError.
+    """
+    if len(output) > MOST_BYTES:
+        raise unfit(where, f"has more than {MOST_BYTES} letters")
+    begins = 0 if output.startswith(SIGN) else output.find("\n" + SIGN) + 1
+    if not output.startswith(SIGN, begins):
+        return None
+    line = output[begins + len(SIGN) :].partition("\n")[0]
+    return parse(line, kind, where)
+
+
 def one_line(error: BaseException) -> str:
-    """An error's last line, which is where ssh says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    """Return an error's last line, which is where ssh says what happened."""
+    lines = [line for line in map(printable, str(error).splitlines()) if line]
+    return lines[-1][:MOST_LINE] if lines else type(error).__name__
 
 
 def save(path: Path, facts: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ class ActionModule(NodeAction):
             return {"changed": False, "skipped": True, "msg": "it would run, were it no check"}
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")
-            result = self.result(str(arguments["program"]), spec, python)
+            result = self.result(str(arguments["program"]), spec, python=python)
         except LookupError as error:
             raise AnsibleActionFail(str(error)) from None
         return {**result, "changed": result["changed"] or (changes and result["rc"] == 0)}

@@ -88,7 +88,7 @@ class ActionModule(NodeAction):
     def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
         try:
             facts = self.ask("supervisor.inspection:inspect", {"paths": dict(paths)})
-        except (AnsibleConnectionFailure, AnsibleError) as error:
+        except (AnsibleConnectionFailure, AnsibleError, UnfitError) as error:
             facts = {"unreachable": one_line(error)}
         save(out_dir / names.of_host(host), facts)
         return {"changed": False}
@@ -290,7 +290,7 @@ class Launch:
         while True:
             sent = time.time()
             try:
-                answer = self.action.ask(f"supervisor.{entry}", spec, file)
+                answer = self.action.ask(f"supervisor.{entry}", spec, file=file)
             except AnsibleConnectionFailure as error:
                 silent = time.monotonic() - self.contact
                 if silent > self.limits.lost_contact_s:

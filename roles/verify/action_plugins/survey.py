@@ -26,6 +26,7 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.schema import UnfitError
 from plugins.node_action import NodeAction, one_line, save
 from runner.folder import names
 
@@ -62,7 +63,7 @@ class ActionModule(NodeAction):
             spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
             spec["write"] = bool(spec.get("write")) and not self._task.check_mode
             env = self.ask("facts.record:read", spec)
-        except (AnsibleConnectionFailure, AnsibleError) as error:
+        except (AnsibleConnectionFailure, AnsibleError, UnfitError) as error:
             save(path, {"unreachable": one_line(error)})
             raise
         save(path, {"env": env, "expected": given.get("expected") or {}})
