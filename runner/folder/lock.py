@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from runner.base.errors import UserError
 from runner.base.exclusive import take
 from runner.folder import names
 
+# What is written before it gets its name: by write_json and the launch plugin's save, create_once,
+# and the launch plugin's complete_log.
+HALF_WRITTEN = re.compile(r"\..+\.(tmp|[0-9a-f]{16})|" + re.escape(names.PART))
 LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
 
 
@@ -52,8 +56,14 @@ class HeldFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process. Raises UserError where another process has it."""
+        """Hold the folder for this process, without the half-written files of a killed one.
+
+        Raises UserError where another process has it.
+        """
         with held(self.lock, self.refusal) as self.holder:
+            for path in self.path.rglob("*"):
+                if HALF_WRITTEN.fullmatch(path.name) and not path.is_dir():
+                    path.unlink(missing_ok=True)
             yield
 
 

@@ -1,13 +1,13 @@
 """Run one playbook through ansible-runner: the only module that imports it."""
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.base.paths import PLAYBOOKS, PROJECT, search_path
+from runner.launch.ssh.private import in_memory, private_folder
 
 # Silence is noticed after 2 x 2 = 4 s and a new connection is given 3 s, on connections of their
 # own (their control sockets are not those of a setup): docs/performance.md has the measurements.
@@ -42,20 +42,30 @@ def play(
 ) -> Played:
     """Run `playbooks/<playbook>` on `hosts`; `private` holds ansible-runner's own folders.
 
-    ansible-runner's folder is new for each play (a reused one leaks the last play's variables),
-    0700, and removed if the play succeeded. Its `command` file holds the whole environment, secrets
-    included, and is removed as soon as the play has begun.
+    The folder of a play that succeeded is removed. ansible-runner's `command` file would hold the
+    whole environment, secrets included: it is written to memory alone.
     """
+    with private_folder(private) as folder:
+        with in_memory(folder / "artifacts" / "play" / "command"):
+            played = _play(playbook, inventory, hosts, variables, folder, cancelled)
+        if played.ok:
+            shutil.rmtree(folder, ignore_errors=True)
+    return played
+
+
+def _play(
+    playbook: str,
+    inventory: Path,
+    hosts: Sequence[str],
+    variables: Mapping[str, Any],
+    folder: Path,
+    cancelled: Callable[[], bool],
+) -> Played:
     import ansible_runner  # 0.2 s: not for commands that run no play
 
-    private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=private))
     messages: list[str] = []
 
-    command = folder / "artifacts" / "play" / "command"
-
     def on_event(event: dict[str, Any]) -> bool:
-        command.unlink(missing_ok=True)
         if event.get("event") in ("runner_on_failed", "runner_on_unreachable"):
             result = event.get("event_data", {}).get("res", {})
             host = event.get("event_data", {}).get("host", "")
@@ -83,12 +93,9 @@ def play(
         event_handler=on_event,
         cancel_callback=cancelled,
     )
-    command.unlink(missing_ok=True)
     message = messages[0] if messages else ""
     if ran.rc != 0 and not message:
         message = _last_words(Path(ran.config.artifact_dir) / "stdout")
-    if ran.rc == 0:
-        shutil.rmtree(folder, ignore_errors=True)
     rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
     return Played(status=str(ran.status), rc=rc, words=message)
 
