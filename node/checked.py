@@ -6,6 +6,8 @@ its own. The classes are kinds of node/schema.py as well.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 
 from node.schema import shown, unfit
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, TypeVar
 
     Self = TypeVar("Self", bound="Checked")
+
+# Halves of surrogate pairs are in no name that a file can have.
+PART = r"[^/\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
 
 
 class Checked(str):
@@ -61,14 +66,14 @@ class Address(Checked):
 class FileName(Checked):
     """One part of a path: neither `.` nor `..`, without slash or control character."""
 
-    pattern = r"(?!\.\.?$)[^/\x00-\x1f\x7f-\x9f]+"
+    pattern = rf"(?!\.\.?$){PART}"
     what = "a file's name, without a slash"
 
 
 class InsidePath(Checked):
     """A path below a folder: parts with a slash between, none of them empty, `.` or `..`."""
 
-    pattern = r"(?!/)(?:(?!\.\.?(?:/|$))[^/\x00-\x1f\x7f-\x9f]+(?:/(?!$)|$))+"
+    pattern = rf"(?!/)(?:(?!\.\.?(?:/|$)){PART}(?:/(?!$)|$))+"
     most = 1_000
     what = "a path inside its folder, without '..'"
 
@@ -85,3 +90,30 @@ class Sha256(Checked):
 
     pattern = r"[0-9a-f]{64}"
     what = "a SHA-256 of 64 hex digits"
+
+
+class Pin(Checked):
+    """A package of exactly one version, as a line of pip's: no address, no option."""
+
+    pattern = r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!-]*"
+    what = "an exact pin, name==version"
+
+
+class SshKey(Checked):
+    """A public key: its type and its base64, which begins with that type, and nothing else."""
+
+    pattern = r"[a-z][a-z0-9@.-]* [A-Za-z0-9+/]+={0,2}"
+    most = 8_000  # 16,384 bits of RSA have 2,800
+    what = "a public key, its type and base64"
+
+    def __new__(cls, text: Any, where: str = "") -> SshKey:
+        """Check the text, and what it encodes."""
+        made = super().__new__(cls, text, where)
+        kind, _, encoded = made.partition(" ")
+        try:
+            blob = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            blob = b""
+        if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode() + b"\x00"):
+            raise unfit(where, "is %s; it must be %s" % (shown(text), cls.what))
+        return made  # type: ignore[return-value]  # Checked's __new__ made one of this class

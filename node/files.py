@@ -29,6 +29,11 @@ def read_json(path: str) -> Any:
 
 
 def write_text(path: str, text: str, mode: int = 0o666, last: bool = False) -> None:
+    """Write a text as `write_bytes` does."""
+    write_bytes(path, text.encode(), mode, last)
+
+
+def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False) -> None:
     """Write a file so that a reader sees all of it or none of it; `mode` is less the umask.
 
     `last`: it is to survive a node that loses its power right afterwards.
@@ -36,8 +41,8 @@ def write_text(path: str, text: str, mode: int = 0o666, last: bool = False) -> N
     fresh = "%s.new%d" % (path, os.getpid())
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             if last:
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import stat
 
+from node.answer import ProgramError
 from node.printable import printable
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
@@ -38,8 +41,8 @@ MOST_LETTERS = 1_000_000  # of one text
 SAFE = 2**63  # a whole number beyond it fits no table
 
 
-class UnfitError(ValueError):
-    """What is wrong with what came from outside: one sentence, printable."""
+class UnfitError(ProgramError, ValueError):
+    """What is wrong with what came from outside: one sentence, printable; a program's own, too."""
 
 
 def parse(text: str | bytes, kind: Kind, where: str = "", most: int = MOST_BYTES) -> Any:
@@ -56,6 +59,25 @@ def parse(text: str | bytes, kind: Kind, where: str = "", most: int = MOST_BYTES
     except ValueError as error:  # UnicodeDecodeError, JSONDecodeError and ours
         raise unfit(where, "is not JSON: %s" % printable(str(error))[:200]) from None
     return kind.check(value, where and where + ":")
+
+
+def load(path: str, kind: Kind, most: int = MOST_BYTES) -> Any:
+    """Return what a JSON file says, checked; None where there is none.
+
+    A folder, a pipe or a device is none. Raises UnfitError where the file does not fit.
+    """
+    try:
+        # not to wait for who would write into a pipe
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            text = stream.read(most + 1) if regular else b""
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unfit(path, "cannot be read: %s" % error.strerror) from None
+    if not regular:
+        raise unfit(path, "is not a file")
+    return parse(text, kind, path, most)
 
 
 def unfit(where: str, what: str) -> UnfitError:

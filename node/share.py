@@ -27,11 +27,11 @@ running when the control node, or a part of the cluster, is gone.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import http.client
 import http.server
 import ipaddress
-import json
 import os
 import random
 import re
@@ -40,19 +40,24 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from node import fetch, staged
 from node.answer import ProgramError
+from node.checked import FileName, InsidePath, Sha256
 from node.checksum import BLOCK, sha256
+from node.schema import Mapped
 
-CHUNK = 8 << 20
+CHUNK = staged.MOST_MANIFEST
+CHUNK_S = 300.0  # for a chunk: a node that drips bytes is asked no more for a while
 LOST_S = 30.0
 CONNECT_S = 5.0
 SEND_S = 20.0  # for one read or write on a connection that stands
 AT_ONCE = 4  # uploads of one node; who comes when it is busy asks another
 SHUN_S = 5.0  # a node that did not answer is asked again after so long
 PAUSE_S = 0.1
+ASKED = Mapped(FileName, Sha256)  # datasets and their identities, which other nodes said
 
 
 class Shelf:
@@ -60,23 +65,23 @@ class Shelf:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.whole: dict[str, str] = {}
+        self.whole: dict[Sha256, str] = {}
 
-    def part(self, digest: str) -> str:
+    def part(self, digest: Sha256) -> str:
         """Where a file is while it comes."""
         return os.path.join(self.folder, digest + ".part")
 
-    def path(self, digest: str) -> str:
+    def path(self, digest: Sha256) -> str:
         """Where it is when it is whole."""
         return os.path.join(self.folder, digest)
 
-    def add_dataset(self, home: str, identity: str) -> None:
+    def add_dataset(self, home: str, identity: Sha256) -> None:
         """All files of a dataset that was checked."""
         self.whole[identity] = os.path.join(home, staged.MANIFEST)
-        for file, digest in staged.manifest_of(home)["sha256"].items():
+        for file, digest in staged.manifest_of(home).sha256.items():
             self.whole[digest] = os.path.join(home, file)
 
-    def find(self, digest: str) -> str | None:
+    def find(self, digest: Sha256) -> str | None:
         """What of the file can be read now."""
         for path in (self.whole.get(digest), self.path(digest), self.part(digest)):
             if path and os.path.exists(path):
@@ -141,19 +146,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """A node is done, well or not."""
         if self._known():
-            self.hub.done.add(self.headers.get("X-Trainbench-Node", ""))
+            self.hub.done |= {self.headers.get("X-Trainbench-Node", "")} & self.hub.waiting
             self._answer(204)
 
     def do_GET(self) -> None:
         """A chunk of a file."""
         if not self._known():
             return
-        asked = re.match(r"/([0-9a-f]{64})$", self.path)
-        span = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
+        asked = re.fullmatch(r"/([0-9a-f]{64})", self.path)
+        span = re.fullmatch(r"bytes=([0-9]{1,18})-([0-9]{1,18})", self.headers.get("Range", ""))
         if not asked or not span:
             self._answer(400)
             return
-        path = self.hub.shelf.find(asked[1])
+        path = self.hub.shelf.find(Sha256(asked[1]))
         if path is None:
             self._answer(404)
             return
@@ -250,23 +255,30 @@ class Getter:
         self.progress = time.monotonic()
         self.received = self.resumed = 0
 
-    def _connect(self, node: str) -> http.client.HTTPConnection:
-        """A connection without a proxy: the cluster's network is not behind one."""
+    @contextlib.contextmanager
+    def _connected(self, node: str) -> Iterator[http.client.HTTPConnection]:
+        """A connection without a proxy (the cluster's network is not behind one), for CHUNK_S."""
         connection = http.client.HTTPConnection(self.addresses[node], self.port, timeout=CONNECT_S)
         connection.connect()
-        connection.sock.settimeout(SEND_S)
-        return connection
+        socket_ = connection.sock
+        socket_.settimeout(SEND_S)
+        # whatever the node sends: a header that never ends would be heard for ever
+        end = threading.Timer(CHUNK_S, shut, [socket_])
+        end.daemon = True
+        end.start()
+        try:
+            yield connection
+        finally:
+            end.cancel()
+            connection.close()
 
     def done(self) -> None:
         """Tell the holders, who wait for it."""
         for node in self.holders:
-            try:
-                connection = self._connect(node)
+            lost = contextlib.suppress(OSError, http.client.HTTPException)
+            with lost, self._connected(node) as connection:
                 connection.request("POST", "/done", headers=self.headers)
-                connection.getresponse().read()
-                connection.close()
-            except (OSError, http.client.HTTPException):
-                continue
+                connection.getresponse()
 
     def _candidates(self) -> list[str]:
         """Whom to ask: a few that lack something too, before those that everybody would ask."""
@@ -276,37 +288,34 @@ class Getter:
         # a holder is asked again at once: without one nothing can come
         return some + random.sample(self.holders, len(self.holders))
 
-    def _chunk(self, node: str, digest: str, begin: int, end: int, file: Any) -> int:
+    def _chunk(self, node: str, digest: Sha256, begin: int, end: int, file: Any) -> int:
         """Append bytes ``begin`` to ``end`` as far as the node has them; how many came."""
         headers = {**self.headers, "Range": f"bytes={begin}-{end - 1}"}
-        came = 0
+        at, began = begin, time.monotonic()
         try:
-            connection = self._connect(node)
-            try:
+            with self._connected(node) as connection:
                 connection.request("GET", f"/{digest}", headers=headers)
                 answer = connection.getresponse()
                 if answer.status == 403:  # what is left of an earlier run, which ends soon
                     self.shunned[node] = time.monotonic() + SHUN_S
-                while answer.status == 206:
-                    block = answer.read(BLOCK)
+                while answer.status == 206 and at < end:  # it may send more than it was asked for
+                    block = answer.read(min(BLOCK, end - at))
                     if not block:
                         break
                     left = memoryview(block)
                     while left:
                         written = file.write(left)
-                        left, came = left[written:], came + written
-                    self.progress = time.monotonic()
-            finally:
-                connection.close()
-        except http.client.HTTPException:
-            self.shunned[node] = time.monotonic() + SHUN_S
-        except OSError as error:
-            if error.errno in fetch.FULL:
+                        left, at = left[written:], at + written
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, OSError) and error.errno in fetch.FULL:
                 raise
             self.shunned[node] = time.monotonic() + SHUN_S
-        return came
+        now = time.monotonic()
+        if at == end or (at - begin) * CHUNK_S > CHUNK * (now - began):
+            self.progress = now  # who drips bytes gives none
+        return at - begin
 
-    def bring(self, digest: str, size: int | None, what: str) -> str:
+    def bring(self, digest: Sha256, size: int | None, what: str) -> str:
         """A file as a path of ours, whole and checked. ``size`` None: one chunk at most."""
         path = self.shelf.path(digest)
         if os.path.exists(path):
@@ -327,8 +336,9 @@ class Getter:
                     self.received += came
                     if size is None and came:
                         break
+                    self._refuse_loss(what)
                     if not came:
-                        self._wait(what)
+                        time.sleep(PAUSE_S * (0.5 + random.random()))  # noqa: S311  # no secret
             if sha256(part) == digest:
                 os.replace(part, path)
                 return path
@@ -337,25 +347,24 @@ class Getter:
             )  # a node gave on what it had not checked yet, or the disk lost something
         raise fetch.FetchError(f"{what} came damaged twice; verify the nodes that have it")
 
-    def _wait(self, what: str) -> None:
+    def _refuse_loss(self, what: str) -> None:
         if time.monotonic() - self.progress > LOST_S:
             raise fetch.FetchError(
                 f"nobody gave a byte of {what} for {LOST_S:.0f} s, and {', '.join(self.holders)} "
                 f"should have it; see that this node reaches them on port {self.port}, and run "
                 "this again: it goes on from where it was"
             )
-        time.sleep(PAUSE_S * (0.5 + random.random()))  # noqa: S311  # no secret
 
-    def dataset(self, name: str, identity: str) -> None:
+    def dataset(self, name: FileName, identity: Sha256) -> None:
         """All files of a dataset, and then the dataset in its place."""
         home = os.path.join(self.root, name)
-        state = staged.State(self.root)
-        staged.refuse_foreign(home, name, state)
-        with open(self.bring(identity, None, f"{name}'s {staged.MANIFEST}"), encoding="utf-8") as s:
-            text = s.read()
-        manifest = json.loads(text)
-        sizes = {digest: manifest["bytes"][file] for file, digest in manifest["sha256"].items()}
-        for file, digest in manifest["sha256"].items():
+        staged.refuse_foreign(home, name, staged.State(self.root))
+        what = f"{name}'s {staged.MANIFEST}"
+        with open(self.bring(identity, None, what), "rb") as stream:
+            text = stream.read()
+        manifest = staged.manifest_in(text, what)
+        sizes = {digest: manifest.bytes[file] for file, digest in manifest.sha256.items()}
+        for file, digest in manifest.sha256.items():
             old = os.path.join(home, file)  # what is there and right need not come again
             if os.path.exists(self.shelf.path(digest)) or not os.path.isfile(old):
                 continue
@@ -369,16 +378,26 @@ class Getter:
                 part = self.shelf.part(digest)
                 need += size - (os.path.getsize(part) if os.path.exists(part) else 0)
         fetch.need_room(self.root, need, name)
-        for file, digest in sorted(manifest["sha256"].items()):
+        for file, digest in sorted(manifest.sha256.items()):
             self.bring(digest, sizes[digest], f"{name}'s {file}")
+        self._place(name, manifest.sha256, text)
+
+    def _place(self, name: FileName, sums: dict[InsidePath, Sha256], text: bytes) -> None:
+        """Put the files of the shelf where the dataset's names say."""
         out = os.path.join(self.root, ".work", f"{name}.shared")
         shutil.rmtree(out, ignore_errors=True)
-        for file, digest in manifest["sha256"].items():
+        for file, digest in sums.items():
             target = os.path.join(out, file)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.link(self.shelf.path(digest), target)
-        staged.place(self.root, name, out, manifest, text)
+        staged.place(self.root, name, out, text)
         shutil.rmtree(out)
+
+
+def shut(connection: socket.socket) -> None:
+    """End what is being read from a connection, if it still is."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def share(spec: dict[str, Any]) -> dict[str, Any]:
@@ -399,17 +418,18 @@ def exchange(spec: dict[str, Any]) -> dict[str, Any]:
     folder = os.path.join(root, ".work", "share")
     os.makedirs(folder, exist_ok=True)
     shelf = Shelf(folder)
-    for name, identity in spec["has"].items():
+    has, wants = (ASKED.check(spec[key], key) for key in ("has", "wants"))
+    for name, identity in has.items():
         shelf.add_dataset(os.path.join(root, name), identity)
     hub = Hub(spec, shelf)
     getter = Getter(spec, shelf)
     server = None
     try:
         server = listen(spec["addresses"][me], spec["port"], hub)
-        for name, identity in spec["wants"].items():
+        for name, identity in wants.items():
             getter.dataset(name, identity)
     finally:
-        if spec["wants"]:
+        if wants:
             getter.done()
         lost: list[str] = []
         if server is not None:

@@ -19,18 +19,59 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import AbstractSet, Any, Dict, NamedTuple, Optional
 
+from node import schema
 from node.answer import ProgramError
+from node.checked import FileName, InsidePath, Sha256
 from node.checksum import sha256
-from node.files import read_json, write_text
+from node.files import write_bytes, write_text
+from node.schema import AnyOf, Fields, List, Mapped, Plain, Text, UnfitError, Whole
 
 MANIFEST = "dataset.json"
+MOST_MANIFEST = 8 << 20  # bytes of a dataset.json; share fetches it as one chunk
+MOST_FILES = 100_000  # of one dataset
 LOCK_S = 60.0
+
+Sums = Dict[InsidePath, Sha256]  # Python 3.8 takes no dict[...] outside of annotations
 
 
 class StagedError(ProgramError):
     """A dataset is not what it should be, or cannot be put there; one sentence."""
+
+
+class Manifest(NamedTuple):
+    """What of a dataset.json programs here use: whatever node wrote it, its names stay inside."""
+
+    prefix: InsidePath
+    bytes: Dict[InsidePath, int]
+    sha256: Sums
+    recipe: Optional[Dict[str, Any]]  # None for one that somebody made by hand
+    recorded: Dict[str, Sha256]
+
+
+_ADDRESS = Text(most=4_000)
+_CHECKED = List(AnyOf(Whole(), Sha256), least=5, most=5)
+KIND = Fields(
+    {
+        "prefix": InsidePath,
+        "bytes": Mapped(InsidePath, Whole(), MOST_FILES),
+        "sha256": Mapped(InsidePath, Sha256, MOST_FILES),
+    },
+    {
+        "recipe": (Mapped(Text(), Plain(lines=True)), None),
+        "recorded": (Mapped(_ADDRESS, Sha256), {}),
+    },
+    make=Manifest,
+)
+STATE = Fields(
+    {},
+    {
+        "staged": (Mapped(FileName, List(InsidePath)), {}),
+        "recorded": (Mapped(_ADDRESS, Sha256), {}),
+        "checked": (Mapped(Text(lines=True), _CHECKED, 10 * MOST_FILES), {}),
+    },
+)
 
 
 # The state beside the datasets
@@ -42,10 +83,12 @@ class State:
     def __init__(self, root: str) -> None:
         self.root = root
         self.path = os.path.join(root, ".state.json")
-        content = read_json(self.path)
-        self.content: dict[str, Any] = content if isinstance(content, dict) else {}
-        for key in ("staged", "recorded", "checked"):
-            self.content.setdefault(key, {})
+        try:
+            content = schema.load(self.path, STATE)
+        except UnfitError:  # it costs the cache; whose the datasets are, their manifests say
+            content = None
+        content = content or STATE.check({}, "")
+        self.content: dict[str, Any] = {key: dict(kept) for key, kept in content.items()}
         self._before = json.dumps(self.content, sort_keys=True)
 
     def save(self) -> None:
@@ -103,82 +146,107 @@ def locked(root: str) -> Iterator[None]:
 # Checking
 
 
-def manifest_of(home: str) -> dict[str, Any]:
-    """The content of dataset.json. Raises StagedError."""
+def manifest_of(home: str) -> Manifest:
+    """The content of dataset.json. Raises ProgramError."""
     path = os.path.join(home, MANIFEST)
-    if not os.path.exists(path):
+    manifest: Manifest | None = schema.load(path, KIND, MOST_MANIFEST)
+    if manifest is None:
         raise StagedError(f"{path} does not exist")
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise StagedError(f"{path} is not JSON")
-    for key in ("prefix", "bytes", "sha256"):
-        if key not in content:
-            raise StagedError(f"{path} has no {key!r}")
-    return content
+    return manifest
+
+
+def manifest_in(text: bytes, what: str) -> Manifest:
+    """What the text of a dataset.json says. Raises ProgramError."""
+    manifest: Manifest = schema.parse(text, KIND, what, MOST_MANIFEST)
+    for file in manifest.sha256:
+        if file not in manifest.bytes:
+            raise StagedError(f"{what} does not say how many bytes {file} has")
+    return manifest
 
 
 # Putting in place
 
 
-def refuse_foreign(home: str, name: str, state: State) -> None:
-    """What somebody else put there must not be replaced. Raises StagedError."""
-    if name in state.content["staged"] or not os.path.isdir(home) or not os.listdir(home):
-        return
-    manifest = read_json(os.path.join(home, MANIFEST))
-    if not isinstance(manifest, dict) or "recipe" not in manifest:
+def refuse_foreign(home: str, name: str, state: State) -> Manifest | None:
+    """Return what there is that setup put there; raise StagedError for what somebody else did."""
+    try:
+        manifest = manifest_of(home)
+    except ProgramError:
+        manifest = None
+    ours = name in state.content["staged"] or (manifest and manifest.recipe is not None)
+    if not ours and os.path.isdir(home) and os.listdir(home):
         raise StagedError(
             f"{home} holds files that setup did not put there; move them away, or give the dataset "
             "another name"
         )
+    return manifest
 
 
-def place(root: str, name: str, out: str, manifest: dict[str, Any], text: str) -> None:
+def place(root: str, name: FileName, out: str, text: bytes) -> None:
     """Move the files that a manifest lists from ``out`` to the dataset's folder, the manifest last.
 
     ``text`` is dataset.json, byte for byte. Foreign files of the folder stay.
     """
     home = os.path.join(root, name)
+    manifest = manifest_in(text, f"{name}'s {MANIFEST}")
     state = State(root)
-    refuse_foreign(home, name, state)
-    old = read_json(os.path.join(home, MANIFEST))
-    before: dict[str, str] = old.get("sha256", {}) if isinstance(old, dict) else {}
-    ledger = {*state.content["staged"].get(name, []), *before, *manifest["sha256"]}
+    old = refuse_foreign(home, name, state)
+    before: Sums = old.sha256 if old else {}
+    ledger = {*state.content["staged"].get(name, []), *before, *manifest.sha256}
+    places = {file: inside(home, file) for file in ledger}
     state.content["staged"][name] = sorted(ledger)
     state.forget(home)
     os.makedirs(home, exist_ok=True)
     state.save()
-    if old is not None:
+    if os.path.lexists(os.path.join(home, MANIFEST)):
         os.unlink(os.path.join(home, MANIFEST))
-    for file in manifest["sha256"]:
-        target = os.path.join(home, file)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.replace(os.path.join(out, file), target)
-    unlink(home, ledger - set(manifest["sha256"]))
-    tokens = manifest["prefix"] + ".bin"
-    if before.get(tokens) != manifest["sha256"][tokens]:
+    for file in manifest.sha256:
+        os.makedirs(os.path.dirname(places[file]), exist_ok=True)
+        os.replace(os.path.join(out, file), places[file])
+    unlink(home, ledger - manifest.sha256.keys())
+    if tokens_of(before, manifest) != tokens_of(manifest.sha256, manifest):
         unlink(home, index_maps(home))
-    write_text(os.path.join(home, MANIFEST), text, last=True)
-    state.content["staged"][name] = sorted(manifest["sha256"])
-    for file, digest in manifest["sha256"].items():
+    write_bytes(os.path.join(home, MANIFEST), text, last=True)
+    state.content["staged"][name] = sorted(manifest.sha256)
+    for file, digest in manifest.sha256.items():
         # they were read a moment ago, on their way here
-        path = os.path.join(home, file)
+        path = places[file]
         now = os.stat(path)
         key = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]
         state.content["checked"][path] = [*key, digest]
-    for address, digest in manifest.get("recorded", {}).items():
+    for address, digest in manifest.recorded.items():
         state.content["recorded"].setdefault(address, digest)
     state.save()
 
 
-def index_maps(home: str) -> set[str]:
+def inside(home: str, file: InsidePath) -> str:
+    """Where a file of a folder is written or removed. Raises StagedError where a link leads out."""
+    folder = os.path.dirname(file)
+    while folder:
+        if os.path.islink(os.path.join(home, folder)):
+            raise StagedError(
+                f"{os.path.join(home, folder)} is a link, and setup changes nothing behind it; "
+                "remove it and run setup again"
+            )
+        folder = os.path.dirname(folder)
+    return os.path.join(home, file)
+
+
+def tokens_of(sums: Sums, manifest: Manifest) -> list[Sha256]:
+    """The checksum of the tokens that a manifest names, among those given; none for another's."""
+    return [digest for file, digest in sums.items() if file == manifest.prefix + ".bin"]
+
+
+def index_maps(home: str) -> set[InsidePath]:
     """What trainers computed from the tokens and left beside them."""
-    return {os.path.basename(path) for path in glob.glob(os.path.join(home, "*_indexmap_*.npy"))}
+    paths = glob.glob(os.path.join(glob.escape(home), "*_indexmap_*.npy"))
+    return {InsidePath(os.path.basename(path)) for path in paths}
 
 
-def unlink(home: str, files: set[str]) -> None:
+def unlink(home: str, files: AbstractSet[InsidePath]) -> None:
     """Remove files of a folder, and the folders below it that are empty then."""
     for file in files:
-        path = os.path.join(home, file)
+        path = inside(home, file)
         if os.path.lexists(path):
             os.unlink(path)
         folder = os.path.dirname(path)

@@ -18,8 +18,8 @@ from typing import Any
 
 from node import staged
 from node.answer import ProgramError
+from node.checked import InsidePath
 from node.dataset import megatron_mmap
-from node.files import read_json
 
 # Every system finds the vocabulary and the tokens by the name that its document gives them.
 VOCAB_NAMES = ("gpt2-vocab.json", "encoder.json")
@@ -58,31 +58,31 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
     """All that is wrong with a dataset; ``entry`` is None for one that somebody else made."""
     try:
         manifest = staged.manifest_of(home)
-    except staged.StagedError as error:
+    except ProgramError as error:
         return [str(error)]
     found = []
     if entry is not None:
-        made = manifest.get("recipe", {})
+        made = manifest.recipe or {}
         for key, asked in recipe(entry).items():
             if made.get(key) != asked:
                 words = f"with {key} {made.get(key)}, not {asked}"
                 found.append(f"{os.path.join(home, staged.MANIFEST)} was made {words}")
-        lacking = [each for each in aliases(name, entry) if each not in manifest["sha256"]]
+        lacking = [each for each in aliases(name, entry) if each not in manifest.sha256]
         if lacking and not found:
             found.append(f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}")
-    for file, wanted in manifest["sha256"].items():
+    for file, wanted in manifest.sha256.items():
         path = os.path.join(home, file)
         if not os.path.isfile(path):
             found.append(f"{path} does not exist")
             continue
         size = os.path.getsize(path)
-        if size != manifest["bytes"].get(file, size):
-            found.append(f"{path} has {size} bytes, not {manifest['bytes'][file]}")
+        if size != manifest.bytes.get(file, size):
+            found.append(f"{path} has {size} bytes, not {manifest.bytes[file]}")
         elif state.sha256(path) != wanted:
             found.append(f"{path} has sha256 {state.sha256(path)[:12]}, not {wanted[:12]}")
     if not found:
         try:
-            megatron_mmap.check(os.path.join(home, manifest["prefix"]))
+            megatron_mmap.check(os.path.join(home, manifest.prefix))
         except megatron_mmap.DatasetError as error:
             found.append(str(error))
     return found
@@ -150,20 +150,23 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
     state = staged.State(root)
     ours = dict(state.content["staged"])
     for path in glob.glob(os.path.join(glob.escape(root), "*", staged.MANIFEST)):
-        manifest = read_json(path)
-        if isinstance(manifest, dict) and "recipe" in manifest:
-            ours.setdefault(os.path.basename(os.path.dirname(path)), list(manifest["sha256"]))
+        with contextlib.suppress(ProgramError):  # what does not fit, setup did not write
+            manifest = staged.manifest_of(os.path.dirname(path))
+            if manifest.recipe is not None:
+                name = os.path.basename(os.path.dirname(path))
+                ours.setdefault(name, list(manifest.sha256))
     tools = [each for each in (".tools", ".work") if os.path.isdir(os.path.join(root, each))]
     if not check:
         for name, files in ours.items():
             home = os.path.join(root, name)
             if os.path.isdir(home):
-                staged.unlink(home, {*files, *staged.index_maps(home), staged.MANIFEST})
+                manifest_file = InsidePath(staged.MANIFEST)
+                staged.unlink(home, {*files, *staged.index_maps(home), manifest_file})
                 if not os.listdir(home):
                     os.rmdir(home)
         for each in tools:
             shutil.rmtree(os.path.join(root, each))
-        staged.unlink(root, {".state.json", ".lock"})
+        staged.unlink(root, {InsidePath(".state.json"), InsidePath(".lock")})
         if not os.listdir(root):
             os.rmdir(root)
     kept = sorted(os.listdir(root)) if os.path.isdir(root) else []

@@ -21,6 +21,7 @@ from typing import Any
 
 from node import answer, fetch, sent, staged
 from node.answer import ProgramError
+from node.checked import FileName
 from node.checksum import sha256
 from node.dataset import look, megatron_mmap, unpack
 
@@ -34,7 +35,7 @@ class Stage:
     """One dataset on its way."""
 
     def __init__(self, spec: dict[str, Any], name: str) -> None:
-        self.spec, self.name = spec, name
+        self.spec, self.name = spec, FileName(name)
         self.entry: dict[str, Any] = spec["datasets"][name]
         self.root: str = spec["root"]
         self.work = os.path.join(self.root, ".work", name)
@@ -52,7 +53,7 @@ class Stage:
         facts = self._corpus() if "corpus" in self.entry else self._from_inputs()
         manifest = self._manifest(facts)
         text = json.dumps(manifest, indent=2) + "\n"
-        staged.place(self.root, self.name, self.out, manifest, text)
+        staged.place(self.root, self.name, self.out, text.encode())
         shutil.rmtree(self.work)
         return {"received": self.received, "resumed": self.resumed, "inputs": self.inputs}
 

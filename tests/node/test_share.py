@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from node import fetch, share, staged
+from node.checked import Sha256
 from node.checksum import sha256
 from node.dataset import look, megatron_mmap
 from tests.node import run
@@ -47,7 +48,7 @@ class Nodes:
 
     @staticmethod
     def make(root: Path, tokens: int) -> None:
-        out = root / ".work" / "out"
+        out = root / "d"
         (out / "text").mkdir(parents=True)
         numbers = random.Random(1)
         with megatron_mmap.Writer(out / "d_text_document", "uint16") as writer:
@@ -61,7 +62,7 @@ class Nodes:
             "sha256": {file: sha256(str(out / file)) for file in files},
             "recipe": {},
         }
-        staged.place(str(root), "d", str(out), manifest, json.dumps(manifest))
+        (out / "dataset.json").write_text(json.dumps(manifest))
 
     def spec(self, name: str, getters: list[str]) -> dict[str, Any]:
         return {
@@ -194,7 +195,7 @@ def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 2, tokens=1000)
     spec = nodes.spec("n1", ["n2"])
     shelf = share.Shelf(str(tmp_path))
-    shelf.add_dataset(str(nodes.roots["n1"] / "d"), nodes.identity)
+    shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
     server = share.listen(nodes.addresses["n1"], nodes.port, share.Hub(spec, shelf))
 
     def ask(path: str, token: str, span: str = "bytes=0-99") -> tuple[int, bytes]:
