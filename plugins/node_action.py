@@ -16,12 +16,14 @@ from ansible.plugins.action import ActionBase
 
 from node.answer import SIGN
 from node.printable import printable, printable_lines
-from node.schema import MOST_BYTES, Plain, UnfitError, parse, unfit
+from node.schema import Plain, UnfitError, parse, unfit
+from plugins.bounded import bounded
 from plugins.program import command, message
 
 if TYPE_CHECKING:
     from node.schema import Kind
 
+MOST_BYTES = 16 * 1024 * 1024  # of what a node prints: a fetch of 8 MiB, as text, and more
 MOST_WORDS = 10_000  # letters of what a program printed that is no answer: the last ones
 MOST_LINE = 1_000  # letters of one error's line
 ANYTHING = Plain(depth=16, most=100_000, lines=True)
@@ -46,6 +48,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
     TRANSFERS_FILES = False
     _supports_async = False
     default_python = "/usr/bin/python3"  # where the inventory says none
+    patience_s: float | None = None  # for an answer; None: as long as the connection lives
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
@@ -127,13 +130,15 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
     ) -> Answer:
         """Run a command on the node, with text on its standard input.
 
-        Raises UnfitError, beginning with `where`, for an answer that `kind` refuses.
+        Raises UnfitError, beginning with `where`, for an answer that `kind` refuses, or that is
+        too long; AnsibleConnectionFailure for none within `patience_s`.
         """
         # never empty: without input Ansible asks for a terminal, which would mix stderr into stdout
         data = (given + "\n").encode()
         variables = self._compute_environment_string()
         command = f"{variables} {shlex.join(argv)}" if variables else shlex.join(argv)
-        done = self._low_level_execute_command(command, in_data=data)
+        with bounded(where, MOST_BYTES, self.patience_s):
+            done = self._low_level_execute_command(command, in_data=data)
         output = str(done["stdout"])
         words = str(done["stderr"] or output)[-MOST_WORDS:].strip()
         return Answer(read(output, kind, where), int(done["rc"]), printable_lines(words))

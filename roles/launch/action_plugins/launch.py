@@ -17,7 +17,8 @@ Whatever happens on a node comes back as data, never as failed or unreachable: o
 not drop a host from the play.
 """
 
-import base64
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import hashlib
@@ -25,32 +26,41 @@ import json
 import platform
 import sys
 import time
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from node.causes import Cause, EndedBy, known
-from node.schema import UnfitError
+from node.causes import Cause, EndedBy
+from node.schema import UnfitError, unfit
 from node.sent import FILE as MODULES
+from node.supervisor import kinds
 from node.supervisor.names import LOG
+from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES
+from plugins.brought import BroughtLog
 from plugins.node_action import NodeAction, one_line, save
 from runner.folder import names
 from runner.folder.attempt import RunFolder
+from runner.folder.campaign import ENV
 from runner.folder.endings import Ending
 from runner.terms.orders import Orders
 
-FETCH_BYTES = 8 * 1024 * 1024
+if TYPE_CHECKING:
+    from node.schema import Kind
+
 RETRY_S = 0.5  # between two tries to reach a silent node
 SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days of them
+FETCH_S = 120.0  # for 8 MiB of a file, at 70 KB/s and more
 OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
+PREPARE_S = 300.0  # for a node to say what it is, or to prepare: large folders are removed there
+BARRIER_S = 600.0  # for all nodes to be prepared, which end by themselves long before
+STOP_S = 600.0  # for all runs of a node to end
 BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
 WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
 # What goes wrong with an answer: no connection, no program, no JSON, no bytes; a full disk here.
-BROKEN = (AnsibleError, OSError, ValueError, zlib.error)
+BROKEN = (AnsibleError, OSError, ValueError)
 
 
 class RefusalError(Exception):
@@ -72,29 +82,35 @@ class ActionModule(NodeAction):
     default_python = "python3"
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
         host = str(variables["inventory_hostname"])
         operation = arguments.get("operation", "launch")
         if operation == "inspect":
-            result.update(self._inspect(Path(arguments["out_dir"]), host, arguments["paths"]))
-        elif operation == "stop":
-            result.update(self._stop(str(arguments["runs"])))
-        else:
-            run_dir, lock = Path(arguments["run_dir"]), Path(arguments["lock"])
-            holder, secrets = str(arguments["holder"]), variables.get("cluster_env") or {}
-            result.update(Launch(self, run_dir, lock, holder, host, secrets).run())
-        return result
+            return self._inspect(Path(arguments["out_dir"]), host, arguments["paths"])
+        if operation == "stop":
+            return self._stop(str(arguments["runs"]))
+        run_dir, lock = Path(arguments["run_dir"]), Path(arguments["lock"])
+        holder, secrets = str(arguments["holder"]), variables.get("cluster_env") or {}
+        try:
+            return Launch(self, run_dir, lock, holder, host, secrets).run()
+        except Exception as error:
+            words = f"{host}: {type(error).__name__}: {one_line(error)}"
+            RunFolder(run_dir).ask_to_halt(Cause.LAUNCH_ERROR, words, host)
+            return {"changed": True, "ended_by": EndedBy.ERROR}
 
     def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
+        self.patience_s = PREPARE_S
+        kind = kinds.inspected(paths, ENV)
         try:
-            facts = self.ask("supervisor.inspection:inspect", {"paths": dict(paths)})
+            facts = self.ask("supervisor.inspection:inspect", {"paths": dict(paths)}, kind)
         except (AnsibleConnectionFailure, AnsibleError, UnfitError) as error:
             facts = {"unreachable": one_line(error)}
         save(out_dir / names.of_host(host), facts)
         return {"changed": False}
 
     def _stop(self, runs: str) -> dict[str, Any]:
-        facts = self.ask("supervisor.stopping:stop_all", {"runs": runs, "patience_s": 30.0})
+        self.patience_s = STOP_S
+        spec = {"runs": runs, "patience_s": 30.0}
+        facts = self.ask("supervisor.stopping:stop_all", spec, kinds.STOPPED)
         return {"changed": bool(facts["ended"]), "ended": facts["ended"]}
 
 
@@ -140,9 +156,9 @@ class Launch:
         self.wait_s = min(max(len(self.prepared) / 50, 1.0), longest)
         if self.node.waits:
             self.wait_s = min(WAITING_POLL_S, longest)
-        self.offset = 0
+        part = self.folder / names.PART
+        self.log = BroughtLog(self.folder / names.LOG, part, self.limits.log_cap_bytes)
         self.sampled = 0  # bytes of samples that were brought
-        self.whole = True
         self.contact = time.monotonic()
         self.progress = run_dir / names.PROGRESS
         self.grown = (0, self.contact)  # the mtime of progress, and when it was seen to change
@@ -163,8 +179,9 @@ class Launch:
         except UnfitError as error:
             done = {"ended_by": EndedBy.ERROR, "cause": Cause.BAD_ANSWER, "message": str(error)}
             self.halt(Cause.BAD_ANSWER, f"{self.host}: {error}")
-        except BROKEN as error:
+        except Exception as error:
             words = one_line(error)
+            words = words if isinstance(error, BROKEN) else f"{type(error).__name__}: {words}"
             done = {"ended_by": EndedBy.ERROR, "cause": Cause.LAUNCH_ERROR, "message": words}
             self.halt(Cause.LAUNCH_ERROR, f"{self.host}: {words}")
         with contextlib.suppress(OSError):  # a full disk here must not drop the host either
@@ -177,24 +194,29 @@ class Launch:
         """Check the node and leave its daemon, or say why not; then wait for every other node."""
         began = time.time()
         job = {**self.job, "secrets": self.reveal()}
+        self.action.patience_s = PREPARE_S
         try:
-            facts = self.action.ask("supervisor.preparation:prepare", job)
+            facts = self.action.ask("supervisor.preparation:prepare", job, kinds.PREPARED)
         except AnsibleConnectionFailure as error:
             words = f"cannot be reached: {one_line(error)}"
             raise RefusalError(Cause.UNREACHABLE, words) from error
         if "refused" in facts:
-            raise RefusalError(known(facts["refused"]) or Cause.LAUNCH_ERROR, facts["message"])
+            raise RefusalError(facts["refused"], facts["message"])
         # The node's clock against ours, by the middle of the round trip (seconds).
         offset_s = facts["now"] - (began + time.time()) / 2
         save(
             self.folder / names.PREPARED, {"clock_offset_s": offset_s, "boot_id": facts["boot_id"]}
         )
-        self.contact = renewed = time.monotonic()
+        self.contact = renewed = waits = time.monotonic()
         waiting = self.prepared
         while not self.halted():
             waiting = [path for path in waiting if not path.exists()]
             if not waiting:
                 return
+            if time.monotonic() - waits > BARRIER_S:
+                late = ", ".join(path.parent.name for path in waiting[:4])
+                words = f"{late} did not prepare the run within {BARRIER_S:g} s"
+                raise RefusalError(Cause.LAUNCH_ERROR, words)
             if time.monotonic() - renewed > BARRIER_RENEW_S:
                 self.poll(go=False, wait_s=0.0)
                 renewed = time.monotonic()
@@ -220,33 +242,35 @@ class Launch:
         limits = self.limits
         patience_s = limits.time_limit_s + limits.grace_s + limits.lost_contact_s + OVERDUE_S
         overdue = time.monotonic() + patience_s
-        with (self.folder / names.LOG).open("ab", buffering=0) as log:
-            while True:
-                reason = self.halted()
-                if time.monotonic() > overdue:
-                    raise LostError("its supervisor does not end the run")
-                answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
-                go = False
-                data = unpack(answer["data"])
-                if answer["offset"] != self.offset:
-                    self.whole = False  # more is new than one poll brings; complete() fetches it
-                    log.write(gap(answer["offset"] - self.offset))
-                self.offset = answer["offset"] + len(data)
-                log.write(data)
-                self.sample(answer)
-                self.look_for_a_stall(grew=bool(data))
-                if answer["done"] is not None:
-                    done: dict[str, Any] = answer["done"]
-                    done["log_bytes"] = answer["size"]
-                    done["files"] = answer["files"]
-                    ending = Ending.from_json(done)
-                    if not ending.well:
-                        self.halt(ending.cause, f"{self.host}: {ending.words}")
-                    return done
+        while True:
+            reason = self.halted()
+            if time.monotonic() > overdue:
+                raise LostError("its supervisor does not end the run")
+            began = time.monotonic()
+            answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
+            go = False
+            self.log.add(answer["offset"], answer["data"])
+            self.sample(answer["samples"])
+            self.look_for_a_stall(grew=bool(answer["data"]))
+            if answer["done"] is not None:
+                return self.ended(answer)
+            # One that answers at once, and has not ended, is not asked the more often for it.
+            time.sleep(max(0.0, began + self.wait_s - time.monotonic()))
 
-    def sample(self, answer: dict[str, Any]) -> None:
+    def ended(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return what done.json is to hold, by the last poll's answer."""
+        done: dict[str, Any] = answer["done"]
+        done["log_bytes"] = answer["size"]
+        done["files"] = {name: size for name, size in answer["files"].items() if fetchable(name)}
+        if strange := len(answer["files"]) - len(done["files"]):
+            done["others"] = f"incomplete: {strange} files are not called as event files are"
+        ending = Ending.from_json(done)
+        if not ending.well:
+            self.halt(ending.cause, f"{self.host}: {ending.words}")
+        return done
+
+    def sample(self, data: bytes) -> None:
         """Write down the samples that a poll brought, for the live view and the record."""
-        data = unpack(answer["samples"])
         if data and self.sampled < SAMPLES_BYTES:
             with (self.folder / names.SAMPLES).open("ab") as stream:
                 stream.write(data)
@@ -275,22 +299,23 @@ class Launch:
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
-        known = {"offset": self.offset, "sampled": self.sampled}
+        known = {"offset": self.log.offset, "sampled": self.sampled}
         spec = {**known, "wait_s": wait_s, "go": go, "stop": stop, "over": self.over()}
-        answer, sent = self.ask("news:poll", spec)
+        self.action.patience_s = wait_s + self.limits.lost_contact_s
+        answer, sent = self.ask("news:poll", spec, kinds.POLLED)
         entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
         with (self.folder / names.TIMELINE).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
         return answer
 
-    def ask(self, entry: str, spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    def ask(self, entry: str, spec: dict[str, Any], kind: Kind) -> tuple[dict[str, Any], float]:
         """The supervisor's answer, and when it was asked; LostError after lost_contact_s."""
         folder = self.job["dir"]
         spec, file = {**spec, "folder": folder}, f"{folder}/{MODULES}"
         while True:
             sent = time.time()
             try:
-                answer = self.action.ask(f"supervisor.{entry}", spec, file=file)
+                answer = self.action.ask(f"supervisor.{entry}", spec, kind, file)
             except AnsibleConnectionFailure as error:
                 silent = time.monotonic() - self.contact
                 if silent > self.limits.lost_contact_s:
@@ -307,24 +332,27 @@ class Launch:
         How the node's launcher ended is known by now. So what cannot be brought is only noted, in
         done's `log` for the log, in its `others` for the rest.
         """
+        self.action.patience_s = FETCH_S
         try:
-            self.complete_log(done)
+            self.log.complete(done["log_bytes"], lambda at, most: self.fetch(LOG, at, most))
         except (LostError, *BROKEN) as error:
             done["log"] = f"incomplete: {one_line(error)}"
         try:
+            left = EVENTS_BYTES
             for name, size in done["files"].items():
-                if fetchable(name):
-                    self.bring(name, min(int(size), SAMPLES_BYTES))
+                events = name.startswith(names.EVENTS)
+                self.bring(name, min(size, left if events else SAMPLES_BYTES))
+                left -= size if events else 0
         except (LostError, *BROKEN) as error:
             done["others"] = f"incomplete: {one_line(error)}"
 
     def bring(self, name: str, size: int) -> None:
-        """The rest of a file of the node's run folder."""
+        """Bring the rest of a file of the node's run folder."""
         path = self.folder / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("ab") as stream:
-            while stream.tell() < size and (data := self.fetch(name, stream.tell(), FETCH_BYTES)):
-                stream.write(data)
+            while stream.tell() < size:
+                stream.write(self.fetch(name, stream.tell(), size - stream.tell()))
 
     def close(self, done: dict[str, Any]) -> None:
         """All was brought: a run that ended well needs no folder on the node any more."""
@@ -338,39 +366,20 @@ class Launch:
         )
         done["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
-            done["kept"] = not self.ask("folders:close", {"keep": not well})[0]["removed"]
-
-    def complete_log(self, done: dict[str, Any]) -> None:
-        """The log, whole up to the cap, else its head and tail."""
-        size, cap = int(done.get("log_bytes", 0)), self.limits.log_cap_bytes
-        if self.whole and self.offset >= size:
-            return
-        start = self.offset if self.whole else 0
-        spans = [(start, size)]
-        if size - start > cap:
-            spans = [(start, start + cap // 2), (size - cap // 2, size)]
-        fresh = self.folder / names.PART
-        try:
-            with fresh.open("wb") as log:
-                if self.whole:
-                    log.write((self.folder / names.LOG).read_bytes())
-                for number, (first, last) in enumerate(spans):
-                    if number:
-                        log.write(gap(first - spans[0][1]))
-                    while first < last:
-                        data = self.fetch(LOG, first, last - first)
-                        if not data:
-                            raise ValueError(f"the node's log ends at byte {first} of {last}")
-                        log.write(data)
-                        first += len(data)
-            fresh.replace(self.folder / names.LOG)
-        finally:
-            fresh.unlink(missing_ok=True)
+            answer, _ = self.ask("folders:close", {"keep": not well}, kinds.CLOSED)
+            done["kept"] = not answer["removed"]
 
     def fetch(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a file from `offset`, at most `length` and at most 8 MiB."""
-        spec = {"name": name, "offset": offset, "length": min(length, FETCH_BYTES)}
-        return unpack(self.ask("news:fetch", spec)[0]["data"])
+        """Return bytes of a file from `offset`: `length`, or 8 MiB of them.
+
+        Raises UnfitError for more or fewer, so that a file's size says how often it is asked for.
+        """
+        length = min(length, FETCH_BYTES)
+        spec = {"name": name, "offset": offset, "length": length}
+        data: bytes = self.ask("news:fetch", spec, kinds.FETCHED)[0]["data"]
+        if len(data) != length:
+            raise unfit(f"the answer to fetch: {name}", f"ends at byte {offset + len(data)}")
+        return data
 
     # -- the run's folder ----------------------------------------------------------------------
 
@@ -426,13 +435,3 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return -1
-
-
-def gap(size: int) -> bytes:
-    """The line that stands in a log for bytes that were left out of it."""
-    return b"\n[trainbench: %d bytes of this log left out]\n" % size
-
-
-def unpack(text: str) -> bytes:
-    """The log bytes of an answer."""
-    return zlib.decompress(base64.b64decode(text))

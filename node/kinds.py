@@ -1,0 +1,35 @@
+"""Kinds of which the answers of several programs are made. The control node's: none is sent."""
+
+from __future__ import annotations
+
+from node.printable import printable
+from node.schema import Fields, Text
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+    from node.schema import Kind
+
+ABSENT = object()  # what a field is that an answer may lack
+
+
+class Line(Text):
+    """A fact in one line, as it is; only what a terminal would obey is left out of it."""
+
+    def check(self, value: Any, where: str) -> str:
+        """Return the line, printable."""
+        if isinstance(value, str) and not value.isprintable():
+            value = printable(value)
+        return super().check(value, where)
+
+
+def present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that an answer had, in the order in which programs write them."""
+    return {name: fields[name] for name in sorted(fields) if fields[name] is not ABSENT}
+
+
+def having(needed: Mapping[str, Kind], others: Mapping[str, Kind] | None = None) -> Fields:
+    """Return the kind of a mapping with `needed`, and `others` where it has them."""
+    optional = {name: (kind, ABSENT) for name, kind in (others or {}).items()}
+    return Fields(needed, optional, make=present)

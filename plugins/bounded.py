@@ -1,0 +1,59 @@
+"""A bound on what a node prints and how long it takes, while Ansible's connection listens to it.
+
+Ansible keeps all that a command prints until it ends, and waits as long as the connection lives.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ansible.errors import AnsibleConnectionFailure
+
+from node.schema import unfit
+from node.supervisor.processes import ours, send
+
+LOOK_S = 0.2  # between two looks at how much came
+
+
+@contextmanager
+def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
+    """End what this process started once it has read `most` bytes, or after `limit_s`.
+
+    Raises UnfitError, beginning with `where`, for the one, AnsibleConnectionFailure for the other.
+    """
+    over, errors = threading.Event(), list[Exception]()
+    before, began = bytes_read(), time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(LOOK_S):
+            if bytes_read() - before > most:
+                errors.append(unfit(where, f"has more than {most} bytes"))
+            elif limit_s is not None and time.monotonic() - began > limit_s:
+                errors.append(AnsibleConnectionFailure(f"no answer within {limit_s:g} s"))
+            if errors:
+                send(ours("", os.getpid()), signal.SIGKILL)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        if errors:
+            raise errors[0] from None
+
+
+def bytes_read() -> int:
+    """Return how much this process has read so far; 0 where the system does not say."""
+    try:
+        count = Path("/proc/self/io").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(count)
