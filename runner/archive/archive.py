@@ -1,29 +1,28 @@
-"""Campaigns as one file: written so that the same campaign gives the same bytes, read with care.
-
-An archive comes from somebody else: only plain files are taken, each inside the one folder that
-the archive names, none twice, and no more than MOST_FILES and MOST_BYTES of them.
-"""
+"""Campaigns as one file: written so that the same campaign gives the same bytes."""
 
 import gzip
+import hashlib
 import io
+import json
 import os
-import shutil
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
+from node.checked import InsidePath
+from node.printable import printable
+from node.schema import UnfitError
+from runner.archive.extraction import MANIFEST, MOST_FILES, unpack
 from runner.base.errors import UserError
+from runner.base.files import whole
 from runner.folder import names
 from runner.folder.campaign import Campaign, campaigns, find_campaign
 
-MOST_FILES = 1_000_000
-MOST_BYTES = 64 << 30  # of all files, uncompressed
-MOST_AT_ONCE = 16 << 20  # bytes of a header: an honest one has some hundred
-_CHUNK = 1 << 20
+__all__ = ["Opened", "files", "opened", "pack", "unpack"]
 
 
 @dataclass(frozen=True)
@@ -63,26 +62,30 @@ def opened(runs: Path, name: str | None) -> Iterator[Opened]:
 def pack(root: str, named: Mapping[str, Path], target: Path) -> None:
     """Write `target`, a .tar.gz, with the files `named` (name to path) in a folder `root`.
 
-    They stand in the order of their names; times, owners and the machine leave no trace, so that
-    the same files give the same bytes. Only its owner may read it, as the campaign's folder.
+    They stand in the order of their names, with a manifest of their checksums behind them; times,
+    owners and the machine leave no trace, so that the same files give the same bytes. Only its
+    owner may read it, as the campaign's folder. Raises UserError for more than can be read again.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.tmp")
+    folders = {parent for name in named for parent in PurePosixPath(name).parents}
+    if len(named) + len(folders) >= MOST_FILES:
+        raise UserError(f"{root} has more than {MOST_FILES} files and folders, too many to export")
     try:
-        with (
-            open(fresh, "wb", opener=_private) as raw,  # Path.open has no opener
-            gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream,
-            tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
-        ):
-            for name in sorted(named):
-                _add(archive, named[name], f"{root}/{name}")
-        fresh.replace(target)
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        inside = {InsidePath(f"{root}/{name}"): path for name, path in sorted(named.items())}
+    except UnfitError as error:
+        raise UserError(f"{printable(root)} cannot be exported: a file in it {error}") from None
+    with (
+        whole(target, 0o600) as raw,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        sums = {}
+        for name, path in inside.items():
+            with path.open("rb") as content:
+                size = os.fstat(content.fileno()).st_size  # a log that grows is cut here
+                mode = 0o755 if path.suffix == ".sh" else 0o644
+                sums[name.partition("/")[2]] = _add(archive, name, content, size, mode)
+        manifest = json.dumps({"sha256": sums}, indent=1).encode()
+        _add(archive, f"{root}/{MANIFEST}", io.BytesIO(manifest), len(manifest), 0o644)
 
 
 def files(folder: Path) -> dict[str, Path]:
@@ -93,92 +96,28 @@ def files(folder: Path) -> dict[str, Path]:
         hidden = any(part.startswith(".") for part in inside.parts)
         if hidden or path.name in (names.LOCK, "halt.control") or path.is_symlink():
             continue
-        if path.is_file():
+        if path.is_file() and inside != Path(MANIFEST):
             paths[inside.as_posix()] = path
     return dict(sorted(paths.items()))
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    with path.open("rb") as stream:
-        member = tarfile.TarInfo(name)
-        member.size = os.fstat(stream.fileno()).st_size  # a log that grows is cut here
-        member.mode = 0o755 if path.suffix == ".sh" else 0o644
-        archive.addfile(member, stream)
+class _Hashed:
+    """A stream whose checksum is kept of what is read."""
 
-
-def unpack(path: Path, folder: Path) -> Path:
-    """Extract an export into `folder`; its campaign's folder. Any other file is a UserError."""
-    try:
-        with gzip.GzipFile(path, "rb") as stream, _tar(stream) as archive:
-            roots = {_extract(member, archive, folder) for member in _members(archive, path)}
-    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, ValueError) as error:
-        why = str(error) or "it is cut short"
-        raise UserError(
-            f"{path} is not an export of a campaign ({why}); `python -m runner export` writes one"
-        ) from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be extracted: {error.strerror}") from None
-    homes = [folder / root for root in roots if (folder / root / names.CAMPAIGN).is_file()]
-    if len(roots) != 1 or not homes or Campaign(homes[0]).settings is None:
-        raise UserError(f"{path} holds no campaign.json that this version can read")
-    return homes[0]
-
-
-class _Guarded(io.RawIOBase):
-    """A stream of which nobody reads more than MOST_AT_ONCE at once, or MOST_BYTES in all."""
-
-    def __init__(self, stream: gzip.GzipFile) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
+        self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > MOST_AT_ONCE or self._stream.tell() > MOST_BYTES:
-            raise tarfile.ReadError("it is too large")
-        return self._stream.read(size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._stream.tell()
+        chunk = self._stream.read(size)
+        self.digest.update(chunk)
+        return chunk
 
 
-def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
-    return tarfile.open(fileobj=_Guarded(stream), mode="r:")
-
-
-def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
-    """Yield the archive's files, as long as they are ones that an export would hold."""
-    count = size = 0
-    for member in archive:
-        name = PurePosixPath(member.name)
-        if name.is_absolute() or ".." in name.parts or not name.parts or "\0" in member.name:
-            raise UserError(f"{path} is refused: it holds {member.name!r}, outside its own folder")
-        if member.isdir():
-            continue
-        if not member.isreg() or member.issparse():
-            raise UserError(f"{path} is refused: {member.name!r} in it is not a plain file")
-        count, size = count + 1, size + member.size
-        if count > MOST_FILES or size > MOST_BYTES:
-            raise UserError(
-                f"{path} is refused: it holds more than {MOST_FILES} files or"
-                f" {MOST_BYTES >> 30} GiB"
-            )
-        yield member
-
-
-def _extract(member: tarfile.TarInfo, archive: tarfile.TarFile, folder: Path) -> str:
-    """Write one file; the first folder of its name."""
-    parts = PurePosixPath(member.name).parts
-    target = folder.joinpath(*parts)
-    source = archive.extractfile(member)
-    if source is None:
-        raise tarfile.ReadError(f"{member.name} cannot be read")
-    try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with target.open("xb") as stream:
-            shutil.copyfileobj(source, stream, _CHUNK)
-    except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise tarfile.ReadError(f"{member.name} is in it twice") from None
-    if target.stat().st_size != member.size:
-        raise tarfile.ReadError(f"{member.name} is cut short")
-    return parts[0]
+def _add(archive: tarfile.TarFile, name: str, content: IO[bytes], size: int, mode: int) -> str:
+    """Add one file; its checksum."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, mode
+    hashed = _Hashed(content)
+    archive.addfile(member, cast("IO[bytes]", hashed))
+    return hashed.digest.hexdigest()

@@ -101,12 +101,14 @@ def print_campaign(
 
 
 def _write(text: str, output: Path | None) -> None:
+    from runner.base.files import whole
+
     if output is None:
         print(text, end="")
         return
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
+        with whole(output) as stream:
+            stream.write(text.encode())
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}") from None
     print(f"wrote {output}", file=sys.stderr)

@@ -11,9 +11,7 @@ from runner.base.suggest import nearest
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.registry import load_system, system_names
 from runner.systems.common.system import System
-from runner.terms.cell import Cell
-
-MAX_CELLS = 10_000
+from runner.terms.cell import MOST_CELLS, Cell
 
 
 def _mapping(content: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -48,8 +46,10 @@ def cells_of(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
         if any(values.count(value) > 1 for value in values):
             raise UserError(f"{where}: axes: {key!r} names a value twice")
         count *= len(values)
-    if count > MAX_CELLS:
-        raise UserError(f"{where}: the axes multiply to {count} cells; at most {MAX_CELLS} can run")
+    if count > MOST_CELLS:
+        raise UserError(
+            f"{where}: the axes multiply to {count} cells; at most {MOST_CELLS} can run"
+        )
     excludes = _entries(content, "exclude", where)
     includes = _entries(content, "include", where)
     for number, entry in enumerate(excludes, 1):

@@ -35,7 +35,7 @@ from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
 from runner.systems.common.registry import load_system, system_names
-from runner.terms.cell import Cell, Matrix
+from runner.terms.cell import MOST_RUNS, Cell, Matrix
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -74,6 +74,11 @@ def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -
     cells = tuple(cells_of(content, where))
     if not cells:
         raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")
+    if len(cells) * numbers["repeats"] > MOST_RUNS:
+        raise UserError(
+            f"{where}: {len(cells)} cells x {numbers['repeats']} repeats are more than {MOST_RUNS}"
+            " runs, the most of a campaign; lower repeats, or make several matrices"
+        )
     seen: dict[str, Cell] = {}
     for cell in cells:
         if cell.digest in seen:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.terms.cell import Parameter
+from runner.terms.cell import MOST_REPEATS, Parameter
 
 # Keys that every system's cells have.
 CELL_KEYS: Mapping[str, Parameter] = {
@@ -39,11 +39,11 @@ TOP_KEYS: Mapping[str, str] = {
 }
 # Those of them that are numbers, with defaults and limits.
 NUMBERS = tuple(
-    Parameter(name, kind, default, TOP_KEYS[name], minimum=minimum)
-    for name, kind, default, minimum in (
-        ("repeats", int, 1, 1),
-        ("warmup_iters", int, None, 0),
-        ("time_limit_s", float, 3600.0, 1),
-        ("stall_limit_s", float, 1800.0, 1),
+    Parameter(name, kind, default, TOP_KEYS[name], minimum=minimum, maximum=maximum)
+    for name, kind, default, minimum, maximum in (
+        ("repeats", int, 1, 1, MOST_REPEATS),
+        ("warmup_iters", int, None, 0, None),
+        ("time_limit_s", float, 3600.0, 1, None),
+        ("stall_limit_s", float, 1800.0, 1, None),
     )
 )

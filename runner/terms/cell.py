@@ -12,6 +12,10 @@ from typing import Any
 
 from runner.base.errors import UserError
 
+MOST_CELLS = 10_000  # of one campaign
+MOST_REPEATS = 1_000  # of each of its cells
+MOST_RUNS = 100_000  # cells x repeats
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -106,6 +110,7 @@ class Parameter:
     help: str
     choices: tuple[Any, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None
 
     def read(self, value: Any, where: str) -> Any:
         """Read the value, typed. Raises UserError naming the key, what is wrong and what it
@@ -127,9 +132,13 @@ class Parameter:
             raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
         if self.choices and value not in self.choices:
             raise UserError(f"{key} is {value!r}; it must be {self.wanted()}")
-        if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
+        if isinstance(value, int | float) and not self._is_within(value):
             raise UserError(f"{key} is {value}; it must be {self.wanted()}")
         return value
+
+    def _is_within(self, value: float) -> bool:
+        least = -math.inf if self.minimum is None else self.minimum
+        return least <= value <= (math.inf if self.maximum is None else self.maximum)
 
     def wanted(self) -> str:
         """Say what the key may be, for people."""
@@ -143,6 +152,8 @@ class Parameter:
             list: "a list",
             dict: "a mapping",
         }
+        if self.maximum is not None:
+            return f"{name[self.kind]} of {self.minimum or 0:g} to {self.maximum:g}"
         if self.minimum is not None:
             return f"{name[self.kind]} of at least {self.minimum:g}"
         return name[self.kind]

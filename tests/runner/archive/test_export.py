@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runner.__main__ import main
-from runner.archive import archive
+from runner.archive import archive, extraction, tar
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
@@ -105,7 +105,8 @@ def test_an_archive_has_the_evidence_and_the_tables(
     campaign: Campaign, export: Callable[..., Path]
 ) -> None:
     found = names(export())
-    assert found == sorted(found)
+    assert found[:-1] == sorted(found[:-1])
+    assert found[-1] == "m-rack/manifest.json"
     for path in campaign.path.rglob("*.log"):
         assert f"m-rack/{path.relative_to(campaign.path).as_posix()}" in found
     for name in ("campaign.json", "inspect/gpu.json", "tables/table.md", "tables/matrix.yaml"):
@@ -348,8 +349,8 @@ def test_a_cut_archive_is_refused_at_any_length(
 def test_what_is_too_large_is_refused_before_it_fills_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_FILES", 3)
-    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(extraction, "MOST_FILES", 3)
+    monkeypatch.setattr(tar, "MOST_BYTES", 1 << 20)
     many = made(tmp_path / "many.tar.gz", *((f"c/{n}", b"x") for n in range(4)))
     large = made(tmp_path / "large.tar.gz", ("c/x", b"\0" * (2 << 20)))
     bomb = tmp_path / "bomb.tar.gz"
@@ -359,6 +360,6 @@ def test_what_is_too_large_is_refused_before_it_fills_the_disk(
     for path in (many, large, bomb):
         folder = tmp_path / f"in-{path.stem}"
         folder.mkdir()
-        with pytest.raises(UserError, match=r"holds more than|too large|no export"):
+        with pytest.raises(UserError, match=r"holds more than|has 1073741824 bytes"):
             archive.unpack(path, folder)
         assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 1 << 20

@@ -276,7 +276,12 @@ def test_anchors_and_merges_work_and_a_key_beside_them_wins() -> None:
         ("nodes: 3", ["unknown key 'nodes'", "under `defaults` or `axes`"]),
         (f"{SYSTEM}name: a/b", ["name is 'a/b'", "letters, digits"]),
         (f"{SYSTEM}name: 5", ["name is 5"]),
-        (f"{SYSTEM}repeats: 0", ["repeats is 0", "at least 1"]),
+        (f"{SYSTEM}repeats: 0", ["repeats is 0", "a whole number of 1 to 1000"]),
+        (f"{SYSTEM}repeats: 1001", ["repeats is 1001", "a whole number of 1 to 1000"]),
+        (
+            f"{SYSTEM}repeats: 1000\naxes: {{seed: [{','.join(map(str, range(101)))}]}}",
+            ["101 cells x 1000 repeats are more than 100000 runs"],
+        ),
         (f"{SYSTEM}repeats: 1.5", ["repeats is 1.5", "a whole number"]),
         (f"{SYSTEM}warmup_iters: -1", ["warmup_iters is -1", "at least 0"]),
         (f"{SYSTEM}time_limit_s: soon", ["time_limit_s is 'soon'", "a number"]),

@@ -1,0 +1,140 @@
+"""A tar, member by member, from a stream that is read once: plain files and folders alone.
+
+tarfile reads headers by recursion, and some of them in quadratic time; it takes a header that is
+damaged for the end. So it reads single headers here, and what extends one is read by us.
+"""
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from node.checked import InsidePath
+from node.schema import UnfitError, shown
+
+MOST_BYTES = 64 << 30  # of all members, uncompressed
+MOST_HEADER = 64 << 10  # bytes of a member's extended header, whose name is the most of it
+MOST_END = 1 << 20  # bytes of zeros that end a tar
+_BLOCK = tarfile.BLOCKSIZE
+_CHUNK = 1 << 20
+_EXTENDED = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
+
+
+class Stream(Protocol):
+    """What a tar is read from: `read` returns fewer bytes at its end alone."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes."""
+
+
+class DamagedError(ValueError):
+    """A tar that ends too early, or says what no tar does."""
+
+
+class ForeignError(ValueError):
+    """A member that no export holds: neither file nor folder, or with a name that leads out."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A plain file or a folder of a tar; its bytes are read from the stream next."""
+
+    name: InsidePath
+    size: int
+    is_folder: bool
+
+
+def members(stream: Stream) -> Iterator[tuple[Member, Iterator[bytes]]]:
+    """Yield each member with its bytes; at the end all of the stream was read.
+
+    Raises DamagedError or ForeignError, besides what the stream itself raises.
+    """
+    total = 0
+    while any(block := _exactly(stream, _BLOCK)):
+        header = _header(block)
+        if header.type in _EXTENDED:
+            extended = _extended(header, stream)
+            header = _header(_exactly(stream, _BLOCK))
+            header.name = extended.get("path", header.name)
+            header.size = _size(extended.get("size", str(header.size)))
+        member = _member(header)
+        total += member.size
+        if total > MOST_BYTES:
+            raise ForeignError(f"it holds more than {MOST_BYTES >> 30} GiB")
+        content = _content(stream, member.size)
+        yield member, content
+        for _ in content:  # what the reader left
+            pass
+    _end(stream)
+
+
+def _exactly(stream: Stream, count: int) -> bytes:
+    content = stream.read(count)
+    if len(content) < count:
+        raise DamagedError("it is cut short")
+    return content
+
+
+def _header(block: bytes) -> tarfile.TarInfo:
+    try:
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (tarfile.TarError, ValueError):
+        raise DamagedError("a header in it is damaged") from None
+    header.size = _size(str(header.size))
+    return header
+
+
+def _size(digits: str) -> int:
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise DamagedError("a size in it is not one of a file")
+    return int(digits)
+
+
+def _content(stream: Stream, size: int) -> Iterator[bytes]:
+    left = size
+    while left:
+        chunk = _exactly(stream, min(left, _CHUNK))
+        left -= len(chunk)
+        yield chunk
+    _exactly(stream, -size % _BLOCK)
+
+
+def _extended(header: tarfile.TarInfo, stream: Stream) -> dict[str, str]:
+    """Return what an extended header says of the member that follows: `path`, `size`."""
+    if header.size > MOST_HEADER:
+        raise ForeignError(f"a header in it has {header.size} bytes")
+    content = b"".join(_content(stream, header.size))
+    if header.type == tarfile.GNUTYPE_LONGNAME:
+        return {"path": content.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    fields, begin = {}, 0
+    while begin < len(content):
+        # A record is "LENGTH KEY=VALUE\n", whose length counts all of it.
+        digits = content[begin : begin + 6].partition(b" ")[0]
+        end = begin + (int(digits) if digits.isdigit() else 0)
+        key, equals, value = content[begin + len(digits) + 1 : end].partition(b"=")
+        if not equals or end > len(content) or value[-1:] != b"\n":
+            raise DamagedError("a header in it is damaged")
+        fields[key.decode("utf-8", "replace")] = value[:-1].decode("utf-8", "surrogateescape")
+        begin = end
+    if any(key.startswith("GNU.sparse") for key in fields):
+        raise ForeignError("a file in it is not a plain file")
+    return fields
+
+
+def _member(header: tarfile.TarInfo) -> Member:
+    if header.type not in _PLAIN and not header.isdir():
+        raise ForeignError(f"{shown(header.name)} in it is not a plain file")
+    try:
+        name = InsidePath(str(PurePosixPath(header.name)))
+    except UnfitError:
+        raise ForeignError(f"it holds {shown(header.name)}, outside its own folder") from None
+    return Member(name, 0 if header.isdir() else header.size, header.isdir())
+
+
+def _end(stream: Stream) -> None:
+    """Read the rest, which is zeros: a second block, and what fills a record."""
+    rest = stream.read(MOST_END + 1)
+    if not _BLOCK <= len(rest) <= MOST_END or rest.strip(b"\0"):
+        raise DamagedError("it does not end as an archive does")
