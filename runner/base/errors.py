@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from node.printable import printable
+
 NODES = "nodes"  # the inventory's group of machines to train on
 
 
@@ -39,5 +41,5 @@ def unreachable(whys: Mapping[str, str], inventory: object) -> str:
 
 def silence(message: str) -> str:
     """Say why a node does not answer, without Ansible's words around it."""
-    reason = re.sub(r"^.*?(?:via ssh|over ssh): ", "", " ".join(message.split()))
+    reason = re.sub(r"^.*?(?:via ssh|over ssh): ", "", printable(message))
     return reason.rstrip(". ") or "no answer"

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from node.printable import printable
 from runner.base.paths import PLAYBOOKS, PROJECT, search_path
 from runner.launch.ssh.private import in_memory, private_folder
 
+WORDS = 2_000  # letters of Ansible's, which may be a node's
 # Silence is noticed after 2 x 2 = 4 s and a new connection is given 3 s, on connections of their
 # own (their control sockets are not those of a setup): docs/performance.md has the measurements.
 LAUNCH_SSH = (
@@ -97,7 +99,7 @@ def _play(
     if ran.rc != 0 and not message:
         message = _last_words(Path(ran.config.artifact_dir) / "stdout")
     rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
-    return Played(status=str(ran.status), rc=rc, words=message)
+    return Played(status=str(ran.status), rc=rc, words=printable(message)[:WORDS])
 
 
 def _last_words(path: Path) -> str:
@@ -107,4 +109,4 @@ def _last_words(path: Path) -> str:
         return "Ansible said nothing"
     spoken = [line.strip() for line in lines if line.strip()]
     errors = [line for line in spoken if "ERROR" in line or "error" in line]
-    return (errors or spoken or ["Ansible said nothing"])[-1][:500]
+    return (errors or spoken or ["Ansible said nothing"])[-1]
