@@ -116,7 +116,7 @@ ENDED = having(
         "rc": Maybe(Whole(0, 255)),
         "signal": Maybe(Whole(1, 64)),
         "message": Words(MESSAGE_LETTERS),
-        "oom_kills": Whole(-1_000_000, 1_000_000),
+        "oom_kills": Whole(),
         **dict.fromkeys(("started_at", "ended_at", "wall_s"), SECONDS),
         **dict.fromkeys(("signalled", "left"), Whole()),
         "stood": List(STOOD, most=10_000),

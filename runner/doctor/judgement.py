@@ -7,17 +7,18 @@ MAD as a standard deviation (x 1.4826), of the figure itself or of its like, and
 are apart. node/probe.py has the units and formulas.
 """
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from node.kinds import having
+from node.schema import List, Number, OneOf, UnfitError, Whole, Words, parse
 from runner.base.grid import ruled
-from runner.base.text import printable
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
@@ -207,19 +208,37 @@ def _mad(samples: Sequence[float]) -> float:
 # --- from the logs ----------------------------------------------------------------------------
 
 
+# A line of node/probe.py's.
+_LINE = having(
+    {},
+    {
+        **dict.fromkeys(("step", "error"), Words(500)),
+        "test": OneOf(*DEVICE_TESTS, "all_reduce"),
+        "scope": OneOf(*NETWORK_TESTS),
+        "node": Whole(),
+        "nodes": List(Whole()),
+        "local": Whole(),
+        "try": Whole(1, 2),
+        "samples": List(Number(0, 1e12), most=1_000),
+    },
+)
+_LINE_BYTES = 1 << 16
+
+
 def lines(log: bytes) -> list[dict[str, Any]]:
-    """Read the probe's lines in a node's log."""
+    """Read the probe's lines in a node's log; what is no such line is left out."""
     objects = []
     for line in log.decode("utf-8", "replace").splitlines():
         _, mark, text = line.partition(PROBE_MARK)
         if mark:
-            try:
-                content = json.loads(text)
-            except ValueError:
-                continue  # the end of it is not there yet
-            if isinstance(content, dict):
-                objects.append(content)
+            with suppress(UnfitError):  # or the end of it is not there yet
+                objects.append(parse(text, _LINE, most=_LINE_BYTES))
     return objects
+
+
+def of_node(objects: Iterable[Mapping[str, Any]], rank: int) -> list[Mapping[str, Any]]:
+    """Return the lines in which a node speaks of itself, alone or with others."""
+    return [one for one in objects if rank in one.get("nodes", [one.get("node", rank)])]
 
 
 def step(objects: Sequence[Mapping[str, Any]]) -> str:
@@ -277,16 +296,15 @@ def _collect(
     errors: dict[str, str] = {}
     for one in objects:
         test = str(one.get("scope") or one.get("test") or "")
-        if test not in TESTS:
+        ranks = one.get("nodes") or [one.get("node", len(hosts))]
+        if test not in TESTS or max(ranks) >= len(hosts):
             continue
+        where, taken = tuple(hosts[rank] for rank in ranks), tuple(one.get("samples", ()))
         if "error" in one:
-            errors[test] = f"{hosts[int(one['node'])]}: {printable(str(one['error']))}"
-            continue
-        ranks = one["nodes"] if "scope" in one else [one["node"]]
-        key = (tuple(hosts[int(rank)] for rank in ranks), one.get("local"))
-        taken = tuple(float(value) for value in one["samples"])
-        if taken and max(taken) > 0:
-            samples.setdefault(test, {}).setdefault(key, {})[int(one["try"])] = taken
+            errors[test] = f"{where[0]}: {one['error']}"
+        elif taken and statistics.median(taken) > 0:
+            tries = samples.setdefault(test, {}).setdefault((where, one.get("local")), {})
+            tries[one.get("try", 1)] = taken
     return {
         test: tuple(
             Figure(nodes, local, tuple(tries[number] for number in sorted(tries)))

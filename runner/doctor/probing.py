@@ -29,6 +29,7 @@ from runner.terms.orders import Limits, NodeRun, Orders
 
 PROGRAM = PROJECT / "node" / "probe.py"
 SECONDS = 1.0  # of one measurement
+LOG_BYTES = 1 << 24  # of a probe's log that are read
 START_S = 120.0  # torch's import from a cold disk on every process, and the rendezvous
 
 
@@ -57,7 +58,8 @@ def torch_of(envs: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
     first = next(iter(have.values()))
 
     def rank(name: str) -> tuple[bool, list[int], str]:
-        numbers = [int(word) for word in first[name].split("+")[0].split(".") if word.isdigit()]
+        words = first[name].split("+")[0].split(".")
+        numbers = [int(word[:9]) for word in words if word.isdecimal()]
         return name.startswith("torch_gpt/"), numbers, name
 
     return max(shared, key=rank), ""
@@ -151,7 +153,9 @@ def launch(
     probed = on_a_free_port(probe, interrupts)
     attempt = probed.attempt
     objects = [
-        line for path in attempt.logs().values() for line in judgement.lines(tail(path, 1 << 24))
+        line
+        for rank, path in attempt.logs().items()
+        for line in judgement.of_node(judgement.lines(tail(path, LOG_BYTES)), rank)
     ]
     return judgement.judge_probe(
         objects,
@@ -170,8 +174,8 @@ def failed(
 ) -> str:
     """Say why the probe did not end well, or nothing: its own error first, else the launch's."""
     for one in objects:
-        if "error" in one and "test" not in one:
-            return f"{hosts[int(one['node'])]}: {one['error']}"
+        if "error" in one and "test" not in one and one.get("node", len(hosts)) < len(hosts):
+            return f"{hosts[one['node']]}: {one['error']}"
     halt = attempt.halt
     if halt is not None:
         ranks = {host: rank for rank, host in attempt.hosts.items()}

@@ -26,13 +26,17 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from node.schema import UnfitError
-from plugins.node_action import NodeAction, one_line, save
+from node.facts.kinds import ENVIRONMENT
+from node.printable import printable_lines
+from node.schema import Number, UnfitError
+from plugins.node_action import MOST_WORDS, NodeAction, one_line, save
 from runner.folder import names
 
 PROJECT = Path(__file__).resolve().parents[3]
 # Not a program of node/: what it takes to receive one would count as the network's delay.
 CLOCK = "import time; print('TRAINBENCH', time.time())"
+SECONDS = Number(0, 1e11)
+READ_S = 600.0  # for a node to say what it is: each of its tools has half a minute
 GOOD_DELAY_S = 0.15  # of one exchange: a cold connection takes longer, so it is asked once more
 
 
@@ -59,10 +63,11 @@ class ActionModule(NodeAction):
         host = str(variables["inventory_hostname"])
         path = out_dir / names.ENVS / names.of_host(host)
         spec = dict(given["spec"])
+        self.patience_s = READ_S
         try:
             spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
             spec["write"] = bool(spec.get("write")) and not self._task.check_mode
-            env = self.ask("facts.record:read", spec)
+            env = self.ask("facts.record:read", spec, ENVIRONMENT)
         except (AnsibleConnectionFailure, AnsibleError, UnfitError) as error:
             save(path, {"unreachable": one_line(error)})
             raise
@@ -81,10 +86,11 @@ class ActionModule(NodeAction):
         best: tuple[float, float] | None = None
         for _ in range(3):
             sent, began = time.time(), time.monotonic()
-            said = self.expect(self.exchange([self.python, "-I", "-S", "-c", CLOCK]))
+            argv = [self.python, "-I", "-S", "-c", CLOCK]
+            now = self.expect(self.exchange(argv, kind=SECONDS, where="its clock"))
             delay = time.monotonic() - began
             if best is None or delay < best[0]:
-                best = (delay, float(said) - (sent + delay / 2))
+                best = (delay, now - (sent + delay / 2))
             if delay < GOOD_DELAY_S:
                 break
         assert best is not None
@@ -105,7 +111,7 @@ class ActionModule(NodeAction):
             nodes[host] = {
                 "lost": host not in alive,
                 "failures": [
-                    {"role": str(one["role"]), "message": message(one["result"])} for one in kept
+                    {"role": str(one["role"]), "message": told(one["result"])} for one in kept
                 ],
             }
         roles = [str(role) for role in given.get("roles") or [] if conda or role != "conda"]
@@ -127,6 +133,11 @@ class ActionModule(NodeAction):
         answer = json.loads(said.stdout)
         Display().display(answer["text"].rstrip())
         return {"faults": answer["faults"]}
+
+
+def told(result: Any) -> str:
+    """Return a failed task's own words, printable, and the first of them where they are many."""
+    return printable_lines(message(result)[:MOST_WORDS])
 
 
 def message(result: Any) -> str:

@@ -175,7 +175,7 @@ def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
 
 def test_a_device_without_a_type_says_so() -> None:
     error = {"test": "matmul_bf16", "node": 1, "rank": 8, "error": "bf16 is not supported\x1b[0m"}
-    found = judged([error])
+    found = judged(lines(f"{PROBE_MARK}{json.dumps(error)}\n".encode()))
     row = next(row for row in found.rows if row.test == "matmul_bf16")
     assert row.reason == "node2: bf16 is not supported"
 
