@@ -20,13 +20,17 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from node import schema
 from node.answer import ProgramError
+from node.checked import Sha256, WheelName
 from node.checksum import sha256
+from node.schema import Fields, Mapped, Plain, Text, UnfitError
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
 
 LOG_LINES = 25
+RECORD = Fields({"name": WheelName, "sha256": Sha256, "key": Mapped(Text(), Plain())})
 PROBE = (
     "import json, platform, sys, torch; print(json.dumps([platform.python_version(), "
     "torch.__version__, torch.version.cuda, sys.implementation.cache_tag]))"
@@ -79,12 +83,11 @@ def key(spec: Spec) -> Spec:
 
 def wheel(spec: Spec, wanted: Spec) -> Spec:
     """The wheel that is there and is what this node would build; empty without one."""
-    try:
-        with open(os.path.join(spec["folder"], "wheel.json"), encoding="utf-8") as file:
-            record: Spec = json.load(file)
-        path = os.path.join(spec["folder"], record["name"])
-        whole = record["key"] == wanted and sha256(path) == record["sha256"]
-    except (OSError, ValueError, KeyError):
+    try:  # another node may have written it
+        record: Spec = schema.load(os.path.join(spec["folder"], "wheel.json"), RECORD) or {}
+        path = os.path.join(spec["folder"], record["name"]) if record else ""
+        whole = bool(record) and record["key"] == wanted and sha256(path) == record["sha256"]
+    except (OSError, UnfitError):
         return {}
     return record if whole else {}
 

@@ -92,6 +92,13 @@ class Sha256(Checked):
     what = "a SHA-256 of 64 hex digits"
 
 
+class WheelName(FileName):
+    """The file of a wheel."""
+
+    pattern = r"[A-Za-z0-9][A-Za-z0-9._+-]*\.whl"
+    what = "the name of a wheel's file"
+
+
 class Pin(Checked):
     """A package of exactly one version, as a line of pip's: no address, no option."""
 

@@ -10,7 +10,7 @@
 Their spec: engine (path of podman or docker), image (its local name), base (the public name),
 requirements (lists of exact pins, one call of pip each), files (name to text: of the build), home
 (of the pin set), archive (folder for save and load), mirrors (kind to beginning to what stands in
-its place), index, extra_index, find_links (of pip), address (of the node in the cluster).
+its place), index, extra_index, find_links (of pip).
 
 Beside the sources lies image.json, which says which image it is, made by which recipe, and all that
 pip has in it.
@@ -18,6 +18,7 @@ pip has in it.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -28,16 +29,26 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from node import schema, staged
 from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
-from node.files import read_json, write_text
+from node.files import write_text
 from node.mirrors import mirrored
+from node.schema import Fields, List, Text, UnfitError
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
 
 LOG_LINES = 20
+_TEXT = Text()
+RECORD = Fields(
+    {},
+    {
+        **dict.fromkeys(("image", "name", "recipe", "python"), (_TEXT, "")),
+        "lines": (List(_TEXT), []),
+    },
+)
 INDEX = "https://pypi.org/simple"
 ANSWER_S = 120  # for an engine to answer; building, saving and loading take as long as they take
 LOCK = "/etc/trainbench/lock.txt"
@@ -91,8 +102,9 @@ def record_file(spec: Spec) -> str:
 
 def recorded(path: str) -> Spec:
     """What the record says; empty without one."""
-    said = read_json(path)
-    return said if isinstance(said, dict) else {}
+    with contextlib.suppress(UnfitError):
+        return schema.load(path, RECORD) or {}
+    return {}
 
 
 def look(spec: Spec) -> Spec:
@@ -111,7 +123,6 @@ def look(spec: Spec) -> Spec:
         canonical(re.split(r"==|\[", pin)[0]) for pins in spec["requirements"] for pin in pins
     ]
     return {
-        "address": spec["address"],
         "image": found if not faults else "",
         "python": record.get("python", ""),
         "versions": {name: have.get(name, "") for name in sorted(set(wanted))},
@@ -253,8 +264,8 @@ def load(spec: Spec) -> Spec:
     os.makedirs(os.path.dirname(log), exist_ok=True)
     argv = [spec["engine"], "load", "--input", path]
     logged(argv, log, f"the image {spec['image']} cannot be taken from {path}")
-    wanted = recorded(os.path.join(spec["archive"], "dataset.json"))["recipe"]["image"]
-    if identity(spec) != wanted:
+    wanted = staged.manifest_of(spec["archive"]).recipe or {}
+    if identity(spec) != wanted.get("image"):
         raise ImageError(
             f"{spec['image']} became another image on the way; the nodes need one engine of one"
             " version"

@@ -256,6 +256,26 @@ class List:
         return {"type": "array", "items": self.kind.json_schema(), **limits}
 
 
+class Row:
+    """A list of these kinds, in their order."""
+
+    def __init__(self, *kinds: Kind) -> None:
+        self.kinds = kinds
+
+    def check(self, value: Any, where: str) -> list[Any]:
+        """Return the list, each item checked."""
+        if not isinstance(value, (list, tuple)) or len(value) != len(self.kinds):
+            raise unfit(where, "is %s; it must be %d items" % (shown(value), len(self.kinds)))
+        return [
+            kind.check(v, "%s[%d]" % (where, i))
+            for i, (kind, v) in enumerate(zip(self.kinds, value))  # noqa: B905  # Python 3.8
+        ]
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the same as JSON schema."""
+        return {"type": "array", "prefixItems": [kind.json_schema() for kind in self.kinds]}
+
+
 class Mapped:
     """A mapping of at most `most` names of one kind to values of another."""
 

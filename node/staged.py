@@ -26,7 +26,7 @@ from node.answer import ProgramError
 from node.checked import FileName, InsidePath, Sha256
 from node.checksum import sha256
 from node.files import write_bytes, write_text
-from node.schema import AnyOf, Fields, List, Mapped, Plain, Text, UnfitError, Whole
+from node.schema import Fields, List, Mapped, Plain, Row, Text, UnfitError, Whole
 
 MANIFEST = "dataset.json"
 MOST_MANIFEST = 8 << 20  # bytes of a dataset.json; share fetches it as one chunk
@@ -51,7 +51,7 @@ class Manifest(NamedTuple):
 
 
 _ADDRESS = Text(most=4_000)
-_CHECKED = List(AnyOf(Whole(), Sha256), least=5, most=5)
+_CHECKED = Row(Whole(), Whole(), Whole(), Whole(), Sha256)
 KIND = Fields(
     {
         "prefix": InsidePath,

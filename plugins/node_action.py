@@ -17,10 +17,13 @@ from ansible.plugins.action import ActionBase
 from node.answer import SIGN
 from node.printable import printable, printable_lines
 from node.schema import Plain, UnfitError, parse, unfit
+from plugins.answers import KINDS
 from plugins.bounded import bounded
 from plugins.program import command, message
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from node.schema import Kind
 
 MOST_BYTES = 16 * 1024 * 1024  # of what a node prints: a fetch of 8 MiB, as text, and more
@@ -76,11 +79,18 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
 
         Of a node that was not asked it is empty.
         """
-        results = {
+        return {host: told.get("answer") or {} for host, told in self.registered(name).items()}
+
+    def addresses(self, name: str) -> dict[str, str]:
+        """Return each node's `address` of the inventory, which a task registered as `name`."""
+        return {host: told.get("address", "") for host, told in self.registered(name).items()}
+
+    def registered(self, name: str) -> dict[str, Mapping[str, Any]]:
+        """Return what a task registered as `name` for each node of the play; empty for none."""
+        return {
             str(host): self.variables["hostvars"][host].get(name) or {}
             for host in self.variables["ansible_play_hosts"]
         }
-        return {host: result.get("answer") or {} for host, result in results.items()}
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """What the task does, and its result."""
@@ -122,6 +132,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, python: str = ""
     ) -> Answer:
         """Run a program, by the node's Python or another one with all that it has installed."""
+        kind = KINDS.get(entry, ANYTHING) if kind is ANYTHING else kind
         runs = [python] if python else [self.python, "-I", "-S"]
         return self.exchange([*runs, *command(entry)], message(entry, arguments), kind, to(entry))
 

@@ -4,7 +4,7 @@
     dataset.look:verify     refuse what is wrong
     dataset.look:remove     take away what setup staged; its spec: root, check (change nothing)
 
-Their spec: root, address (of the node in the cluster), datasets (name to entry of the catalogue).
+Their spec: root, datasets (name to entry of the catalogue).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
 def read(spec: dict[str, Any]) -> dict[str, Any]:
     """Each dataset's fault (empty for a whole one), identity, and bytes of a beginning.
 
-    With them the node's Python, and its address in the cluster as the inventory says it.
+    With them the node's Python.
     """
     root = spec["root"]
     state = staged.State(root)
@@ -106,7 +106,7 @@ def read(spec: dict[str, Any]) -> dict[str, Any]:
         answers[name] = {"fault": "; ".join(wrong), "identity": identity, "begun": begun}
     state.save()
     python = list(sys.version_info[:2])
-    return {"python": python, "address": spec["address"], "datasets": answers}
+    return {"python": python, "datasets": answers}
 
 
 def look(spec: dict[str, Any]) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def test_a_node_that_said_nothing_gets_it() -> None:
 
 def test_who_shares_is_told_of_the_others_and_of_its_own_part() -> None:
     looked = said(a=("", 0), b=("x", 0), c=("x", 0)) | {"d": {}}
-    looked = {host: {**answer, "address": f"10.0.0.{host}"} for host, answer in looked.items()}
+    addresses = {host: f"10.0.0.{host}" for host in looked}
     planned = plan(looked, ["d"])
-    shares = sharing(planned, looked)["shares"]
+    shares = sharing(planned, addresses)["shares"]
     assert list(shares) == ["b", "c", "a", "d"]
     assert shares["b"]["has"] == {"d": "x"} == shares["a"]["wants"]
     assert shares["b"]["wants"] == {} == shares["a"]["has"]
@@ -52,9 +52,9 @@ def test_who_shares_is_told_of_the_others_and_of_its_own_part() -> None:
         each["me"]: (each["holders"], each["waiting"]) for each in shares.values()
     } == dict.fromkeys(shares, (["b", "c"], ["a", "d"]))
     assert len({each["token"] for each in shares.values()}) == 1
-    assert sharing(planned, looked)["shares"]["a"]["token"] != shares["a"]["token"]
+    assert sharing(planned, addresses)["shares"]["a"]["token"] != shares["a"]["token"]
 
 
 def test_nobody_shares_where_all_have_the_same() -> None:
     looked = said(a=("x", 0), b=("x", 0))
-    assert sharing(plan(looked, ["d"]), looked)["shares"] == {}
+    assert sharing(plan(looked, ["d"]), {})["shares"] == {}

@@ -1,5 +1,6 @@
 """Say of what all nodes have of an image which one keeps it, and which are given it.
 
+images: {step: look}     ask the node for the image, and note the node's address in the cluster
 images: {step: plan}     of what each node said of this image: all come to each pin set together
 images: {step: share}    what each node that shares it is told, once the keeper wrote it to a file
 """
@@ -15,12 +16,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from plugins.node_action import NodeAction
 from plugins.sharing import shares
 
+LOOKED = "__container_image_looked"  # as tasks/main.yml registers what a node said
+
 
 class ActionModule(NodeAction):
     """`images:` with a `step`, as the file's first lines say."""
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        answers = self.answers("__container_image_looked")
+        if arguments["step"] == "look":
+            looked = self.result("image:look", self.value("container_image_spec"))
+            return {**looked, "address": self.address()}
+        answers = self.answers(LOOKED)
         looked = {host: answer for host, answer in answers.items() if answer}
         planned = plan({host: answer["image"] for host, answer in looked.items()})
         if arguments["step"] == "plan":
@@ -31,7 +37,7 @@ class ActionModule(NodeAction):
             {name: self.answers("__container_image_saved")[keeper]["identity"]},
             {keeper: [name]},
             {host: [name] for host in planned["needy"]},
-            {host: answer["address"] for host, answer in looked.items()},
+            self.addresses(LOOKED),
             secrets.token_hex(20),
         )
         return {"changed": False, "shares": told}

@@ -18,11 +18,12 @@ from ansible.errors import AnsibleActionFail
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from plugins import datasets
+from plugins import answers, datasets
 from plugins.filter.mirrors import mirrored
 from plugins.node_action import NodeAction
 from plugins.sharing import shares
 
+LOOKED = "__dataset_looked"  # as tasks/ register what a node said
 CATALOGUE = Path(__file__).resolve().parents[1] / "vars" / "catalogue.yml"
 GIVERS = 4  # nodes that give one dataset: each gives on to others, so more would only wait
 
@@ -31,21 +32,18 @@ class ActionModule(NodeAction):
     """`datasets:` with a `step`, as the file's first lines say."""
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        looked = self.answers("__dataset_looked")
+        looked = self.answers(LOOKED)
         names = [str(name) for name in self.value("dataset_names")]
         if arguments["step"] == "plan":
             return {"changed": False, **plan(looked, names)}
         if arguments["step"] == "share":
-            return {"changed": False, **sharing(plan(looked, names), looked)}
+            return {"changed": False, **sharing(plan(looked, names), self.addresses(LOOKED))}
         if arguments["step"] == "make":
             mine = looked[self.value("inventory_hostname")]
             return {"changed": False, **self._making(mine, plan(looked, names)["make"])}
-        spec = {
-            "root": self.value("datasets_root"),
-            "address": self.address(),
-            "datasets": self._described(),
-        }
-        return self.result(f"dataset.look:{arguments['step']}", spec)
+        spec = {"root": self.value("datasets_root"), "datasets": self._described()}
+        result = self.result(f"dataset.look:{arguments['step']}", spec, answers.datasets(names))
+        return {**result, "address": self.address()}
 
     def _described(self) -> datasets.Described:
         corpus = {
@@ -125,14 +123,13 @@ def plan(looked: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> dict[
     return {"make": make, "maker": maker, "identity": identities, "gives": gives, "gets": gets}
 
 
-def sharing(planned: Mapping[str, Any], looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a plan with what each node that gives or gets is told."""
-    hosts = [host for host in looked if host in planned["gives"] or host in planned["gets"]]
+def sharing(planned: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Return a plan with what each node that gives or gets is told; addresses are all nodes'."""
     told = shares(
         planned["identity"],
         planned["gives"],
         planned["gets"],
-        {host: looked[host]["address"] for host in hosts},
+        addresses,
         secrets.token_hex(20),
     )
     return {**planned, "shares": told}

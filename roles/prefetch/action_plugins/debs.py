@@ -7,6 +7,7 @@ The node's side is node/packages.py.
 """
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from ansible.errors import AnsibleActionFail
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.checked import FileName
+from plugins import answers
 from plugins.node_action import NodeAction
 
 BATCH = 512 << 20  # bytes on the node's disk at a time
@@ -41,6 +44,16 @@ def has(path: Path, sha256: str) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
+def refuse_other(stanza: str, name: str, item: list[Any]) -> None:
+    """Refuse an entry of apt's list that is of another file, or more than one entry."""
+    fields = re.findall(r"(?m)^([A-Za-z0-9-]+): ?(.*)$", stanza)
+    places = [field for field in fields if field[0] in ("Filename", "Size", "SHA256")]
+    size, sha256 = item
+    wanted = [("Filename", f"./{name}"), ("Size", str(size)), ("SHA256", sha256)]
+    if places != wanted or re.search(r"\n\s*\n", stanza):
+        raise AnsibleActionFail(f"the node's entry of apt's list is not that of {name}")
+
+
 class ActionModule(NodeAction):
     """`debs:`; its arguments stand in tasks/apt.yml."""
 
@@ -49,7 +62,8 @@ class ActionModule(NodeAction):
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if arguments["step"] == "plan":
             planned = self.tell("packages:plan", {"groups": arguments["groups"]})
-            return {"planned": {**planned, "release": arguments["release"]}}
+            release = FileName(arguments["release"], "the node's release")
+            return {"planned": {**planned, "release": release}}
         scratch = arguments["planned"]["scratch"]
         folder = Path(arguments["folder"], "apt", arguments["planned"]["release"])
         try:
@@ -65,8 +79,9 @@ class ActionModule(NodeAction):
             folder.mkdir(parents=True, exist_ok=True)
             for names in batches(lacking):
                 spec = {"scratch": planned["scratch"], "files": names}
-                answer = self.tell("packages:fetch", spec)
+                answer = self.tell("packages:fetch", spec, answers.debs(names))
                 for name in names:
+                    refuse_other(answer["stanzas"][name], name, lacking[name])
                     part = folder / f"{name}.part"
                     self._connection.fetch_file(answer["paths"][name], str(part))
                     entry = folder / f"{name}.control"

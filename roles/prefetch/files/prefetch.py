@@ -36,10 +36,12 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node import fetch
+from node.schema import List, Row, Text, UnfitError
 from plugins import datasets
 from plugins.filter import mirrors, pins
 
 INDEX = "https://pypi.org/simple"
+NODES = List(Row(Text(r"[0-9]{1,3}\.[0-9]{1,3}"), Text(r"[A-Za-z0-9_]*")))  # Python and machine
 BLOCK = 1 << 20
 
 
@@ -445,6 +447,7 @@ def manifest(folder: Path, found: Needs) -> dict[str, Any]:
 def prefetch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Fill the folder, and say what it has."""
     folder = Path(spec["dir"])
+    NODES.check(spec["nodes"], "what a node says of its Python")
     found = needs(spec)
     work = Prefetch(spec)
     work.files(found.files)
@@ -470,7 +473,7 @@ def main() -> int:
     """Run the command line; the exit code."""
     try:
         print(json.dumps(prefetch(json.load(sys.stdin))))
-    except PrefetchError as error:
+    except (PrefetchError, UnfitError) as error:
         print(error, file=sys.stderr)
         return 1
     except OSError as error:

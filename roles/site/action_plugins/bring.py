@@ -6,7 +6,6 @@ needs their files) and `release` (whose
 packages it takes, such as debian12; empty for none). The node's side is node/prefetched.py.
 """
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,20 +16,33 @@ from ansible.errors import AnsibleActionFail
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.checked import FileName, InsidePath, Sha256
+from node.schema import Fields, List, Mapped, Row, Text, UnfitError, Whole, load
 from plugins.node_action import NodeAction
 
 MANIFEST = "manifest.json"
+PLACE = Text(r"(?!/)(?!.*\.\.)[^\x00-\x1f]+")  # a path in the folder; some end with a slash
+KIND = Fields(
+    {
+        "files": Mapped(InsidePath, Row(Whole(), Sha256)),
+        "datasets": List(InsidePath),
+        "mirrors": Mapped(Text(), Mapped(Text(), PLACE)),
+    }
+)
 
 
 def read_manifest(source: Path) -> dict[str, Any]:
     """What the folder has. Raises AnsibleActionFail where it is none of prefetch.yml's."""
     try:
-        found: dict[str, Any] = json.loads((source / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found: dict[str, Any] | None = load(str(source / MANIFEST), KIND)
+        why = ""
+    except UnfitError as error:
+        found, why = None, f" ({error})"
+    if found is None:
         raise AnsibleActionFail(
-            f"site_prefetched names {source}, which has no whole {MANIFEST}; fill it first:"
+            f"site_prefetched names {source}, which has no whole {MANIFEST}{why}; fill it first:"
             f" ansible-playbook playbooks/prefetch.yml -i INVENTORY -e prefetch_dir={source}"
-        ) from None
+        )
     return found
 
 
@@ -66,13 +78,18 @@ class ActionModule(NodeAction):
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         source, folder = Path(arguments["source"]), str(arguments["folder"])
         manifest = read_manifest(source)
-        release = str(arguments["release"])
+        release = FileName(arguments["release"], "the release") if arguments["release"] else ""
         files = needed(manifest, data=bool(arguments["data"]), release=release)
         check = bool(self._task.check_mode)
         spec = {"folder": folder, "files": files, "place": [], "check": check}
         first = self.tell("prefetched:have", spec)
         changed = bool(first["lacking"] or first["extra"])
         if first["lacking"] and not check:
+            # what it is sent is what it was told of, and no other file of this machine
+            if strays := [path for path in first["lacking"] if path not in files]:
+                raise AnsibleActionFail(
+                    f"the node asks for {strays[0]!r}, which it was not offered"
+                )
             for path in first["lacking"]:
                 if not (source / path).is_file():
                     raise AnsibleActionFail(

@@ -5,6 +5,7 @@ pins: {step: verify}             the same, and use each; what is not right is a 
 pins: {step: plan, pin: NAME}    one pin set's plan, and what this node is to do about it
 """
 
+import contextlib
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +18,15 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.checked import FileName, Pin
+from node.schema import Fields, UnfitError
+from plugins import answers
 from plugins.filter.pins import PinError, pin_plans
 from plugins.node_action import NodeAction
 from runner.terms.cluster import ENGINES, GPUS
 
 ROLES = Path(__file__).resolve().parents[2]
+INSTALLERS = ("pip==", "setuptools==", "wheel==")
 BUILD_FILES = ("Containerfile", "sshd_config", "trainbench-sshd")  # of the role container_image
 
 Plan = Mapping[str, Any]
@@ -41,11 +46,12 @@ class ActionModule(NodeAction):
             raise AnsibleActionFail(str(error)) from None
         asked = questions(plans, self._site(system))
         if step == "plan":
-            answers = self.answers("__trainer_looked")
-            looks = [look for look in answers.values() if look.get("system") == system]
-            mine = answers[self.value("inventory_hostname")]["pins"][arguments["pin"]]
+            looked = self.answers("__trainer_looked")
+            looks = [look for look in looked.values() if look.get("system") == system]
+            mine = looked[self.value("inventory_hostname")]["pins"][arguments["pin"]]
             return {"changed": False, **todo(plans[0], asked[0], looks, mine)}
-        result = self.result(f"pin:{step}", {"system": system, "pins": asked})
+        kind = answers.pins(list(names)) if step == "look" else Fields({"system": FileName})
+        result = self.result(f"pin:{step}", {"system": system, "pins": asked}, kind)
         differing = bool((result["answer"] or {}).get("differing"))
         return {**result, "changed": step == "look" and differing and self._task.check_mode}
 
@@ -69,7 +75,6 @@ class ActionModule(NodeAction):
             "image": {
                 "engine": self.value("cluster_container_engine", "podman"),
                 "device": self.value("cluster_device", "cpu"),
-                "address": self.address(),
                 "archives": f"{self.value('systems_root')}/.images",
                 "files": {
                     name: (ROLES / "container_image" / "files" / name).read_text(encoding="utf-8")
@@ -143,7 +148,6 @@ def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> li
 def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the program image is asked of a plan, and how another one runs in the image."""
     given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
-    about = {key: site["image"][key] for key in ("files", "address")}
     engine = ENGINES[site["image"]["engine"]]
     gpus = [GPUS[site["image"]["engine"]]] if site["image"]["device"] == "cuda" else []
     home = plan["home"]
@@ -152,7 +156,7 @@ def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str
         "image": {
             **plan["image"],
             **given,
-            **about,
+            "files": site["image"]["files"],
             "engine": engine,
             "home": home,
             "archive": f"{site['image']['archives']}/{site['system']}-{plan['pin']}",
@@ -164,7 +168,7 @@ def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str
     }
 
 
-def example_lock(looks: Sequence[Mapping[str, Any]], pin: str, python: str) -> list[str]:
+def example_lock(looks: Sequence[Mapping[str, Any]], pin: str, python: str) -> list[Pin]:
     """Return constraints from a node that has the environment whole: a new node gets what it has.
 
     Without it, what the pins pull in would be of the day on which each node was set up.
@@ -173,10 +177,21 @@ def example_lock(looks: Sequence[Mapping[str, Any]], pin: str, python: str) -> l
     for look in looks:
         env = look.get("pins", {}).get(pin, {}).get("env", {})
         if env and not env["make"] and not env["todo"] and env["python"].split(".")[:2] == minor:
-            lines: list[str] = env["lines"]
-            installers = ("pip==", "setuptools==", "wheel==")
-            return [x for x in lines if " @ " not in x and not x.startswith(installers)]
+            return [pin for pin in pins_in(env["lines"]) if not pin.startswith(INSTALLERS)]
     return []
+
+
+def pins_in(lines: Sequence[str]) -> list[Pin]:
+    """Return the lines that name a package and its version, and nothing else.
+
+    They become lines of pip's on another node: one with an address or an option would install from
+    wherever the node that said so likes.
+    """
+    pins = []
+    for line in lines:
+        with contextlib.suppress(UnfitError):
+            pins.append(Pin(line))
+    return pins
 
 
 def todo(plan: Plan, question: Plan, looks: Sequence[Look], mine: Look) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""What programs of node/ may answer to the tasks of roles: a kind each, by `module:function`.
+
+An answer that another node, a path or a command line of the control node is made of has its own
+kind here, so that whoever asks, asks for it; of others `plugins/node_action.py` bounds the size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.apex import RECORD as WHEEL
+from node.checked import Checked, FileName, HostName, InsidePath, Sha256, SshKey
+from node.schema import (
+    AnyOf,
+    Fields,
+    Flag,
+    List,
+    Mapped,
+    OneOf,
+    Plain,
+    Row,
+    Text,
+    Whole,
+    Words,
+)
+
+if TYPE_CHECKING:
+    from node.schema import Kind
+
+
+class DebName(Checked):
+    """The file of a Debian package, as apt calls it."""
+
+    pattern = r"[A-Za-z0-9][A-Za-z0-9.+~%_-]*\.deb"
+    what = "the name of a Debian package's file"
+
+
+COUNT = Whole()
+BUILT = Fields({"key": Mapped(Text(), Plain()), "wheel": AnyOf(WHEEL, Fields({}))})
+_HAS: dict[str, Kind] = {
+    "python": Text(),
+    "versions": Mapped(Text(), Text()),
+    "lock": Text(),
+    "lines": List(Text()),
+    "faults": List(Words()),
+    "todo": List(Plain()),
+    "make": OneOf("", "venv", "conda", "link", "image"),
+}
+IMAGE = Fields({**_HAS, "image": Text(r"[0-9a-z]*")})
+PIN = Fields(
+    {
+        "trees": List(Text()),
+        "env": AnyOf(IMAGE, Fields(_HAS)),
+        "files": List(Text()),
+        "installed": Mapped(Text(), Plain(lines=True)),
+        "differs": List(Words()),
+    }
+)
+DATASET = Fields({"fault": Words(10_000), "identity": AnyOf(OneOf(""), Sha256), "begun": COUNT})
+MESH = Fields(
+    {
+        "user": Text(r"[A-Za-z_][A-Za-z0-9_.-]*\$?"),
+        "group": Whole(0, 2**32),
+        "place": Text(r"(/[A-Za-z0-9_.@ -]+)+"),
+        "key": AnyOf(OneOf(""), SshKey),
+        "host_keys": List(SshKey, most=16, least=1),
+    }
+)
+
+KINDS: dict[str, Kind] = {
+    "apex:build": BUILT,
+    "apex:look": BUILT,
+    "image:look": IMAGE,
+    "image:build": IMAGE,
+    "image:load": IMAGE,
+    "image:save": Fields({"identity": Sha256}),
+    "packages:plan": Fields(
+        {"scratch": Text(r"/[A-Za-z0-9_./-]+"), "files": Mapped(DebName, Row(COUNT, Sha256))}
+    ),
+    "prefetched:have": Fields({"lacking": List(InsidePath), "extra": List(Text(lines=True))}),
+    "share:share": Fields(
+        {"received": COUNT, "resumed": COUNT, "sent": COUNT, "lost": List(HostName)}
+    ),
+    "mesh:look": MESH,
+    "mesh:make": Fields({"key": SshKey}),
+    "mesh:put": Fields({"key": SshKey}),
+    "mesh:trust": Fields({"changed": Flag()}),
+}
+
+
+def datasets(names: list[str]) -> Kind:
+    """Return what a node answers of these datasets."""
+    each = Fields(dict.fromkeys(names, DATASET))
+    return Fields({"python": List(Whole(0, 99), least=2, most=2), "datasets": each})
+
+
+def pins(names: list[str]) -> Kind:
+    """Return what a node answers of these pin sets."""
+    sets = Fields(dict.fromkeys(names, PIN))
+    return Fields({"system": FileName, "pins": sets, "differing": List(OneOf(*names))})
+
+
+def debs(names: list[str]) -> Kind:
+    """Return what a node answers of these packages, which it has downloaded."""
+    kinds = {"stanzas": Text(lines=True, most=100_000), "paths": Text()}
+    return Fields({key: Fields(dict.fromkeys(names, kind)) for key, kind in kinds.items()})
