@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from node.apex import RECORD as WHEEL
 from node.checked import Checked, FileName, HostName, InsidePath, Sha256, SshKey
+from node.kinds import having
 from node.schema import (
     AnyOf,
     Fields,
@@ -46,11 +47,12 @@ _HAS: dict[str, Kind] = {
     "todo": List(Plain()),
     "make": OneOf("", "venv", "conda", "link", "image"),
 }
-IMAGE = Fields({**_HAS, "image": Text(r"[0-9a-z]*")})
+_ID = Text(r"[0-9a-z]*")
+IMAGE = Fields({**_HAS, "image": _ID})
 PIN = Fields(
     {
         "trees": List(Text()),
-        "env": AnyOf(IMAGE, Fields(_HAS)),
+        "env": having(_HAS, {"image": _ID}),  # an environment has none
         "files": List(Text()),
         "installed": Mapped(Text(), Plain(lines=True)),
         "differs": List(Words()),
