@@ -8,12 +8,16 @@ _ESCAPE = re.compile(
 )
 
 
+def uncontrolled(text: str) -> str:
+    """Leave escapes out of text, and put a space for each character that is not printable."""
+    return "".join(c if c.isprintable() else " " for c in _ESCAPE.sub("", text))
+
+
 def printable(text: str) -> str:
     """Make text safe for a terminal: escapes and control characters left out, one line."""
     if text.isprintable() and "  " not in text and text.strip() == text:
         return text
-    plain = _ESCAPE.sub("", text)
-    return " ".join("".join(c if c.isprintable() else " " for c in plain).split())
+    return " ".join(uncontrolled(text).split())
 
 
 def printable_lines(text: str) -> str:

@@ -1,13 +1,14 @@
 """The command line: `python -m runner COMMAND`; runner/commands/ has a file each."""
 
 import argparse
-import io
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from runner import __version__
 from runner.base.errors import UserError
-from runner.base.streams import nobody_reads
+from runner.base.escapes import TerminalText
+from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import bench, collect, compare, doctor, export, parse, rerun, status, systems
 
 # In the order of --help.
@@ -15,9 +16,17 @@ COMMANDS = (bench, collect, status, parse, compare, export, rerun, doctor, syste
 BY_NAME = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser that complains as the rest does."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and exit with code 2."""
+        super().error(TerminalText(message))
+
+
+def parser() -> Parser:
     """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="python -m runner",
         description="From bare nodes to a comparison table of distributed GPT training.",
     )
@@ -30,14 +39,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may know fewer characters than a log
-            stream.reconfigure(errors="replace")
+    forgive()
     chosen = parser().parse_args(arguments)
     try:
         return int(BY_NAME[chosen.command].run(chosen))
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        complain(f"error: {error}")
         return 2
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -45,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         where = f"{error.filename}: " if error.filename else ""
         cure = "make room or rights there, or name another folder with --runs"
-        print(f"error: {where}{error.strerror}; {cure}", file=sys.stderr)
+        complain(f"error: {where}{error.strerror}; {cure}")
         return 2
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        complain("stopped")
         return 130
 
 
 if __name__ == "__main__":
+    guard()
     sys.exit(main())

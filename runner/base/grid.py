@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 from rich.box import HEAVY_HEAD, SIMPLE_HEAD, Box
-from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+from runner.base.console import Screen, one_line
 
 GAP = 2  # what `aligned` puts between two columns
 
@@ -38,12 +39,12 @@ def ruled(
     table = Table(box=box, show_edge=False, pad_edge=False)
     for place, header in enumerate(headers):
         table.add_column(
-            Text(header),
+            one_line(header),
             overflow="ellipsis" if place < whole else "fold",
             justify="right" if header in right else "left",
         )
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(one_line(cell) if isinstance(cell, str) else cell for cell in row))
     return table
 
 
@@ -51,10 +52,7 @@ def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
     """Write the parts as plain text of that width."""
     console = _console(width)
     for part in parts:
-        if isinstance(part, Table):
-            console.print(part)
-        else:
-            console.print(part, markup=False, soft_wrap=True)
+        console.print(part, soft_wrap=not isinstance(part, Table))
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -72,10 +70,8 @@ def fits(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> b
     return needed.minimum <= width
 
 
-def _console(width: int) -> Console:
-    return Console(
-        file=io.StringIO(), width=width, color_system=None, force_terminal=False, highlight=False
-    )
+def _console(width: int) -> Screen:
+    return Screen(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
 
 
 def aligned(

@@ -1,9 +1,86 @@
-"""Standard output and the one who reads it."""
+"""Standard output and standard error: the one door to them, through which only `TerminalText` goes.
 
+Ruff forbids print, sys.stdout and sys.stderr elsewhere (T20, TID251). rich writes by
+base/console.py, which is held to the same.
+"""
+
+import io
 import os
 import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TextIO
+
+from runner.base.escapes import TerminalLine, TerminalText
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print on standard output."""
+    print(TerminalText(text), end=end)
+
+
+def complain(text: str) -> None:
+    """Print one line on standard error."""
+    print(TerminalLine(text), file=sys.stderr)
+
+
+def forgive() -> None:
+    """Replace what a terminal cannot show, for it may know fewer characters than a log."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def guard() -> None:
+    """Have Python's own tracebacks pass the door, too: an error's words may be a log's."""
+
+    def show(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+        text = "".join(traceback.format_exception(kind, error, at))
+        print(TerminalText(text), end="", file=sys.stderr)
+
+    sys.excepthook = show
+    threading.excepthook = lambda ended: show(
+        ended.exc_type, ended.exc_value or ended.exc_type(), ended.exc_traceback
+    )
 
 
 def nobody_reads() -> None:
     """Send what is left of our output nowhere, since whoever read it has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Leaving:
+    """Standard error that may go away, as a closed terminal or a pipe does: a campaign goes on."""
+
+    def __init__(self) -> None:
+        self._stream: TextIO = sys.stderr
+
+    def write(self, text: str) -> int:
+        """Write as a stream does; what cannot be written is dropped, from then on for good."""
+        with self._until_gone():
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do as a stream does."""
+        with self._until_gone():
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Answer as the stream does."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Answer as the stream does."""
+        return self._stream.fileno()
+
+    @contextmanager
+    def _until_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # Python, too, would flush the old one at its end, and fail.
+            self._stream = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

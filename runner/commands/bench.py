@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
+from runner.base.streams import say
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -98,7 +99,7 @@ def run(chosen: argparse.Namespace) -> int:
     machines = load_inventory(chosen.inventory)
     if chosen.dry_run:
         plans = dry_run(wanted, machines, chosen.only)
-        print(json.dumps(plans, indent=1) if chosen.format == "json" else describe(plans, machines))
+        say(json.dumps(plans, indent=1) if chosen.format == "json" else describe(plans, machines))
         return 0
     tally = bench(
         wanted,

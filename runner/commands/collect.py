@@ -2,11 +2,11 @@
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
+from runner.base.streams import complain, say
 from runner.matrix.table_shape import SHAPES
 
 DESCRIPTION = """\
@@ -104,11 +104,11 @@ def _write(text: str, output: Path | None) -> None:
     from runner.base.files import whole
 
     if output is None:
-        print(text, end="")
+        say(text, end="")
         return
     try:
         with whole(output) as stream:
             stream.write(text.encode())
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}") from None
-    print(f"wrote {output}", file=sys.stderr)
+    complain(f"wrote {output}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
+from runner.base.streams import say
 
 DESCRIPTION = """\
 Compare campaign B with campaign A, cell by cell: say what got slower beyond noise, what needs
@@ -65,7 +66,7 @@ def run(chosen: argparse.Namespace) -> int:
         text = rendering.to_markdown(comparison)
     else:
         text = rendering.to_table(comparison, shutil.get_terminal_size((200, 24)).columns)
-    print(text, end="")
+    say(text, end="")
     return 1 if comparison.regressions else 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runner.base.options import Commands, add_inventory, new_command
 from runner.base.paths import DEFAULT_RUNS
+from runner.base.streams import say
 
 DESCRIPTION = """\
 Ask every node of an inventory what it is, compare all of them, and measure their devices and
@@ -66,11 +67,11 @@ def run(chosen: argparse.Namespace) -> int:
 
         answer = ask(chosen.inventory, chosen.runs, tuple(chosen.only) or ONLY)
     if chosen.format == "json":
-        print(json.dumps(answer.as_json(width), indent=1))
+        say(json.dumps(answer.as_json(width), indent=1))
     else:
-        from rich.console import Console
+        from runner.base.console import Screen
 
-        console = Console(highlight=False, width=width)
+        console = Screen(width=width)
         for part in answer.parts(width):
-            console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+            console.print(part)
     return answer.exit_code

@@ -1,11 +1,11 @@
 """`python -m runner export CAMPAIGN`: a campaign as one archive that can be sent and kept."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
+from runner.base.streams import complain
 
 DESCRIPTION = """\
 Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
@@ -49,5 +49,5 @@ def run(chosen: argparse.Namespace) -> int:
             export(source.campaign, target, redact=chosen.redact)
         except OSError as error:
             raise UserError(f"{target} cannot be written: {error.strerror}") from None
-    print(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    complain(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -12,6 +12,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
+from runner.base.streams import say
 from runner.systems.common.registry import system_names
 
 DESCRIPTION = """\
@@ -85,7 +86,7 @@ def run(chosen: argparse.Namespace) -> int:
             global_batch_size=chosen.global_batch_size,
             warmup_iters=chosen.warmup_iters,
         )
-    print(json.dumps(result, indent=1) if chosen.format == "json" else table(result))
+    say(json.dumps(result, indent=1) if chosen.format == "json" else table(result))
     return 0
 
 

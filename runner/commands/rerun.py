@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from runner.base.options import Commands, new_command
+from runner.base.streams import say
 
 DESCRIPTION = """\
 Run one recorded run again: the same command, environment and nodes, from its run.json.
@@ -55,5 +56,5 @@ def run(chosen: argparse.Namespace) -> int:
     except UserError:  # neither has a number: how the new one ended was said
         return tally.exit_code
     width = shutil.get_terminal_size((200, 24)).columns
-    print(rendering.to_table(compared, width), end="")
+    say(rendering.to_table(compared, width), end="")
     return tally.exit_code

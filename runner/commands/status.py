@@ -4,6 +4,7 @@ import argparse
 import json
 
 from runner.base.options import Commands, add_runs, new_command
+from runner.base.streams import say
 
 DESCRIPTION = """\
 Say how far a campaign has got: what has ended and how, what runs now, and about how long it takes.
@@ -29,5 +30,5 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.launch import status
 
     progress = status.look(find_campaign(chosen.runs, chosen.campaign))
-    print(json.dumps(progress.to_json(), indent=1) if chosen.format == "json" else progress.words())
+    say(json.dumps(progress.to_json(), indent=1) if chosen.format == "json" else progress.words())
     return 0

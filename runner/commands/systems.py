@@ -5,6 +5,7 @@ import shutil
 from typing import Any
 
 from runner.base.options import Commands, new_command
+from runner.base.streams import say
 
 DESCRIPTION = """\
 List the systems that can be benchmarked; with a NAME, what a matrix may set for that one.
@@ -30,7 +31,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Print the list, as wide as the terminal."""
     # Where nobody watches, nothing needs to be wrapped.
     width = shutil.get_terminal_size((200, 24)).columns
-    print(_all(width) if chosen.name is None else _one(chosen.name, width))
+    say(_all(width) if chosen.name is None else _one(chosen.name, width))
     return 0
 
 

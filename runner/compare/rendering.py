@@ -1,12 +1,13 @@
 """A comparison as text: for a terminal, for Markdown (a pull request's comment), as JSON."""
 
-import json
 from dataclasses import asdict
 
-from runner.base.grid import aligned, filled, fits, grid
+from runner.base.escapes import MarkdownText, json_text
+from runner.base.grid import filled, fits, grid
 from runner.base.text import printable
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
 from runner.tables.formatting import MISSING, number_text
+from runner.tables.markdown import bulleted, piped
 
 _TITLES = {
     "samples_per_s": "samples/s",
@@ -36,12 +37,15 @@ def to_table(comparison: CampaignComparison, width: int) -> str:
 
 def to_markdown(comparison: CampaignComparison) -> str:
     """Write a heading, what differs, a table and notes."""
-    rows = [[cell.replace("|", r"\|") for cell in row] for row in _rows(comparison)]
-    grid = aligned(rows, "github", _headers(comparison))
-    above = "\n".join(f"- {line}" for line in _above(comparison)[1:])
-    below = "\n".join(f"- {line}" for line in _below(comparison))
-    title = f"### {_above(comparison)[0]}"
-    parts = [title, f"**{_summary(comparison)}**", above, grid, below]
+    rows = (list(map(MarkdownText, row)) for row in _rows(comparison))
+    title, *above = map(MarkdownText, _above(comparison))
+    parts = [
+        f"### {title}",
+        f"**{MarkdownText(_summary(comparison))}**",
+        bulleted(above),
+        piped(list(map(MarkdownText, _headers(comparison))), rows),
+        bulleted(map(MarkdownText, _below(comparison))),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -58,13 +62,13 @@ def to_json(comparison: CampaignComparison) -> str:
         "notes": list(comparison.notes),
         "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"
 
 
 def _above(comparison: CampaignComparison) -> list[str]:
-    lines = [f"{printable(comparison.b)} against {printable(comparison.a)}"]
-    lines += [f"{printable(key)}: {a}, then {b}" for key, a, b in comparison.environment]
-    return [*lines, *map(printable, comparison.notes)]
+    lines = [f"{comparison.b} against {comparison.a}"]
+    lines += [f"{key}: {a}, then {b}" for key, a, b in comparison.environment]
+    return [*map(printable, (*lines, *comparison.notes))]
 
 
 def _headers(comparison: CampaignComparison) -> list[str]:

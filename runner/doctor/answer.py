@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.console import one_line
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor import table
@@ -103,7 +104,7 @@ class Answer:
         parts: list[Table | Text | str] = []
         if self.compared:
             for host, why in self.unreachable.items():
-                parts.append(Text(f"{host} cannot be asked: {why}", table.STYLES[SPOILS]))
+                parts.append(one_line(f"{host} cannot be asked: {why}", table.STYLES[SPOILS]))
             if self.comparison.differences:
                 parts.append(
                     table.differences_table(self.comparison.differences, list(self.envs), width)
@@ -136,9 +137,9 @@ class Answer:
         if self.unreachable:
             results.append(f"{short(list(self.unreachable))} not asked")
         if results:
-            return Text(f"{scope}: {', '.join(results)}")
+            return one_line(f"{scope}: {', '.join(results)}")
         alike = "nothing is missing" if len(self.nodes) == 1 else "no difference"
-        return Text(f"{scope}: {alike}", "green")
+        return one_line(f"{scope}: {alike}", "green")
 
 
 def _count(number: int, thing: str) -> str:

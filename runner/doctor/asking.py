@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
+from runner.base.console import Screen
 from runner.base.errors import UserError, unreachable
 from runner.base.text import tail
 from runner.doctor import judgement, probing
@@ -24,7 +23,7 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     refuse_unedited(cluster)
     checkup = checkup_of(runs, cluster.label)
     engine, interrupts = SshEngine(cluster, runs), Interrupts()
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Screen(stderr=True, soft_wrap=True)
     with checkup.locked(), interrupts.handled():
         answer = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
         if checks := [one for one in only if one != "env"]:
@@ -43,7 +42,7 @@ def _survey(
     engine: SshEngine,
     roles: bool,
     interrupts: Interrupts,
-    console: Console,
+    console: Screen,
 ) -> Answer:
     """Ask the nodes what they are, and with `roles` what each role's verify entry says."""
     checkup.forget()
@@ -78,7 +77,7 @@ def _measure(
     checks: Sequence[str],
     engine: SshEngine,
     interrupts: Interrupts,
-    console: Console,
+    console: Screen,
 ) -> judgement.Judgement:
     """Run the probe on the nodes that could be asked."""
     pin, reason = probing.torch_of(answer.envs)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from node.kinds import having
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words, parse
+from runner.base.console import one_line
 from runner.base.grid import ruled
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
@@ -152,7 +153,7 @@ class Judgement:
     def parts(self, width: int) -> list[Table | Text | str]:
         """Show one row a test, the slow ones by name, and one line."""
         if self.reason:
-            return [Text(f"devices and network: no result: {self.reason}", "yellow")]
+            return [one_line(f"devices and network: no result: {self.reason}", "yellow")]
         parts: list[Table | Text | str] = [
             ruled(_TITLES, map(_cells, self.rows), whole=len(_TITLES), right=_NUMBERS)
         ]
@@ -162,14 +163,14 @@ class Judgement:
                 reasons.setdefault(row.reason, []).append(row.name)
         for reason, names in reasons.items():
             of = "" if len(names) == len(self.rows) else f" of {', '.join(names)}"
-            parts.append(Text(f"no result{of}: {reason}", "yellow"))
-        parts += [Text(f"slow: {one.words}", "bold red") for one in self.slow]
-        parts += [Text(f"note: {note}") for note in self.notes]
+            parts.append(one_line(f"no result{of}: {reason}", "yellow"))
+        parts += [one_line(f"slow: {one.words}", "bold red") for one in self.slow]
+        parts += [one_line(f"note: {note}") for note in self.notes]
         if not any(row.figures for row in self.rows):
-            parts.append(Text(f"nothing could be measured with {self.torch}", "yellow"))
+            parts.append(one_line(f"nothing could be measured with {self.torch}", "yellow"))
         elif not self.slow:
             result = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
-            parts.append(Text(f"measured in {self.took_s:.0f} s with {self.torch}: {result}"))
+            parts.append(one_line(f"measured in {self.took_s:.0f} s with {self.torch}: {result}"))
         return parts
 
 
@@ -192,7 +193,7 @@ def _cells(row: ProbeResult) -> list[str | Text]:
         f"{_round(value)}{less}",
         where if len(row.figures) > 1 or row.test == "all" else lowest.label,
         f"{noise:.1%}",
-        Text("no result" if row.reason else result, "bold red" if row.slow else ""),
+        one_line("no result" if row.reason else result, "bold red" if row.slow else ""),
     ]
 
 

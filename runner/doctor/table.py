@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.console import one_line
+from runner.base.escapes import TerminalLine
 from runner.base.grid import ruled
 from runner.base.text import printable
 from runner.doctor.differences import ItemDifference, short
@@ -32,21 +34,21 @@ def differences_table(
 
 
 def _head(row: ItemDifference) -> tuple[Text, Text]:
-    return Text(row.item), Text(row.severity, STYLES.get(row.severity, ""))
+    return one_line(row.item), one_line(row.severity, STYLES.get(row.severity, ""))
 
 
 def _cell(row: ItemDifference, host: str) -> Text:
     """Show a node's value; the odd one is marked with a star, for where there is no colour."""
     if host not in row.odd:
-        return Text(row.values[host])
-    return Text(f"{row.values[host]} *", STYLES.get(row.severity, ODD))
+        return one_line(row.values[host])
+    return one_line(f"{row.values[host]} *", STYLES.get(row.severity, ODD))
 
 
 def _most(row: ItemDifference, hosts: Sequence[str]) -> Text:
     rest = [host for host in hosts if host not in row.odd]
     if not rest:
-        return Text(row.usual or "no majority")
-    return Text(f"{_count(rest)}: {row.usual or row.values[rest[0]]}")
+        return one_line(row.usual or "no majority")
+    return one_line(f"{_count(rest)}: {row.usual or row.values[rest[0]]}")
 
 
 def _others(row: ItemDifference, hosts: Sequence[str]) -> Text:
@@ -54,7 +56,7 @@ def _others(row: ItemDifference, hosts: Sequence[str]) -> Text:
     for host in hosts:
         if host in row.odd:
             groups.setdefault(row.values[host], []).append(host)
-    lines = [f"{short(group)}: {value}" for value, group in groups.items()]
+    lines = [TerminalLine(f"{short(group)}: {value}") for value, group in groups.items()]
     return Text("\n".join(lines), STYLES.get(row.severity, ODD))
 
 
@@ -71,6 +73,6 @@ def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[T
     lines = []
     for (role, message), hosts in groups.items():
         message_lines = [printable(line) for line in message.splitlines() if line.strip()]
-        head = Text(f"{short(hosts)}: {role}: ", STYLES[SPOILS])
+        head = one_line(f"{short(hosts)}: {role}: ", STYLES[SPOILS])
         lines.append(head.append("\n    ".join(message_lines), "default"))
     return lines

@@ -44,7 +44,7 @@ Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
 # A record with one of these words carries no numbers, whatever its measurement holds.
-WITHOUT_NUMBERS = frozenset({"did_not_run", "pending"})
+WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", "pending"})
 
 # What makes a cell's figures doubtful, in the words of the column `marks` (docs/measures.md).
 MARKS: Mapping[str, str] = {

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runner.base.escapes import TerminalLine
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign, repeats_of
 from runner.launch.live import Now, left_s, now_of
@@ -56,7 +57,7 @@ class Status:
         if self.left_s is not None:
             lines.append(f"campaign: {lasting(self.left_s)}")
         lines += [f"{status}: {cell}: {reason}" for cell, status, reason in self.not_ok]
-        return "\n".join(lines)
+        return "\n".join(map(TerminalLine, lines))
 
 
 def look(campaign: Campaign) -> Status:

@@ -1,16 +1,15 @@
 """What a person sees while a campaign runs: a live line in a terminal, plain lines elsewhere."""
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any, TextIO, cast
+from typing import IO, Any, cast
 
-from rich.console import Console
 from rich.text import Text
 
+from runner.base.console import Screen, one_line
+from runner.base.streams import Leaving
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch.live import Now, left_s, now_of
@@ -23,46 +22,12 @@ PLAIN_S = 10.0  # between two plain lines elsewhere
 STYLES = {"ok": "green", "interrupted": "yellow"}
 
 
-class Leaving:
-    """Standard error that may go away, as a closed terminal or a pipe does: a campaign goes on."""
-
-    def __init__(self) -> None:
-        self._stream: TextIO = sys.stderr
-
-    def write(self, text: str) -> int:
-        """Write as a stream does; what cannot be written is dropped, from then on for good."""
-        with self._until_gone():
-            return self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Do as a stream does."""
-        with self._until_gone():
-            self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Answer as the stream does."""
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        """Answer as the stream does."""
-        return self._stream.fileno()
-
-    @contextmanager
-    def _until_gone(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError:
-            # Python, too, would flush the old one at its end, and fail.
-            self._stream = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-
-
 class View:
     """Progress on standard error, so that standard output stays the table's."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Screen | None = None) -> None:
         stream = cast("IO[str]", Leaving())
-        self.console = console or Console(file=stream, highlight=False, soft_wrap=True)
+        self.console = console or Screen(file=stream, soft_wrap=True)
         self.total = 0
         self.seen: set[tuple[str, int]] = set()  # repeats that ended before, or began: not attempts
         self.times: list[float] = []  # seconds that ended runs took
@@ -77,7 +42,7 @@ class View:
             bad = sum(state != "ok" for state in kept.values())
             line += f", {len(kept)} finished before"
             line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
-        self.console.print(f"{line}; folder {campaign.path}", markup=False)
+        self.console.print(one_line(f"{line}; folder {campaign.path}"))
 
     @contextmanager
     def running(self, cell: Cell, repeat: int, attempt: Attempt) -> Iterator[None]:
@@ -101,7 +66,7 @@ class View:
     ) -> None:
         """Print one line on how a run ended."""
         self._took(attempt)
-        line = Text(f"{self._title(cell, repeat)}: ")
+        line = one_line(f"{self._title(cell, repeat)}: ")
         line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
         losses = [item.loss for item in measured.intervals if item.loss is not None]
         if measured.intervals:
@@ -109,7 +74,7 @@ class View:
         if losses:
             line.append(f", loss {losses[0]:.3f} to {losses[-1]:.3f}")
         if outcome.reason:
-            line.append(f" - {outcome.reason} (logs in {attempt.path})")
+            line.append(one_line(f" - {outcome.reason} (logs in {attempt.path})"))
         self.console.print(line)
 
     def _title(self, cell: Cell, repeat: int) -> str:
@@ -126,11 +91,11 @@ class View:
         on = ", the same command goes on" if tally.resumes else ""
         line += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
         line += f"; stopped by --stop-after{on}" if tally.expired else ""
-        self.console.print(line, markup=False)
+        self.console.print(line)
 
 
 @contextmanager
-def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
+def live(console: Screen, line: Callable[[float], str]) -> Iterator[None]:
     """Show, until the block ends, `line` of the seconds since: live in a terminal, else
     plain lines.
     """
@@ -138,7 +103,7 @@ def live(console: Console, line: Callable[[float], str]) -> Iterator[None]:
     over = threading.Event()
 
     def words() -> Text:
-        return Text(line(time.monotonic() - began))
+        return one_line(line(time.monotonic() - began))
 
     def watch() -> None:
         if console.is_terminal:

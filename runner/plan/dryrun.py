@@ -1,9 +1,9 @@
 """A dry run for people: every cell's commands, so that they can be read, and pasted."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.base.escapes import ShellWord, TerminalLine
 from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
@@ -73,14 +73,14 @@ def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
         expected = plan["estimate"]
         lines = [f"cell {plan['cell']}  ({plan['id']})", *_expected(expected, cluster)]
         for node in plan["nodes"]:
-            env = " ".join(f"{name}={shlex.quote(text)}" for name, text in node["env"].items())
+            env = " ".join(f"{name}={ShellWord(text)}" for name, text in node["env"].items())
             lines += [
                 f"  {node['host']}  node_rank {node['node_rank']}",
                 f"    cwd  {node['cwd']}",
                 f"    env  {env}",
-                f"    run  {shlex.join(node['argv']) or STARTED_ELSEWHERE}",
+                f"    run  {' '.join(map(ShellWord, node['argv'])) or STARTED_ELSEWHERE}",
             ]
             for name, text in plan["files"].get(node["host"], {}).items():
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
-        parts.append("\n".join(lines))
+        parts.append("\n".join(map(TerminalLine, lines)))
     return "\n\n".join(parts)

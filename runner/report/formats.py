@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from runner.base.errors import UserError
+from runner.base.escapes import TerminalText
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
 from runner.tables.build import rows
 from runner.tables.machine import to_csv, to_json
 from runner.tables.markdown import to_markdown
+from runner.tables.row import Row
 from runner.tables.shapes import render_shape
 from runner.tables.terminal import to_table
 from runner.terms.record import Record
@@ -23,7 +25,7 @@ def render(
     width: int = 120,
     layout: TableShape | None = None,
     published: Sequence[PublishedRow] = (),
-) -> str:
+) -> TerminalText:
     """Write the comparison table of `records` as text that ends in a newline.
 
     `format` is one of FORMATS; `baseline` is AXIS=VALUE or None; `width` is the terminal's, for
@@ -34,6 +36,16 @@ def render(
     if format not in FORMATS:
         raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
     table = rows(records, baseline, published)
+    return TerminalText(_text(table, format, width, layout, published))
+
+
+def _text(
+    table: Sequence[Row],
+    format: str,
+    width: int,
+    layout: TableShape | None,
+    published: Sequence[PublishedRow],
+) -> str:
     if layout is not None and layout.shape != "flat" and format != "html":
         return render_shape(table, published, layout, format, width)
     if format == "html":

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import jinja2
 from markupsafe import Markup
 
+from runner.base.escapes import TerminalLine, TerminalText
 from runner.base.paths import TEMPLATES
 from runner.base.text import printable
 from runner.report.plots import plots
@@ -30,6 +31,7 @@ def to_html(table: Sequence[Row]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_shown,
     )
     environment.filters |= {"breakable": breakable, "grouped": grouped}
     chosen = select_columns(table)
@@ -49,9 +51,16 @@ def to_html(table: Sequence[Row]) -> str:
     )
 
 
+def _shown(value: object) -> object:
+    """Leave out of what the templates write what no page should hold; they escape it then."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return TerminalText(value)
+    return value
+
+
 def breakable(text: str) -> Markup:
     """Escape `text`, with a possible line break after each sign that joins words."""
-    return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", text))
+    return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", TerminalLine(text)))
 
 
 def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:

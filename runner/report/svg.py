@@ -14,6 +14,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from runner.base.escapes import TerminalLine
+
 # matplotlib draws with stand-in colours that `_inline` turns into the page's CSS variables.
 TEXT, FAINT, _GRID = "#010203", "#010204", "#010205"
 SERIES = tuple(f"#0102{16 + index:02x}" for index in range(7))
@@ -76,9 +78,14 @@ def draw(
         # A glyph that matplotlib's own font lacks does not matter: the page's font draws it.
         warnings.simplefilter("ignore", UserWarning)
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-        titles = paint(figure.add_subplot())
         target = io.StringIO()
-        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+        try:
+            titles = paint(figure.add_subplot())
+            figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+        except Exception as error:  # one run's figures end no page
+            return Markup('<p class="caption">This plot cannot be drawn: {}.</p>').format(
+                TerminalLine(str(error))
+            )
     return _inline(target.getvalue(), name, label, titles)
 
 
@@ -92,9 +99,10 @@ def _inline(svg: str, name: str, label: str, titles: Mapping[str, str]) -> Marku
     aria = Markup('role="img" aria-label="{}"').format(label)
     body = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
-    for gid, title in titles.items():
-        start = f'<g id="{name}-{gid}">'
-        body = body.replace(start, f"{start}{Markup('<title>{}</title>').format(title)}")
     for colour, variable in _VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
+    for gid, title in titles.items():  # after all that is replaced, so that titles stay as they are
+        start = f'<g id="{name}-{gid}">'
+        titled = Markup("<title>{}</title>").format(TerminalLine(title))
+        body = body.replace(start, start + str(titled))
     return Markup(f"<svg {box.group() if box else ''} {aria}>{body}")  # noqa: S704 (made here)

@@ -74,7 +74,7 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
     differences = {}
     for name in COMPARED:
         ours, theirs = machine_value(row, name), machine_value(base, name)
-        if ours is not None and theirs is not None:
+        if ours is not None and theirs:
             differences[name] = Difference(ours - theirs, (ours - theirs) / theirs * 100)
     _, ours_ran = runs_that_count(row.records)
     _, theirs_ran = runs_that_count(base.records)

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from runner.figures.summary import cell_statistics
+from runner.base.text import printable
+from runner.figures.summary import CellStatistics, cell_statistics
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
+from runner.tables.columns import columns
 from runner.tables.efficiency import with_scaling
+from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, facts
-from runner.terms.record import Record
+from runner.terms.record import Measurement, Record
 
 
 def rows(
@@ -24,10 +27,42 @@ def rows(
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         cells.setdefault((record.campaign, record.cell_id, record.cell), []).append(record)
-    table = with_scaling([Row(tuple(runs), cell_statistics(runs)) for runs in cells.values()])
+    table = with_scaling(list(map(_row, cells.values())))
     if published:
         table = [
             replace(row, published=tuple(d for d in published if d.stands_beside(facts(row))))
             for row in table
         ]
-    return table if baseline is None else with_baseline(table, baseline)
+    if baseline is not None:
+        table = with_baseline(table, baseline)
+    return [_readable(row) for row in table]
+
+
+def _row(runs: Sequence[Record]) -> Row:
+    try:
+        return Row(tuple(runs), cell_statistics(runs))
+    except Exception as error:
+        return _unreadable(runs, error)
+
+
+def _readable(row: Row) -> Row:
+    """Return the row, if every format can show it alone; else one that says why it has no figures.
+
+    One run's figures end no table.
+    """
+    try:
+        for column in columns([row]):
+            column.text(row)
+        for name in machine_names([row]):
+            machine_value(row, name)
+        facts(row)
+        dict(row.missing)
+    except Exception as error:
+        return _unreadable(row.records, error)
+    return row
+
+
+def _unreadable(runs: Sequence[Record], error: Exception) -> Row:
+    reason = f"its figures cannot be shown: {printable(str(error))[:200] or type(error).__name__}"
+    shown = replace(runs[0], status="unreadable", reason=reason, measurement=Measurement())
+    return Row((shown,), CellStatistics())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from runner.base.escapes import json_text, plain
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import COMPARED, Row, axis_names, sizes_named
+from runner.tables.spreadsheet import csv_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -189,7 +189,7 @@ def to_frame(table: Sequence[Row]) -> DataFrame:
     import pandas as pd  # takes most of a second to import, and only a few outputs need it
 
     named = _columns(table).items()
-    columns = {name: [_plain(value(row)) for row in table] for name, value in named}
+    columns = {name: [plain(value(row)) for row in table] for name, value in named}
     for axis in axis_names(table):
         values = [row.value(axis) for row in table]
         numbers = all(type(value) in (int, float) for value in values)
@@ -201,14 +201,16 @@ def to_frame(table: Sequence[Row]) -> DataFrame:
 
 def _dtype(values: Sequence[Any]) -> Any:
     kinds = {type(value) for value in values if value is not None}
+    if int in kinds and any(abs(v) >= 1 << 63 for v in values if isinstance(v, int)):
+        return "object"  # more digits than numpy has
     if kinds <= {int, float}:
         return "Int64" if kinds == {int} else "float64"
     return "boolean" if kinds == {bool} else "string"
 
 
 def to_csv(table: Sequence[Row]) -> str:
-    """Write one header row, then one line a cell, in full precision; an empty field is missing."""
-    return to_frame(table).to_csv(index=False, lineterminator="\n")
+    """Write one line a cell."""
+    return csv_text(to_frame(table))
 
 
 def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str:
@@ -234,9 +236,9 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
     campaigns = list(dict.fromkeys(row.record.campaign for row in table))
     columns = _columns(table)
     rows = [
-        {name: _plain(value(row)) for name, value in columns.items()}
+        {name: plain(value(row)) for name, value in columns.items()}
         | {
-            "axes": _plain(row.axes),
+            "axes": plain(row.axes),
             "missing": row.missing,
             "scaling": {
                 kind: _parts(scaling, "efficiency", "base_cell", "base_devices")
@@ -270,19 +272,8 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
             _parts(row, "source", "hardware", "cell", "labels", "figures") for row in published
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"
 
 
 def _parts(thing: object, *names: str) -> dict[str, Any]:
-    return {name: _plain(getattr(thing, name)) for name in names}
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` as JSON can hold it: not a number becomes None, an unknown type its text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    return {name: plain(getattr(thing, name)) for name in names}

@@ -1,8 +1,11 @@
-"""The table in GitHub's Markdown: every column, measures by their machine names."""
+"""The table in GitHub's Markdown: every column, measures by their machine names.
 
-import re
-from collections.abc import Sequence
+`piped` and `bulleted` are what every Markdown of ours is made of; they take escaped text alone.
+"""
 
+from collections.abc import Iterable, Sequence
+
+from runner.base.escapes import MarkdownText
 from runner.base.grid import aligned
 from runner.tables.columns import alignment
 from runner.tables.row import Row
@@ -16,24 +19,32 @@ def to_markdown(table: Sequence[Row]) -> str:
     chosen = select_columns(table)
     lines = []
     if chosen.common:
-        shared = ", ".join(f"{escaped(k)} {escaped(v)}" for k, v in chosen.common.items())
-        lines += [f"Common: {shared}", ""]
+        shared = ", ".join(f"{name} {value}" for name, value in chosen.common.items())
+        lines += [MarkdownText(f"Common: {shared}"), ""]
     lines.append(
-        aligned(
-            [[escaped(column.text(row)) for column in chosen.columns] for row in table],
-            "pipe",
-            headers=[
-                escaped(column.key if column.kind == "measure" else column.one_line_header)
+        piped(
+            [
+                MarkdownText(column.key if column.kind == "measure" else column.one_line_header)
                 for column in chosen.columns
             ],
-            align=alignment(chosen.columns),
+            [[MarkdownText(column.text(row)) for column in chosen.columns] for row in table],
+            alignment(chosen.columns),
         )
     )
     below = [*chosen.problems, *chosen.notes]
-    lines += ["", *(f"- {escaped(text)}" for text in below)] if below else []
+    lines += ["", bulleted(map(MarkdownText, below))] if below else []
     return "\n".join(lines) + "\n"
 
 
-def escaped(text: str) -> str:
-    """Escape Markdown's signs in `text`; an underscore inside a word is not one of them."""
-    return re.sub(r"([\\`*|<>\[\]~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
+def piped(
+    headers: Sequence[MarkdownText],
+    rows: Iterable[Sequence[MarkdownText]],
+    align: Sequence[str] | None = None,
+) -> str:
+    """Write a table, its columns aligned with `:` where `align` says how."""
+    return aligned(list(rows), "pipe" if align else "github", headers, align)
+
+
+def bulleted(lines: Iterable[MarkdownText]) -> str:
+    """Write a list."""
+    return "\n".join(f"- {line}" for line in lines)

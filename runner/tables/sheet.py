@@ -20,15 +20,16 @@ and `<key>_difference`, `<key>_difference_percent`, `<key>_printed_difference`,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled
 from runner.matrix.published import Printed
-from runner.tables.markdown import escaped
+from runner.tables.markdown import bulleted, piped
 from runner.tables.row import Difference
+from runner.tables.spreadsheet import csv_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,27 +79,34 @@ def to_text(sheets: Sequence[Sheet], width: int) -> str:
     """Write for terminals: a document's table is as wide as it is and not cut; notes fit
     `width`.
     """
-    fitting = (
-        replace(sheet, notes=tuple(filled(note, width) for note in sheet.notes)) for sheet in sheets
-    )
-    return "\n".join(_people(sheet, "simple", str, "") for sheet in fitting) or "no cells\n"
+    texts = []
+    for sheet in sheets:
+        rows = [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
+        headers = [head.header for head in sheet.heads]
+        table = aligned(rows, "simple", headers, _alignment(sheet))
+        notes = (filled(note, width) for note in sheet.notes)
+        texts.append("\n".join((sheet.title, "", table, "", *notes)).rstrip() + "\n")
+    return "\n".join(texts) or "no cells\n"
 
 
 def to_markdown(sheets: Sequence[Sheet]) -> str:
     """Write GitHub's Markdown: a bold title, the table, its notes as a list."""
-    return "\n".join(_people(sheet, "pipe", escaped, "- ") for sheet in sheets) or "No cells.\n"
+    texts = []
+    for sheet in sheets:
+        headers = [MarkdownText(head.header) for head in sheet.heads]
+        rows = (
+            [MarkdownText(line.cells[head.key].text) for head in sheet.heads]
+            for line in sheet.lines
+        )
+        table = piped(headers, rows, _alignment(sheet))
+        notes = bulleted(map(MarkdownText, sheet.notes))
+        title = f"**{MarkdownText(sheet.title)}**"
+        texts.append("\n".join((title, "", table, "", notes)).rstrip() + "\n")
+    return "\n".join(texts) or "No cells.\n"
 
 
-def _people(sheet: Sheet, form: Literal["simple", "pipe"], clean: Any, bullet: str) -> str:
-    title = f"**{clean(sheet.title)}**" if bullet else sheet.title
-    table = aligned(
-        [[clean(line.cells[head.key].text) for head in sheet.heads] for line in sheet.lines],
-        form,
-        [clean(head.header) for head in sheet.heads],
-        ["right" if head.number else "left" for head in sheet.heads],
-    )
-    notes = [f"{bullet}{clean(note)}" for note in sheet.notes]
-    return "\n".join(part for part in (title, "", table, "", *notes)).rstrip() + "\n"
+def _alignment(sheet: Sheet) -> list[str]:
+    return ["right" if head.number else "left" for head in sheet.heads]
 
 
 def to_frame(sheets: Sequence[Sheet]) -> DataFrame:
@@ -131,8 +139,8 @@ def _fields(sheet: Sheet, line: Line) -> dict[str, Any]:
 
 
 def to_csv(sheets: Sequence[Sheet]) -> str:
-    """Write CSV as the module's docstring says; in full precision, an empty field is missing."""
-    return to_frame(sheets).to_csv(index=False, lineterminator="\n")
+    """Write CSV as the module's docstring says."""
+    return csv_text(to_frame(sheets))
 
 
 def to_json(sheets: Sequence[Sheet], shape: str) -> str:
@@ -150,7 +158,7 @@ def to_json(sheets: Sequence[Sheet], shape: str) -> str:
             for sheet in sheets
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"
 
 
 def _line(line: Line) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
@@ -121,7 +121,7 @@ def nodes() -> Nodes:
 @pytest.fixture
 def run(nodes: Nodes, tmp_path: Path) -> Callable[..., Tally]:
     def go(matrix: Matrix = MATRIX, **more: Any) -> Tally:
-        view = View(Console(file=io.StringIO()))
+        view = View(Screen(file=io.StringIO()))
         return bench(matrix, small_cluster(), tmp_path, engine=nodes, view=view, **more)
 
     return go

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from runner.base.console import Screen
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch import status, view
@@ -103,7 +103,7 @@ def test_the_view_tells_step_memory_and_the_time_left(
     campaign, attempt = running()
     cells = small_matrix({"seed": [1, 2, 3, 4]}, {"train_iters": 60, "nodes": 2}).cells
     out = io.StringIO()
-    shown = View(Console(file=out, force_terminal=terminal, width=200))
+    shown = View(Screen(file=out, force_terminal=terminal, width=200))
     shown.begin(campaign, 4, {(cells[0].id, 1): "ok"})
     for _ in range(2):  # a second attempt is no further repeat
         with shown.running(cells[1], 1, attempt):

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from runner.__main__ import main
+from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.campaign import Campaign
@@ -35,7 +35,7 @@ def nodes() -> Nodes:
 
 
 def view() -> View:
-    return View(Console(file=io.StringIO()))
+    return View(Screen(file=io.StringIO()))
 
 
 @pytest.fixture

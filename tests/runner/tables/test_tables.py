@@ -486,6 +486,14 @@ def test_any_mix_of_records_compares(records: list[Record]) -> None:
         assert render(records, format, baseline).endswith("\n")
 
 
+def test_a_whole_number_of_many_digits_is_written_as_it_is() -> None:
+    records = [cell("a", 1.0, 1.0, axes={"x": 10**400}), cell("b", 1.0, 1.0, axes={"x": 1 << 63})]
+    for format in ("table", "markdown", "csv", "json"):
+        text = render(records, format)
+        assert str(10**400) in text
+        assert str(1 << 63) in text
+
+
 @given(st.floats(0.1, 1e6), st.floats(0.1, 1e6))
 def test_signs_are_right(base: float, ours: float) -> None:
     records = [cell("base", base, base, axes={"x": 0}), cell("ours", ours, ours, axes={"x": 1})]
