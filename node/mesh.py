@@ -3,6 +3,7 @@
     mesh:look       answers what this node is and has
     mesh:make       makes the key pair; answers its public half
     mesh:put        puts the private key of the spec's `private` there; answers the other half
+    mesh:trust      lets the mesh's `key` in, and writes down the `nodes`; answers if it changed
     mesh:reach      connects to every node, and reads its own authorized_keys
     mesh:left       answers what of ours is on the node, which removal takes off
 
@@ -13,6 +14,7 @@ no command line and in no output.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import glob
 import ipaddress
 import os
@@ -21,11 +23,18 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from node import mesh_lines
 from node.answer import ProgramError
+from node.checked import SshKey
+from node.files import write_bytes
+from node.mesh_lines import MOST_KEYS, PEERS, Known
+from node.schema import Text
 
+PRIVATE = Text(most=20_000, lines=True)
+MOST_LETTERS = 1_000_000  # and bytes, of a file that a user has in ~/.ssh
 AT_ONCE = 4  # connections; an sshd may drop some once 10 are not yet authenticated
 CONNECT_S = 10
 
@@ -113,33 +122,35 @@ def ours(user: pwd.struct_passwd, path: str, mode: int) -> bool:
 
 
 def text(user: pwd.struct_passwd, path: str) -> str:
-    """A file's text without blanks around it; empty where it is not there or open to others."""
-    if not ours(user, path, 0o600):
-        return ""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read().strip()
+    """A file's text; empty where it is not there or open to others."""
+    return foreign(user, path) if ours(user, path, 0o600) else ""
 
 
-def block(user: pwd.struct_passwd, path: str, mark: str) -> str:
-    """What stands between our marks in a file of the user's."""
-    lines = text(user, path).splitlines()
-    end = mark.replace("BEGIN", "END", 1)
-    if mark not in lines or end not in lines:
-        return ""
-    return "\n".join(lines[lines.index(mark) + 1 : lines.index(end)])
+@contextlib.contextmanager
+def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
+    """Change files with the user's rights: a link of theirs leads to nothing of others'."""
+    if os.geteuid() != 0 or user.pw_uid == 0:
+        yield
+        return
+    os.setegid(user.pw_gid)
+    os.seteuid(user.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
 
 
-def trust(user: pwd.struct_passwd, spec: dict[str, Any]) -> dict[str, str]:
-    """What makes the node know the others, and be known by them."""
+def own_folder(user: pwd.struct_passwd, spec: dict[str, Any]) -> str:
+    """Make our folder, the user's and closed to others, as the one above it."""
     folder = place(user, spec)
-    home = os.path.dirname(folder)
-    return {
-        "authorized_keys": block(user, os.path.join(home, "authorized_keys"), spec["mark"]),
-        "config": block(user, os.path.join(home, "config"), spec["mark"]),
-        "known_hosts": text(user, os.path.join(folder, "known_hosts")),
-        "hosts": text(user, os.path.join(folder, "config")),
-        "let_in": text(user, os.path.join(folder, "authorized_keys")),
-    }
+    with acting_as(user):
+        for path in (os.path.dirname(folder), folder):
+            os.makedirs(path, 0o700, exist_ok=True)
+            if not ours(user, path, 0o700):
+                os.chown(path, -1, user.pw_gid)
+                os.chmod(path, 0o700)
+    return folder
 
 
 def own_lines(user: pwd.struct_passwd, key: str) -> list[str]:
@@ -186,30 +197,22 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
     user = account(spec)
     folder = place(user, spec)
     keys = []
-    for path in sorted(glob.glob(spec["host_keys"])):
+    for path in sorted(glob.glob(spec["host_keys"]))[:MOST_KEYS]:
         with open(path, encoding="utf-8") as file:
-            keys.append(" ".join(file.read().split()[:2]))
+            keys.append(SshKey(" ".join(file.read().split()[:2]), path))
     if not keys:
         raise MeshError(f"no file is {spec['host_keys']}; set ssh_mesh_host_keys to sshd's keys")
-    return {
-        **left(spec),
-        "name": spec["node"],
-        "home": user.pw_dir,
-        "hostname": socket.gethostname(),
-        "addresses": spec["addresses"],
-        "from": numbers(spec["addresses"]),
-        "host_keys": keys,
-        "folders": all(
-            ours(user, path, 0o700)
-            for path in (place(user, spec), os.path.dirname(place(user, spec)))
-        ),
-        "trust": trust(user, spec),
-        "key": public_half(user, os.path.join(folder, "id_ed25519")),
-    }
+    key = public_half(user, os.path.join(folder, "id_ed25519"))
+    return {**left(spec), "host_keys": keys, "key": key}
 
 
-def install(user: pwd.struct_passwd, folder: str, make: Callable[[str], None]) -> str:
-    """Let ``make(path)`` write a private key, and put it and its public half in place."""
+def install(
+    user: pwd.struct_passwd, folder: str, make: Callable[[str], None], wanted: str = ""
+) -> str:
+    """Let ``make(path)`` write a private key, and put it and its public half in place.
+
+    ``wanted`` is the other half, where it is known.
+    """
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as work:
         os.chown(work, user.pw_uid, user.pw_gid)
         path = os.path.join(work, "id_ed25519")
@@ -217,6 +220,8 @@ def install(user: pwd.struct_passwd, folder: str, make: Callable[[str], None]) -
         key = public_half(user, path)
         if not key:
             raise MeshError("what came is not a private key without a passphrase")
+        if wanted and key != wanted:
+            raise MeshError("what came is not the private key that the other nodes let in")
         comment = os.path.basename(folder)
         descriptor = os.open(path + ".pub", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -237,20 +242,69 @@ def make(spec: dict[str, Any]) -> dict[str, Any]:
         if answer.returncode != 0:
             raise MeshError(f"ssh-keygen: {answer.stderr.strip()}")
 
-    return {"key": install(user, place(user, spec), generate)}
+    return {"key": install(user, own_folder(user, spec), generate)}
 
 
 def put(spec: dict[str, Any]) -> dict[str, Any]:
     """The cluster's key pair, from the private half."""
     user = account(spec)
+    private, key = PRIVATE.check(spec["private"], "the private key"), SshKey(spec["key"], "key")
 
     def write(path: str) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(spec["private"])
+            file.write(private)
         os.chown(path, user.pw_uid, user.pw_gid)
 
-    return {"key": install(user, place(user, spec), write)}
+    return {"key": install(user, own_folder(user, spec), write, key)}
+
+
+def known(spec: dict[str, Any]) -> list[Known]:
+    """The nodes of the spec, checked, with the numbers behind their addresses."""
+    return [Known(peer, numbers(peer.addresses)) for peer in PEERS.check(spec["nodes"], "nodes")]
+
+
+def trust(spec: dict[str, Any]) -> dict[str, Any]:
+    """Let the cluster's key in, from its addresses only, and know every node's host keys."""
+    user, nodes = account(spec), known(spec)
+    line = mesh_lines.authorized(nodes, SshKey(spec["key"], "key"), spec["name"])
+    folder = place(user, spec)
+    ports = [int(port) for port in spec["ports"]]
+    files = {
+        "known_hosts": mesh_lines.known_hosts(nodes, ports),
+        "config": mesh_lines.config(nodes, ports[0], user.pw_name, folder),
+        "authorized_keys": line,  # for an sshd in a container
+    }
+    # At the top: further down an Include would hold for the Host block above it only.
+    blocks = {"authorized_keys": (line, False), "config": (f"Include {folder}/config", True)}
+    changes = {
+        os.path.join(folder, name): wanted + "\n"
+        for name, wanted in files.items()
+        if text(user, os.path.join(folder, name)).strip() != wanted
+    }
+    for name, (wanted, first) in blocks.items():
+        path = os.path.join(os.path.dirname(folder), name)
+        if mesh_lines.block(text(user, path), spec["mark"]) != wanted:
+            changes[path] = mesh_lines.with_block(foreign(user, path), spec["mark"], wanted, first)
+    if changes and not spec["check"]:
+        own_folder(user, spec)
+        with acting_as(user):
+            for path, content in changes.items():
+                content_bytes = content.encode("utf-8", "surrogateescape")
+                write_bytes(os.path.realpath(path), content_bytes, mode=0o600)
+    return {"changed": bool(changes)}
+
+
+def foreign(user: pwd.struct_passwd, path: str) -> str:
+    """What a file has that the user may read, each byte of it; empty without one."""
+    try:
+        with acting_as(user), open(path, "rb") as file:
+            content = file.read(MOST_LETTERS + 1).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return ""
+    if len(content) > MOST_LETTERS:
+        raise MeshError(f"{path} has more than {MOST_LETTERS} letters")
+    return content
 
 
 def listens(user: pwd.struct_passwd, node: str, port: int) -> bool:
@@ -283,7 +337,7 @@ def connect(user: pwd.struct_passwd, node: str, port: int) -> str:
 def reach(spec: dict[str, Any]) -> dict[str, Any]:
     """Every node from here; each node begins with its successor, so that none is asked by all."""
     user = account(spec)
-    me, nodes = spec["node"], spec["nodes"]
+    me, nodes = spec["node"], spec["names"]
     start = nodes.index(me) + 1
     pairs = []
     for node in nodes[start:] + nodes[:start]:
@@ -300,13 +354,13 @@ def reach(spec: dict[str, Any]) -> dict[str, Any]:
     ]
     if not public_half(user, os.path.join(place(user, spec), "id_ed25519")):
         faults.append(f"{me}: {place(user, spec)}/id_ed25519 is missing, damaged or open to others")
-    if spec["authorized"]:
-        key = " ".join(spec["authorized"].split()[1:3])
-        lines = own_lines(user, key)
-        if spec["authorized"] not in lines:
+    if spec["key"]:
+        key = SshKey(spec["key"], "key")
+        wanted, lines = mesh_lines.authorized(known(spec), key, spec["name"]), own_lines(user, key)
+        if wanted not in lines:
             faults.append(f"authorized_keys of {me} lacks the mesh's line")
         for line in lines:
-            if line != spec["authorized"]:
+            if line != wanted:
                 faults.append(
                     f"authorized_keys of {me} has another line with the mesh's key, which setup "
                     f"leaves alone; remove it: {line[:200]}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from node.apex import RECORD as WHEEL
 from node.checked import Checked, FileName, HostName, InsidePath, Sha256, SshKey
 from node.kinds import having
+from node.mesh_lines import MOST_KEYS
 from node.schema import (
     AnyOf,
     Fields,
@@ -59,15 +60,16 @@ PIN = Fields(
     }
 )
 DATASET = Fields({"fault": Words(10_000), "identity": AnyOf(OneOf(""), Sha256), "begun": COUNT})
-MESH = Fields(
-    {
-        "user": Text(r"[A-Za-z_][A-Za-z0-9_.-]*\$?"),
-        "group": Whole(0, 2**32),
-        "place": Text(r"(/[A-Za-z0-9_.@ -]+)+"),
-        "key": AnyOf(OneOf(""), SshKey),
-        "host_keys": List(SshKey, most=16, least=1),
-    }
-)
+_LEFT: dict[str, Kind] = {
+    "user": Text(r"[^\s:/]+"),
+    "group": Whole(0, 2**32),
+    "place": Text(r"/.+"),
+    "marked": List(OneOf("authorized_keys", "config")),
+}
+_KEYS: dict[str, Kind] = {
+    "key": AnyOf(OneOf(""), SshKey),
+    "host_keys": List(SshKey, most=MOST_KEYS, least=1),
+}
 
 KINDS: dict[str, Kind] = {
     "apex:build": BUILT,
@@ -83,7 +85,8 @@ KINDS: dict[str, Kind] = {
     "share:share": Fields(
         {"received": COUNT, "resumed": COUNT, "sent": COUNT, "lost": List(HostName)}
     ),
-    "mesh:look": MESH,
+    "mesh:left": Fields(_LEFT),
+    "mesh:look": Fields({**_LEFT, **_KEYS}),
     "mesh:make": Fields({"key": SshKey}),
     "mesh:put": Fields({"key": SshKey}),
     "mesh:trust": Fields({"changed": Flag()}),

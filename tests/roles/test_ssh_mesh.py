@@ -1,9 +1,13 @@
 """roles/ssh_mesh on real nodes: each reaches each, nobody from outside, repaired where it broke."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
+from node.answer import SIGN
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.node import Node
 from tests.roles.play import Ran, play
@@ -178,3 +182,64 @@ def test_another_user_than_the_connecting_one(group: Group) -> None:
     assert ran.stdout == f"{USER}\n", ran.stderr
     verified = verify(group, "-e", f"ssh_mesh_user={USER}")
     assert verified.rc == 0, verified.out
+
+
+FOREIGN = FOREIGN_KEY.split()[1]
+PWNED = "/root/pwned"
+LIES = """#!/bin/sh
+case "$*" in *mesh:look*) cat >/dev/null; cat /opt/liar/answer; exit 0;; esac
+exec {python} "$@"
+"""
+
+
+def lies(node: Node, python: str, **fields: Any) -> None:
+    """Have a node answer what it likes to `mesh:look`, by the Python that is told of it."""
+    answer = {
+        **{"user": "root", "group": 0, "place": OURS, "marked": [], "home": "/root", "key": ""},
+        **{"name": node.hostname, "hostname": node.hostname, "folders": False, "trust": {}},
+        **{"addresses": [node.address], "from": [node.address]},
+        **{"host_keys": [" ".join(node.host_key.split()[:2])]},
+    }
+    node.exec(["mkdir", "-p", "/opt/liar"], check=True)
+    write(node, "/opt/liar/answer", SIGN + json.dumps({**answer, **fields}) + "\n")
+    write(node, "/opt/liar/python3", LIES.format(python=python))
+    node.exec(["chmod", "700", "/opt/liar/python3"], check=True)
+
+
+def test_what_a_node_says_of_itself_is_no_configuration_of_the_others(group: Group) -> None:
+    """Issue 12, point 2: addresses brought a ProxyCommand, host keys `*`, `from` a foreign line."""
+    first, liar = group.nodes
+    inventory = yaml.safe_load((group.inventory / "hosts.yml").read_text())
+    python = inventory["all"]["children"]["nodes"]["vars"]["ansible_python_interpreter"]
+    (group.inventory / "host_vars").mkdir()
+    (group.inventory / "host_vars" / f"{liar.hostname}.yml").write_text(
+        "ansible_python_interpreter: /opt/liar/python3\n"
+    )
+    proxy = f"x\n    ProxyCommand touch {PWNED}"
+    address, host_key = liar.address, " ".join(liar.host_key.split()[:2])
+    believed: list[dict[str, Any]] = [
+        {"host_keys": [f"{host_key}\n* ssh-ed25519 {FOREIGN}"]},
+        {"host_keys": [f"* ssh-ed25519 {FOREIGN}"]},
+        {"key": f"ssh-ed25519 {FOREIGN}\n{FOREIGN_KEY}"},
+        {"place": f"/x\n    ProxyCommand touch {PWNED}"},
+    ]
+    for fields in believed:
+        lies(liar, python, **fields)
+        refused = mesh(group)
+        assert refused.rc != 0, refused.out
+        assert first.exec(["ls", "-A", HOME]).stdout == "", f"{fields}: {refused.out}"
+    # These are not asked for at all: the inventory has them.
+    lies(
+        liar,
+        python,
+        **{"addresses": [address, proxy], "name": proxy, "hostname": proxy},
+        **{"from": [address, f'1.1.1.1" ssh-ed25519 {FOREIGN} x\n{FOREIGN_KEY}']},
+    )
+    made = mesh(group)
+    assert made.rc == 0, made.out
+    written = first.exec(["sh", "-c", f"cat {OURS}/* {HOME}/authorized_keys {HOME}/config"]).stdout
+    assert FOREIGN not in written
+    assert "ProxyCommand" not in written
+    assert ssh(first, "node2") == (0, "node2")
+    assert first.exec(["test", "-e", PWNED]).returncode == 1
+    liar.exec(["rm", "-r", "/opt/liar"], check=True)
