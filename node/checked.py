@@ -63,6 +63,13 @@ class Address(Checked):
     what = "an address or a name of the network's"
 
 
+class CellId(Checked):
+    """The name of a cell's folder: what it sets, made safe, and a hash of all that runs."""
+
+    pattern = r"[A-Za-z0-9_=+,-][A-Za-z0-9._=+,-]*"
+    what = "a cell's folder, of letters, digits and '._=+,-'"
+
+
 class FileName(Checked):
     """One part of a path: neither `.` nor `..`, without slash or control character."""
 

@@ -27,5 +27,5 @@ def frame(
     with archive.opened(Path(runs), None if campaign is None else str(campaign)) as source:
         records = records_of(source.campaign, Path.cwd().resolve(), shown=source.shown)
         _, published = layout_of(source.campaign, None)
-        baseline = baseline or (source.campaign.settings or {}).get("baseline")
+        baseline = baseline or source.campaign.settings.baseline
     return to_frame(rows(records, baseline, published))

@@ -14,7 +14,7 @@ from runner.base.paths import DEFAULT_INVENTORY
 from runner.doctor.items import ITEM_RULES
 from runner.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
-from runner.launch.inspection import DATASET_KEYS
+from runner.launch.inspection import DATASET
 from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
@@ -125,7 +125,7 @@ def test_every_variable_of_the_documents_runs_is_explained() -> None:
 def test_what_bench_reads_of_a_dataset_is_documented() -> None:
     text = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
     section = text.partition("## A dataset of your own\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(DATASET_KEYS)
+    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(DATASET.needed)
 
 
 def test_every_tag_of_setup_is_documented_with_its_playbook() -> None:

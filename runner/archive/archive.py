@@ -46,8 +46,6 @@ def opened(runs: Path, name: str | None) -> Iterator[Opened]:
         yield Opened(campaign, campaign.path)
     elif path.is_dir():
         campaign = Campaign(path.resolve())
-        if campaign.settings is None:
-            raise UserError(f"{path} holds no campaign.json that this version can read")
         yield Opened(campaign, campaign.path)
     elif path.is_file():
         with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:

@@ -1,5 +1,6 @@
 """A campaign as one archive: all evidence, the matrix, today's tables; redacted on request."""
 
+import contextlib
 import getpass
 import json
 import tempfile
@@ -7,12 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from node.schema import MOST_DEPTH, MOST_ITEMS, Plain
 from runner.archive import archive
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.base.text import blocks
 from runner.folder import names
+from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.stored import UnreadableError, load
 from runner.load.records import records_of
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
@@ -21,13 +25,10 @@ from runner.terms.record import Record
 
 TABLES = "tables"  # in the archive: what `collect` makes of it, for a reader without TrainBench
 _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "report.html": "html"}
-_LARGEST_JSON = 64 << 20  # bytes; a larger file is a log, whatever it begins with
 
 
 def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
     """Write `target`, a .tar.gz. Raises UserError where redaction would change a figure."""
-    if campaign.settings is None:
-        raise UserError(f"{campaign.path} holds no campaign.json that this version can read")
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
         shown = campaign
         if redact:
@@ -42,12 +43,10 @@ def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
 def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict[str, Path]:
     """Write what is read from the evidence today; return the files, name in the archive to path."""
     folder.mkdir()
-    settings = campaign.settings or {}
-    texts = {
-        name: render(records, format, settings.get("baseline")) for name, format in _NAMES.items()
-    }
+    settings = campaign.settings
+    texts = {name: render(records, format, settings.baseline) for name, format in _NAMES.items()}
     paths = {}
-    for name, text in {**texts, "matrix.yaml": str(settings.get("matrix", ""))}.items():
+    for name, text in {**texts, "matrix.yaml": settings.matrix}.items():
         paths[f"{TABLES}/{name}"] = folder / name
         (folder / name).write_text(text, encoding="utf-8")
     return paths
@@ -113,26 +112,23 @@ def _hosts(campaign: Campaign) -> dict[str, str]:
     """
     names_of_hosts: dict[str, str] = {}
     for path in sorted(campaign.path.glob(f"{names.ATTEMPTS}/{names.RUN}")):
-        run = _json(path)
-        nodes = run.get("nodes", []) if isinstance(run, dict) else []
-        names_of_hosts |= {node["host"]: node["host"] for node in nodes}
-    for path in sorted(campaign.inspected.glob("*.json")):
-        names_of_hosts.setdefault(path.stem, path.stem)
-        facts = _json(path)
-        if isinstance(facts, dict) and facts.get("hostname"):
-            names_of_hosts.setdefault(str(facts["hostname"]), path.stem)
-            names_of_hosts.setdefault(str(facts["hostname"]).split(".")[0], path.stem)
+        with contextlib.suppress(UnreadableError):
+            names_of_hosts |= {host: host for host in RunFolder(path.parent).hosts.values()}
+    for host, inspected in campaign.inspections().items():
+        own = inspected.hostname or host
+        for name in (host, own, own.split(".")[0]):
+            names_of_hosts.setdefault(name, host)
     return names_of_hosts
 
 
 def _json(path: Path) -> Any:
-    """Return a file's content, if it is JSON; None otherwise."""
+    """Return a file's content, if it is JSON; None otherwise: what is too large is a log."""
     with path.open("rb") as stream:
-        if stream.read(1) not in (b"{", b"[") or path.stat().st_size > _LARGEST_JSON:
+        if stream.read(1) not in (b"{", b"["):
             return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        return load(path, Plain(MOST_DEPTH, MOST_ITEMS, lines=True))
+    except UnreadableError:
         return None
 
 

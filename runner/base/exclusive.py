@@ -1,4 +1,7 @@
-"""Files that one process creates, or holds, and no other. The standard library alone."""
+"""Files that one process creates, or holds, and no other; folders of one user alone.
+
+The standard library alone.
+"""
 
 import fcntl
 import os
@@ -6,6 +9,13 @@ import secrets
 import time
 from pathlib import Path
 from typing import IO, Any
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are not there, for this user alone (0700)."""
+    above = (folder, *folder.parents)
+    for each in reversed([path for path in above if not path.exists()]):
+        each.mkdir(mode=0o700, exist_ok=True)
 
 
 def create_once(path: Path, text: str) -> bool:

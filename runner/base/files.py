@@ -11,6 +11,13 @@ from node.printable import printable
 from runner.base.errors import UserError
 
 
+def read_start(path: Path, most: int) -> bytes | None:
+    """Return the first bytes of a plain file; None for what is none. Raises OSError."""
+    # Without a pause at a pipe that nobody writes to.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        return stream.read(most) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
+
+
 def read_text(path: Path, most: int, what: str) -> str:
     """Return a plain file's text in UTF-8, of at most `most` bytes; `what` is what it is to be.
 
@@ -19,11 +26,9 @@ def read_text(path: Path, most: int, what: str) -> str:
     """
     where = printable(str(path))
     try:
-        # Without a pause at a pipe that nobody writes to.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UserError(f"{where} is not a plain file, so it cannot be {what}")
-            content = stream.read(most + 1)
+        content = read_start(path, most + 1)
+        if content is None:
+            raise UserError(f"{where} is not a plain file, so it cannot be {what}")
         if len(content) > most:
             raise UserError(f"{where} has more than {most} bytes, too many for {what}")
         return content.decode()

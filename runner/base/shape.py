@@ -55,20 +55,26 @@ def shape(noun: Any) -> Fields:
 
     `int`, `float`, `bool`, `str`, `tuple[X, ...]`, `Mapping[str, X]`, `X | None`, `Literal`, `Any`
     (bounded) and other dataclasses are known; `Annotated[X, kind]` says it closer. A field with a
-    default may be missing. Raises TypeError for an annotation that is none of these.
+    default may be missing; one with a `key` in its metadata is called so in JSON. Raises TypeError
+    for an annotation that is none of these.
     """
     hints = get_type_hints(noun, include_extras=True)
     needed: dict[str, Kind] = {}
     optional: dict[str, tuple[Kind, Any]] = {}
-    for field in fields(noun):
+    names = {field.metadata.get("key", field.name): field.name for field in fields(noun)}
+    for key, field in zip(names, fields(noun), strict=True):
         kind = kind_of(hints[field.name])
         if field.default is not MISSING:
-            optional[field.name] = (kind, field.default)
+            optional[key] = (kind, field.default)
         elif field.default_factory is not MISSING:
-            optional[field.name] = (kind, field.default_factory())
+            optional[key] = (kind, field.default_factory())
         else:
-            needed[field.name] = kind
-    return Fields(needed, optional, make=noun)
+            needed[key] = kind
+
+    def make(**values: Any) -> Any:
+        return noun(**{names[key]: value for key, value in values.items()})
+
+    return Fields(needed, optional, make=make)
 
 
 def kind_of(hint: Any) -> Kind:

@@ -93,7 +93,7 @@ def print_campaign(
     with archive.opened(runs, name) as source:
         records = records_of(source.campaign, base.resolve(), shown=source.shown)
         layout, documents = layout_of(source.campaign, shape)
-        baseline = baseline or (source.campaign.settings or {}).get("baseline")
+        baseline = baseline or source.campaign.settings.baseline
     # Where nobody watches, nothing needs to be left out to fit.
     width = shutil.get_terminal_size((200, 24)).columns
     text = render(records, format, baseline, width=width, layout=layout, published=documents)

@@ -1,7 +1,7 @@
 """What doctor answers: one object for people and for programs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.table import Table
@@ -15,7 +15,7 @@ from runner.doctor.differences import NodeComparison, compare_nodes, short
 from runner.doctor.items import SPOILS
 from runner.doctor.judgement import Judgement
 from runner.folder import names
-from runner.folder.checkup import Checkup
+from runner.folder.checkup import AskedNode, Checkup
 from runner.folder.stored import SCHEMA
 
 HEALTHY, SPOILED, UNANSWERED = 0, 1, 2
@@ -154,26 +154,26 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
             f"{checkup.path} holds no {names.ASKED};"
             " `ansible-playbook playbooks/verify.yml` writes it"
         )
-    nodes = list(hosts) or list(asked["nodes"])
+    nodes = list(hosts) or list(asked.nodes)
     envs, expected, unreachable = {}, {}, {}
     for host in nodes:
         reply = checkup.node(host)
-        entry = asked["nodes"].get(host, {"lost": True})
-        if "env" in reply and not entry["lost"]:
-            envs[host] = reply["env"]
-            expected[host] = reply.get("expected") or {}
+        entry = asked.nodes.get(host, AskedNode())
+        if reply.env is not None and not entry.lost:
+            envs[host] = reply.env
+            expected[host] = reply.expected or {}
         else:
-            unreachable[host] = str(reply.get("unreachable") or "it stopped answering")
+            unreachable[host] = reply.unreachable or "it stopped answering"
     failures = {
-        host: entry["failures"]
-        for host, entry in asked["nodes"].items()
-        if host in nodes and entry.get("failures")
+        host: [asdict(failure) for failure in entry.failures]
+        for host, entry in asked.nodes.items()
+        if host in nodes and entry.failures
     }
     return Answer(
         inventory=checkup.path.name,
-        at=float(asked["at"]),
+        at=asked.at,
         nodes=tuple(nodes),
-        roles=tuple(asked.get("roles") or ()),
+        roles=asked.roles or (),
         envs=envs,
         unreachable=unreachable,
         failures=failures,

@@ -59,11 +59,7 @@ def _survey(
         raise KeyboardInterrupt
     if checkup.asked is None:
         # Ansible leaves a play in which no host is left, and with it what asked.json is written by.
-        silent = {
-            host: str(reply["unreachable"])
-            for host in hosts
-            if "unreachable" in (reply := checkup.node(host))
-        }
+        silent = {host: why for host in hosts if (why := checkup.node(host).unreachable)}
         if silent:
             raise UserError(unreachable(silent, cluster.path))
         raise UserError(f"the nodes could not be asked: {played.words}")

@@ -3,25 +3,33 @@
 import contextlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 
-from node.causes import Cause
+from node.causes import Cause, EndedBy
+from node.schema import Text
 from runner.base.exclusive import create_once
+from runner.base.shape import shape
 from runner.folder import names
-from runner.folder.endings import Ending
-from runner.folder.stored import SCHEMA, read_json
+from runner.folder.endings import Ending, Sentence, Word
+from runner.folder.stored import SCHEMA, UnreadableError, load
+from runner.terms.orders import Orders
 from runner.terms.outcome import Outcome
+from runner.terms.record import UNREADABLE
+from runner.terms.run import Run
+
+Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True)
 class Halt:
     """What ended a run first; `host` is None where the control node did."""
 
-    cause: str
-    host: str | None
-    message: str
+    cause: Annotated[str, Text(most=100)]
+    host: Word
+    message: Sentence
 
 
 @dataclass(frozen=True)
@@ -31,18 +39,22 @@ class RunFolder:
     path: Path
 
     @property
-    def run(self) -> dict[str, Any] | None:
-        """run.json: what was asked for. Written once, before the launch; kept once read."""
-        content: dict[str, Any] | None = self.__dict__.get("_run")
-        if content is None and (content := read_json(self.path / names.RUN)) is not None:
-            self.__dict__["_run"] = content
-        return content
+    def orders(self) -> Orders | None:
+        """What run.json orders; None before the launch. Raises UnreadableError."""
+        return self._planned(Orders)
+
+    def _planned(self, noun: Callable[..., Noun]) -> Noun | None:
+        """Return what run.json says: it is written once, and kept once read."""
+        planned: Noun | None = self.__dict__.get("planned")
+        if planned is None:
+            planned = load(self.path / names.RUN, shape(noun), names.RUN)
+            self.__dict__["planned"] = planned
+        return planned
 
     @property
     def hosts(self) -> dict[int, str]:
-        """Node rank to host, for the nodes of run.json."""
-        nodes = (self.run or {}).get("nodes", [])
-        return {int(node["node_rank"]): str(node["host"]) for node in nodes}
+        """Node rank to host, for the nodes of run.json. Raises UnreadableError."""
+        return {node.node_rank: node.host for node in self.orders.nodes} if self.orders else {}
 
     def node(self, rank: int, host: str) -> Path:
         """Return the folder of what came back of one node."""
@@ -60,18 +72,23 @@ class RunFolder:
         """Map hosts to how their launchers ended, for the hosts that said so."""
         endings = {}
         for rank, host in self.hosts.items():
-            done = read_json(self.node(rank, host) / names.DONE)
+            path = f"{names.node(rank, host)}/{names.DONE}"
+            try:
+                done = load(self.path / path, shape(Ending), path)
+            except UnreadableError as error:
+                done = Ending(EndedBy.ERROR, message=str(error), own_cause=Cause.LAUNCH_ERROR)
             if done is not None:
-                endings[host] = Ending.from_json(done)
+                endings[host] = done
         return endings
 
     @property
     def halt(self) -> Halt | None:
         """halt: what ended the run first; None where every node ended by itself."""
-        content = read_json(self.path / names.HALT)
-        if content is None:
-            return None
-        return Halt(str(content["cause"]), content.get("host"), str(content["message"]))
+        try:
+            halt: Halt | None = load(self.path / names.HALT, shape(Halt), names.HALT)
+        except UnreadableError as error:
+            return Halt(Cause.LAUNCH_ERROR, None, str(error))
+        return halt
 
     def ask_to_halt(self, cause: Cause, message: str, host: str | None = None) -> None:
         """Say why the run ends everywhere, unless something ended it before.
@@ -93,10 +110,26 @@ class Attempt(RunFolder):
     number: int
 
     @property
+    def run(self) -> Run | None:
+        """run.json: what was asked for; None before the launch. Raises UnreadableError."""
+        return self._planned(Run)
+
+    @property
+    def orders(self) -> Orders | None:
+        """What of it an engine needs. Raises UnreadableError."""
+        return self.run.orders if self.run else None
+
+    @property
     def outcome(self) -> Outcome | None:
-        """outcome.json: how it ended; None while it runs, or where bench died."""
-        content = read_json(self.path / names.OUTCOME)
-        return None if content is None else Outcome.from_json(content)
+        """outcome.json: how it ended; None while it runs, or where bench died.
+
+        Where it cannot be read, the status is `unreadable`, and the reason says why.
+        """
+        try:
+            ended: Outcome | None = load(self.path / names.OUTCOME, shape(Outcome), names.OUTCOME)
+        except UnreadableError as error:
+            return Outcome(UNREADABLE, "", str(error))
+        return ended
 
     @property
     def planned_at(self) -> float:

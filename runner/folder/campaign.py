@@ -2,21 +2,24 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runner import __version__
 from runner.base.errors import UserError
+from runner.base.exclusive import make_private
+from runner.base.shape import shape
 from runner.base.suggest import nearest
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.lock import HeldFolder
-from runner.folder.stored import SCHEMA, read_json, write_json
-from runner.terms.cell import Matrix
+from runner.folder.stored import UnreadableError, load, write_json
+from runner.terms.campaign import Settings
+from runner.terms.cell import AskedCell, Matrix
 from runner.terms.cluster import Cluster
-
-ENV = "env"  # name of a node's env.json among the files that were inspected
+from runner.terms.inspected import Inspected
 
 
 class Campaign(HeldFolder):
@@ -31,26 +34,48 @@ class Campaign(HeldFolder):
     def _file(self) -> Path:
         return self.path / names.CAMPAIGN
 
-    def envs(self) -> dict[str, dict[str, Any]]:
-        """Map hosts to their env.json as it was at the last inspection; none where verify
-        never ran.
+    def inspections(self) -> dict[str, Inspected]:
+        """Map hosts to what they were at the last inspection.
+
+        Of one whose file cannot be read, `problem` says why.
         """
-        envs = {}
-        for path in sorted(self.inspected.glob("*.json")):
-            env = ((read_json(path) or {}).get("files") or {}).get(ENV)
-            if isinstance(env, dict):
-                envs[path.stem] = env
-        return envs
+        return {
+            path.stem: self.inspection(path.stem) or Inspected()
+            for path in sorted(self.inspected.glob("*.json"))
+        }
+
+    def inspection(self, host: str) -> Inspected | None:
+        """Return what a host was at the last inspection; None before the first."""
+        where = f"{names.INSPECTED}/{names.of_host(host)}"
+        try:
+            inspected: Inspected | None = load(self.path / where, shape(Inspected), where)
+        except UnreadableError as error:
+            return Inspected(problem=str(error))
+        return inspected
 
     @property
-    def settings(self) -> dict[str, Any] | None:
-        """campaign.json; None where there is none that this version can read."""
-        content = read_json(self._file)
-        return content if content and content.get("schema") == SCHEMA else None
+    def recorded(self) -> Settings | None:
+        """campaign.json; None where there is none. Raises UnreadableError that names the cure."""
+        try:
+            settings: Settings | None = load(self._file, shape(Settings))
+        except UnreadableError as error:
+            raise UnreadableError(
+                f"{error}; put back the campaign.json that bench wrote, or move {self.path} away"
+                " to start anew"
+            ) from None
+        return settings
 
-    def write(self, settings: dict[str, Any]) -> None:
+    @property
+    def settings(self) -> Settings:
+        """campaign.json. Raises UserError where there is none, or none that can be read."""
+        settings = self.recorded
+        if settings is None:
+            raise UserError(f"{self.path} holds no {names.CAMPAIGN}; it is no campaign's folder")
+        return settings
+
+    def write(self, settings: Settings) -> None:
         """Write campaign.json."""
-        write_json(self._file, settings)
+        write_json(self._file, settings.to_json())
 
     @property
     def begun(self) -> bool:
@@ -62,58 +87,51 @@ class Campaign(HeldFolder):
 
         Raises UserError that says what differs.
         """
-        facts: dict[str, Any] = {
-            "matrix": matrix.text,
-            "matrix_name": matrix.name,
-            "baseline": matrix.baseline,
-            "warmup_iters": matrix.warmup_iters,
-            "table": dict(matrix.layout),
-            "published": list(matrix.published),
-            "repeats": matrix.repeats,
-            "cells": [cell.to_json() for cell in matrix.cells],
-            "inventory": cluster.name,
-            "inventory_digest": cluster.digest,
-            "trainbench": __version__,
-        }
-        was = self.settings
+        now = Settings(
+            matrix=matrix.text,
+            matrix_name=matrix.name,
+            baseline=matrix.baseline,
+            warmup_iters=matrix.warmup_iters,
+            table=dict(matrix.layout),
+            published=tuple(matrix.published),
+            repeats=matrix.repeats,
+            cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
+            inventory=cluster.name,
+            inventory_digest=cluster.digest,
+            trainbench=__version__,
+            created_at=time.time(),
+        )
+        was = self.recorded
+        if was is None and self.begun:
+            raise UserError(
+                f"{self.path} has runs and no {names.CAMPAIGN}, which says what they were made"
+                " with; put it back, or move the folder away to start anew"
+            )
         if was is None or not self.begun:
-            self.write({**facts, "created_at": time.time()})
+            self.write(now)
             return
         cure = (
             f"; to start anew give the matrix another `name:`, or move {self.path} away;"
             " to go on restore what changed"
         )
-        if was.get("inventory_digest") != cluster.digest:
+        if was.inventory_digest != cluster.digest:
             raise UserError(
                 f"the inventory {cluster.name} differs from the one that campaign {self.name}"
                 f" began with (addresses, devices, root or cluster_env){cure}"
             )
-        before = {cell["id"]: cell["name"] for cell in was["cells"]}
-        now = {cell["id"]: cell["name"] for cell in facts["cells"]}
-        keys = ("baseline", "warmup_iters", "repeats")
-        changed = [key for key in keys if was.get(key) != facts[key]]
-        gone = [name for key, name in before.items() if key not in now]
-        new = [name for key, name in now.items() if key not in before]
-        if changed or gone or new:
-            what = [f"{key} was {was.get(key)}" for key in changed]
-            what += [f"{len(gone)} cells gone, such as {gone[0]}"] if gone else []
-            what += [f"{len(new)} cells new, such as {new[0]}"] if new else []
+        if what := _what_changed(was, now):
             raise UserError(
                 f"the matrix differs from the one that campaign {self.name} began with"
                 f" ({'; '.join(what)}){cure}"
             )
         # How figures are shown changes none of them.
-        shown = {key: facts[key] for key in ("table", "published")}
-        if any(was.get(key) != value for key, value in shown.items()):
-            self.write({**was, **shown})
+        if (was.table, was.published) != (now.table, now.published):
+            self.write(replace(was, table=now.table, published=now.published))
 
-    def fix_environment(self, facts: dict[str, Any]) -> None:
+    def fix_environment(self, facts: Mapping[str, Any]) -> None:
         """Record pins and datasets at the first run; refuse others later, so none are mixed."""
-        was = self.settings or {}
-        recorded = was.get("environment")
-        if recorded is None:
-            self.write({**was, "environment": facts})
-            return
+        was = self.settings
+        recorded = was.environment or {}
         for name, value in facts.items():
             if name in recorded and recorded[name] != value:
                 raise UserError(
@@ -121,8 +139,8 @@ class Campaign(HeldFolder):
                     f"{_what_differs(recorded[name], value)}; its figures would not compare: set"
                     " the nodes back, or give the matrix another `name:`"
                 )
-        if set(facts) - set(recorded):
-            self.write({**was, "environment": {**recorded, **facts}})
+        if set(facts) - set(recorded) or was.environment is None:
+            self.write(replace(was, environment={**recorded, **facts}))
 
     @property
     def refusal(self) -> str:
@@ -142,8 +160,10 @@ class Campaign(HeldFolder):
         """Return what a living bench runs now: the last that was planned, where it has no
         outcome.
         """
-        asked = repeats_of(self.settings or {}) if self.is_locked() else ()
-        attempts = (a for cell, repeat in asked for a in self.attempts(cell["id"], repeat))
+        if not self.is_locked():
+            return None
+        asked = self.settings.asked()
+        attempts = (a for cell, repeat in asked for a in self.attempts(cell.id, repeat))
         planned = [attempt for attempt in attempts if (attempt.path / names.RUN).exists()]
         last = max(planned, key=lambda attempt: attempt.planned_at, default=None)
         return last if last is not None and last.outcome is None else None
@@ -153,18 +173,23 @@ class Campaign(HeldFolder):
         before = self.attempts(cell_id, repeat)
         number = before[-1].number + 1 if before else 1
         path = self.path / cell_id / names.attempt(repeat, number)
-        path.mkdir(mode=0o700, parents=True)
+        make_private(path)
         return Attempt(path, cell_id, repeat, number)
 
 
-def repeats_of(settings: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each repeat of each cell of a campaign's settings, in the matrix's order, from 1.
-
-    In a campaign of reruns each cell has as many as were asked for.
-    """
-    for cell in settings.get("cells", ()):
-        for repeat in range(1, int(cell.get("repeats", settings["repeats"])) + 1):
-            yield cell, repeat
+def _what_changed(was: Settings, now: Settings) -> list[str]:
+    """Say what of a matrix is another one, each in a few words."""
+    before = {cell.id: cell.name for cell in was.cells}
+    after = {cell.id: cell.name for cell in now.cells}
+    keys = ("baseline", "warmup_iters", "repeats")
+    what = [
+        f"{key} was {getattr(was, key)}" for key in keys if getattr(was, key) != getattr(now, key)
+    ]
+    gone = [name for key, name in before.items() if key not in after]
+    new = [name for key, name in after.items() if key not in before]
+    what += [f"{len(gone)} cells gone, such as {gone[0]}"] if gone else []
+    what += [f"{len(new)} cells new, such as {new[0]}"] if new else []
+    return what
 
 
 def _what_differs(was: Any, now: Any) -> str:

@@ -1,13 +1,63 @@
 """What `doctor` and verify.yml learned of an inventory's nodes, as a folder."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from node.checked import HostName
+from node.facts.kinds import ENVIRONMENT
+from node.schema import Fields, Mapped, Maybe, Number, Text, Whole, Words
+from runner.base.exclusive import make_private
+from runner.base.shape import shape
 from runner.folder import names
-from runner.folder.attempt import Attempt
+from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
-from runner.folder.stored import read_json
+from runner.folder.stored import UnreadableError, load
+
+_EXPECTED = Fields({}, {"device": (Maybe(Text(most=100)), None), "devices": (Maybe(Whole()), None)})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a role's verify entry said of a node."""
+
+    role: Annotated[str, Text(most=1_000)]
+    message: Annotated[str, Text(most=100_000, lines=True)]
+
+
+@dataclass(frozen=True)
+class AskedNode:
+    """A node that was asked: whether it was lost on the way, and what is wrong with it."""
+
+    lost: bool = True
+    failures: tuple[Failure, ...] | None = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What asked.json holds: when, by which roles, which nodes."""
+
+    at: Annotated[float, Number(0)]
+    nodes: Annotated[Mapping[str, AskedNode], Mapped(HostName, shape(AskedNode))]
+    roles: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What env/<host>.json holds: what a node is and what the inventory expects, or why not."""
+
+    env: Annotated[Mapping[str, Any] | None, Maybe(ENVIRONMENT)] = None
+    expected: Annotated[Mapping[str, Any] | None, Maybe(_EXPECTED)] = field(default_factory=dict)
+    unreachable: Annotated[str | None, Maybe(Words())] = None
+
+
+@dataclass(frozen=True)
+class Probe(RunFolder):
+    """The folder of one measurement."""
+
+    number: int
 
 
 class Checkup(HeldFolder):
@@ -17,13 +67,18 @@ class Checkup(HeldFolder):
     """
 
     @property
-    def asked(self) -> dict[str, Any] | None:
-        """asked.json: the nodes, and what the roles' verify entries said; None before."""
-        return read_json(self.path / names.ASKED)
+    def asked(self) -> Asked | None:
+        """asked.json; None before. Raises UnreadableError."""
+        asked: Asked | None = load(self.path / names.ASKED, shape(Asked))
+        return asked
 
-    def node(self, host: str) -> dict[str, Any]:
-        """Return what a node said of itself: `env` and `expected`, or why it is `unreachable`."""
-        return read_json(self.path / names.ENVS / names.of_host(host)) or {}
+    def node(self, host: str) -> Reply:
+        """Return what a node said of itself, or why there is nothing."""
+        where = f"{names.ENVS}/{names.of_host(HostName(host))}"
+        try:
+            return load(self.path / where, shape(Reply), where) or Reply()
+        except UnreadableError as error:
+            return Reply(unreachable=str(error))
 
     def forget(self) -> None:
         """Remove what was found last time, so that none of it is taken for today's."""
@@ -36,17 +91,17 @@ class Checkup(HeldFolder):
         """What a second doctor is told."""
         return f"another doctor asks the nodes of {self.name}"
 
-    def new_probe(self) -> Attempt:
+    def new_probe(self) -> Probe:
         """Make the folder of a new measurement (0700)."""
         numbers = [
             int(match[1])
             for path in self.path.glob("probe*")
-            if (match := re.fullmatch(r"probe(\d+)", path.name))
+            if (match := re.fullmatch(r"probe(\d{1,9})", path.name))
         ]
         number = max(numbers, default=0) + 1
         path = self.path / f"probe{number}"
-        path.mkdir(mode=0o700, parents=True)
-        return Attempt(path, "doctor", 1, number)
+        make_private(path)
+        return Probe(path, number)
 
 
 def checkup_of(runs: Path, inventory: str) -> Checkup:

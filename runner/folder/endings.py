@@ -6,10 +6,15 @@ The launch plugin imports this too, so that both say the same; it needs the stan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from node.causes import Cause, EndedBy, known
+from node.schema import Maybe, Text, Whole, Words
+
+Code = Annotated[int | None, Maybe(Whole(-(2**31), 2**32))]
+Word = Annotated[str | None, Maybe(Text(most=100))]
+Sentence = Annotated[str, Words(most=20_000)]
 
 _WORDS: Mapping[str, str] = {
     EndedBy.LEASE: "the node ended the run itself, having lost the control node",
@@ -26,26 +31,13 @@ class Ending:
     home.
     """
 
-    ended_by: str
-    rc: int | None = None
-    signal: int | None = None
-    message: str = ""
-    own_cause: str = ""
-    oom_kills: int = 0
-    log: str = ""
-
-    @classmethod
-    def from_json(cls, done: Mapping[str, Any]) -> Ending:
-        """Return what a done.json says."""
-        return cls(
-            ended_by=str(done.get("ended_by")),
-            rc=done.get("rc"),
-            signal=done.get("signal"),
-            message=str(done.get("message") or ""),
-            own_cause=str(done.get("cause") or ""),
-            oom_kills=int(done.get("oom_kills") or 0),
-            log=str(done.get("log") or ""),
-        )
+    ended_by: Word = None
+    rc: Code = None
+    signal: Code = None
+    message: Sentence = ""
+    own_cause: Word = field(default=None, metadata={"key": "cause"})
+    oom_kills: Annotated[int | None, Maybe(Whole())] = 0
+    log: Sentence = ""
 
     @property
     def well(self) -> bool:
@@ -55,7 +47,7 @@ class Ending:
     @property
     def cause(self) -> Cause:
         """The cause of a node that did not end well."""
-        if own := known(self.own_cause):
+        if own := known(self.own_cause or ""):
             return own
         return next((by.cause for by in EndedBy if by == self.ended_by), Cause.SUPERVISOR_LOST)
 
@@ -71,7 +63,7 @@ class Ending:
             if self.oom_kills:
                 how += ", and the kernel killed a process for lack of memory meanwhile"
             return how
-        return _WORDS.get(self.ended_by, f"ended by {self.ended_by}")
+        return _WORDS.get(self.ended_by or "", f"ended by {self.ended_by}")
 
 
 def first_bad(endings: Mapping[str, Ending]) -> str | None:

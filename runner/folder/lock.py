@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.base.exclusive import take
+from runner.base.exclusive import make_private, take
 from runner.folder import names
 
 # What is written before it gets its name: by write_json and the launch plugin's save, create_once,
@@ -40,11 +40,11 @@ class HeldFolder:
 
     def is_locked(self) -> bool:
         """Return whether a living process holds the folder."""
+        if not self.lock.is_file():
+            return False
         try:
             with self.lock.open("rb") as handle:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
         except BlockingIOError:
             return True
         return False
@@ -76,11 +76,13 @@ def held(lock: Path, refusal: str) -> Iterator[str]:
     """
     folder = lock.parent
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise UserError(
             f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
         ) from None
+    if lock.exists() and not lock.is_file():
+        raise UserError(f"{lock} is no plain file, so nothing can hold it; remove it")
     with lock.open("a+b") as handle:
         if not take(handle, LOCK_PATIENCE_S):
             raise UserError(f"{refusal}; wait for it, or end it with Ctrl-C there")

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from node.schema import MOST_BYTES, UnfitError, parse
+from node.schema import MOST_BYTES, UnfitError, parse, unfit
 from runner.base.errors import UserError
+from runner.base.exclusive import make_private
+from runner.base.files import read_start
 from runner.base.text import printable
 
 if TYPE_CHECKING:
@@ -29,8 +31,9 @@ def load(path: Path, kind: Kind, where: str = "") -> Any:
     """
     where = where or str(path)
     try:
-        with path.open("rb") as stream:
-            text = stream.read(MOST_BYTES + 1)
+        text = read_start(path, MOST_BYTES + 1)
+        if text is None:
+            raise unfit(where, "is not a plain file")
         return parse(text, kind, where)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -42,7 +45,7 @@ def load(path: Path, kind: Kind, where: str = "") -> Any:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON so that a crash leaves the old file or the new one, on the disk, whole."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     fresh = path.with_name(f".{path.name}.tmp")
     with fresh.open("w", encoding="utf-8") as stream:
         json.dump({"schema": SCHEMA, **content}, stream, indent=1)
@@ -55,12 +58,3 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON file's content; None where there is no such file, or no whole one."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from node.causes import LATE, Cause, known
+from node.checked import InsidePath
 from runner.base.text import printable
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
-from runner.terms.outcome import Outcome
-from runner.terms.record import Measurement
+from runner.terms.outcome import Outcome, Place
+from runner.terms.record import UNREADABLE, Measurement
 
 # What a log says because the time limit's TERM and KILL reached it.
 _OF_THE_LIMIT = frozenset(
@@ -81,7 +82,7 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
             reason=f"{ended.ending}: {verdict.sentence}",
             last_words=printable(verdict.words)[:300],
             diagnosis=verdict.status,
-            evidence={"log": verdict.name, "line": verdict.line},
+            evidence=Place(InsidePath(verdict.name), verdict.line),
         )
     printed = ended.cause == Cause.EXIT and last_words
     reason = f"{ended.ending}: {last_words}" if printed else ended.ending
@@ -90,7 +91,7 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
 
 def is_finished(outcome: Outcome | None) -> bool:
     """Return whether bench leaves a run with this outcome alone, unless told --again."""
-    if outcome is None:
+    if outcome is None or outcome.status == UNREADABLE:
         return False
     cause = known(outcome.cause)
     return cause is None or not cause.again

@@ -70,7 +70,8 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
 
 
 def telling_rank(attempt: Attempt) -> int:
-    """Return the rank of the node that ended the run first, else 0."""
+    """Return the rank of the node that ended the run first, else the first."""
     halt = attempt.halt
     first = first_bad(attempt.endings()) if halt is None else halt.host
-    return next((rank for rank, host in attempt.hosts.items() if host == first), 0)
+    hosts = attempt.hosts
+    return next((rank for rank, host in hosts.items() if host == first), min(hosts))

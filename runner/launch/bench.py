@@ -16,6 +16,7 @@ from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
+from runner.terms.record import UNREADABLE
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def bench(
     with campaign.locked(), interrupts.handled():
         campaign.open(matrix, cluster)
         repeats = [(cell, repeat) for cell in cells for repeat in range(1, matrix.repeats + 1)]
-        kept = {} if again else _finished(campaign, repeats)
+        kept = {} if again else _finished(campaign, repeats, view)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
         view.begin(campaign, len(repeats), kept)
         counts = {"ok": 0, "failed": 0}
@@ -99,7 +100,7 @@ def bench(
 
 
 def _finished(
-    campaign: Campaign, repeats: Sequence[tuple[Cell, int]]
+    campaign: Campaign, repeats: Sequence[tuple[Cell, int]], view: View
 ) -> dict[tuple[str, int], str]:
     """Return the repeats whose last attempt is finished, with its status."""
     statuses = {}
@@ -108,4 +109,6 @@ def _finished(
         ended = attempts[-1].outcome if attempts else None
         if ended is not None and is_finished(ended):
             statuses[cell.id, repeat] = ended.status
+        elif ended is not None and ended.status == UNREADABLE:
+            view.unreadable(attempts[-1], ended)
     return statuses

@@ -1,23 +1,36 @@
 """Ask the nodes, once a campaign, what they have: reachable, set up, the same, enough data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from node.checked import InsidePath, Sha256
 from node.dataset.megatron_mmap import DatasetError, check_split
+from node.schema import Fields, Mapped, Maybe, Plain, UnfitError, Whole
 from runner.base.errors import UserError, unreachable
 from runner.base.paths import dataset_home, env_file, system_home
-from runner.folder import names
-from runner.folder.campaign import ENV, Campaign
-from runner.folder.stored import read_json
+from runner.folder.campaign import Campaign
 from runner.inventory import refuse_unedited
 from runner.launch.engine import Engine
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.inspected import ENV, Inspected
 
 # What bench reads from dataset.json; docs/inventory.md lists them for datasets of one's own.
 # Where its manifest says vocab_size, which trainers need, a smaller one of a cell is refused.
-DATASET_KEYS = ("documents", "tokens", "bytes", "sha256")
+DATASET = Fields(
+    {
+        "documents": Whole(),
+        "tokens": Whole(),
+        "bytes": Mapped(InsidePath, Whole()),
+        "sha256": Mapped(InsidePath, Sha256),
+    },
+    {"vocab_size": (Maybe(Whole()), None)},
+)
+MANIFESTS = {
+    "system": ("installed.json", Fields({"identity": Plain(16, lines=True)})),
+    "dataset": ("dataset.json", DATASET),
+}
 SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
 
 
@@ -38,7 +51,7 @@ def inspect(
     wanted = {f"system {cell.system}/{cell.pin}" for cell in cells}
     wanted |= {f"dataset {cell.dataset}" for cell in cells}
     # All nodes are asked at once, unless their root folders differ.
-    facts: dict[str, dict[str, Any]] = {}
+    facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
         paths = {ENV: str(env_file(root))}  # recorded where verify left it, not required
@@ -48,35 +61,42 @@ def inspect(
             manifest = dataset_home(root, cell.dataset) / "dataset.json"
             paths[f"dataset {cell.dataset}"] = str(manifest)
         engine.inspect(hosts, paths, campaign.inspected, cancelled)
-        files = {host: campaign.inspected / names.of_host(host) for host in hosts}
-        facts |= {host: read_json(path) or {} for host, path in files.items()}
+        facts |= {host: campaign.inspection(host) or Inspected(unreachable="") for host in hosts}
     setup = SETUP.format(inventory=cluster.path)
+    for host, inspected in facts.items():
+        if inspected.problem:
+            raise UserError(f"what {host} said of itself cannot be read: {inspected.problem}")
     silent = {
-        host: str(node_facts.get("unreachable", ""))
-        for host, node_facts in facts.items()
-        if "unreachable" in node_facts or not node_facts
+        host: inspected.unreachable
+        for host, inspected in facts.items()
+        if inspected.unreachable is not None
     }
     if silent:
         raise UserError(unreachable(silent, cluster.path))
-    for host, node_facts in facts.items():
-        for name in sorted(wanted):
-            _check_manifest(name, node_facts["files"].get(name), host, setup)
-    recorded = {name: _same(name, facts, setup) for name in sorted(wanted)}
+    manifests = {
+        name: {
+            host: _manifest(name, inspected.files.get(name), host, setup)
+            for host, inspected in facts.items()
+        }
+        for name in sorted(wanted)
+    }
+    recorded = {name: _same(name, each, setup) for name, each in manifests.items()}
     campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
     for cell in cells:
         check_dataset(cell, recorded[f"dataset {cell.dataset}"])
     return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in cells}
 
 
-def _check_manifest(name: str, manifest: Any, host: str, setup: str) -> None:
-    """Refuse, by host and key, a manifest that is missing or lacks what is read from it."""
+def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]:
+    """Return what is read of a manifest. Raises UserError naming the host and the key."""
     if manifest is None:
         raise UserError(f"{name} is not on {host}; {_listed(name)} in the inventory, and {setup}")
-    keys = ("identity",) if name.startswith("system ") else DATASET_KEYS
-    for key in keys:
-        if not isinstance(manifest, dict) or key not in manifest:
-            file = "installed.json" if name.startswith("system ") else "dataset.json"
-            raise UserError(f"{file} of {name} on {host} has no {key!r}; {setup}")
+    file, kind = MANIFESTS[name.partition(" ")[0]]
+    try:
+        checked: dict[str, Any] = kind.check(manifest, f"{file} of {name} on {host}")
+    except UnfitError as error:
+        raise UserError(f"{error}; {setup}") from None
+    return checked
 
 
 def _listed(name: str) -> str:
@@ -96,14 +116,13 @@ def _identity(manifest: dict[str, Any]) -> Any:
     return manifest["identity"] if "identity" in manifest else manifest["sha256"]
 
 
-def _same(name: str, facts: dict[str, dict[str, Any]], setup: str) -> dict[str, Any]:
+def _same(name: str, manifests: Mapping[str, dict[str, Any]], setup: str) -> dict[str, Any]:
     """Return the manifest that all hosts share. Raises UserError naming the host that differs."""
-    hosts = list(facts)
-    first: dict[str, Any] = facts[hosts[0]]["files"][name]
-    for host in hosts[1:]:
-        if _identity(facts[host]["files"][name]) != _identity(first):
-            raise UserError(f"{name} on {host} differs from the one on {hosts[0]}; {setup}")
-    return first
+    (first, manifest), *others = manifests.items()
+    for host, other in others:
+        if _identity(other) != _identity(manifest):
+            raise UserError(f"{name} on {host} differs from the one on {first}; {setup}")
+    return manifest
 
 
 def check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.folder.stored import UnreadableError
 from runner.load.samples import CPU, read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
@@ -30,8 +31,11 @@ class Now:
 
 def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
     """Say how far a run of `wanted` iterations is."""
-    logs = attempt.logs()
-    devices = (attempt.run or {}).get("cell", {}).get("device_ids")
+    try:
+        logs, run = attempt.logs(), attempt.run
+    except UnreadableError:
+        return Now(None, None, None)
+    devices = run.cell.device_ids if run else None
     sampled = [memory(log.with_name(names.SAMPLES), devices) for log in logs.values()]
     used = max((each for each in sampled if each is not None), default=None)
     measured = latest(load_system(system).parse, logs)

@@ -15,10 +15,11 @@ from typing import Any
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
+from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.folder.stored import read_json
+from runner.folder.stored import UnreadableError, load
 from runner.judge.decide import is_finished
 from runner.launch import inspection
 from runner.launch.bench import Tally
@@ -26,6 +27,8 @@ from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
+from runner.terms.campaign import Settings
+from runner.terms.cell import AskedCell
 from runner.terms.cluster import Cluster
 from runner.terms.orders import NodeRun
 from runner.terms.run import Run
@@ -37,30 +40,30 @@ class Recorded:
 
     attempt: Attempt
     campaign: Campaign
+    settings: Settings
     run: Run
 
 
 def recorded(path: Path) -> Recorded:
     """Read the run in a folder. Raises UserError where it holds none that can be run again."""
     path = path.resolve()
-    content = read_json(path / names.RUN)
-    if content is None:
+    try:
+        run: Run | None = load(path / names.RUN, shape(Run))
+    except UnreadableError as error:
+        raise UserError(f"{error}, so this version cannot run it again") from None
+    if run is None:
         below = sorted(path.glob(f"**/{names.RUN}"))
         hint = f"; name a run's folder, such as {below[-1].parent}" if below else ""
         raise UserError(f"there is no {names.RUN} in {path}{hint}")
-    try:
-        run = Run.from_json(content)
-    except (KeyError, TypeError, AttributeError):
-        raise UserError(f"{path}/{names.RUN} is not one that this version can read") from None
     campaign = Campaign(path.parents[2])
-    if campaign.settings is None:
-        raise UserError(f"{campaign.path} holds no {names.CAMPAIGN} that this version can read")
-    return Recorded(Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, run)
+    return Recorded(
+        Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, campaign.settings, run
+    )
 
 
 def inventory(recorded: Recorded) -> Path:
     """Return the inventory that a run's campaign names, of this checkout."""
-    name = str((recorded.campaign.settings or {}).get("inventory"))
+    name = recorded.settings.inventory
     path = PROJECT / "inventory" / name
     if not path.exists():
         raise UserError(f"the run was made on the inventory {name}; name it with -i")
@@ -116,34 +119,31 @@ def differences(run: Run, cluster: Cluster) -> Iterator[str]:
 
 def _open(target: Campaign, recorded: Recorded) -> int:
     """Make the campaign of reruns, or take the cell into it; the repeat that comes next."""
-    source = recorded.campaign.settings or {}
-    settings = target.settings or {
-        **{key: source.get(key) for key in ("matrix", "matrix_name", "baseline", "warmup_iters")},
-        **{key: source.get(key) for key in ("inventory", "inventory_digest")},
-        "repeats": 1,
-        "cells": [],
-        "trainbench": __version__,
-        "created_at": time.time(),
-    }
-    cells: list[dict[str, Any]] = list(settings["cells"])
-    asked = next((cell for cell in cells if cell["id"] == recorded.run.cell.id), None)
-    if asked is None:
-        asked = {**recorded.run.cell.to_json(), "repeats": 0}
-        cells.append(asked)
-    repeat = int(asked["repeats"])
-    attempts = target.attempts(asked["id"], repeat) if repeat else []
+    source, cell = recorded.settings, recorded.run.cell
+    settings = target.recorded or replace(
+        source,
+        table={},
+        published=(),
+        repeats=1,
+        cells=(),
+        environment=None,
+        trainbench=__version__,
+        created_at=time.time(),
+    )
+    cells = {asked.id: asked for asked in settings.cells}
+    asked = cells.get(cell.id, AskedCell(**vars(cell), repeats=0))
+    repeat = asked.repeats or 0
+    attempts = target.attempts(asked.id, repeat) if repeat else []
     # One that something outside ended, as a busy node does, is made again, not once more.
-    if not repeat or not attempts or is_finished(attempts[-1].outcome):
+    if not attempts or is_finished(attempts[-1].outcome):
         repeat += 1
-    asked["repeats"] = repeat
-    wanted = (f"system {recorded.run.cell.system}/", f"dataset {recorded.run.cell.dataset}")
+    wanted = (f"system {cell.system}/", f"dataset {cell.dataset}")
     pins = {
-        name: value
-        for name, value in (source.get("environment") or {}).items()
-        if name.startswith(wanted)
+        name: value for name, value in (source.environment or {}).items() if name.startswith(wanted)
     }
-    environment = {**(settings.get("environment") or {}), **pins}
-    target.write({**settings, "cells": cells, "environment": environment})
+    cells[cell.id] = replace(asked, repeats=repeat)
+    environment = {**(settings.environment or {}), **pins}
+    target.write(replace(settings, cells=tuple(cells.values()), environment=environment))
     return repeat
 
 

@@ -7,10 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner.base.escapes import TerminalLine
+from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.folder.campaign import Campaign, repeats_of
+from runner.folder.campaign import Campaign
 from runner.launch.live import Now, left_s, now_of
 from runner.launch.view import lasting, progress
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,13 @@ class Status:
 def look(campaign: Campaign) -> Status:
     """Read a campaign's folder."""
     live, now_running = campaign.is_locked(), campaign.running()
-    asked = list(repeats_of(campaign.settings or {}))
+    asked = list(campaign.settings.asked())
     ended: Counter[str] = Counter()
     not_ok = []
     times = []
     running, now = None, Now(None, None, None)
     for cell, repeat in asked:
-        attempts = campaign.attempts(cell["id"], repeat)
+        attempts = campaign.attempts(cell.id, repeat)
         if not attempts:
             continue
         last = attempts[-1]
@@ -81,7 +84,7 @@ def look(campaign: Campaign) -> Status:
         ended[outcome.status] += 1
         times.append(outcome.wall_s)
         if outcome.status != "ok":
-            not_ok.append((str(cell["name"]), outcome.status, outcome.reason))
+            not_ok.append((cell.name, outcome.status, outcome.reason))
     waiting = len(asked) - sum(ended.values()) - (running is not None)
     return Status(
         campaign=campaign.name,
@@ -94,12 +97,13 @@ def look(campaign: Campaign) -> Status:
     )
 
 
-def _running(attempt: Attempt, cell: Mapping[str, Any]) -> tuple[Running, Now]:
+def _running(attempt: Attempt, cell: Cell) -> tuple[Running, Now]:
     elapsed_s = max(0.0, time.time() - attempt.planned_at)
-    wanted = cell["parameters"].get("train_iters")
-    now = now_of(str(cell["system"]), attempt, wanted)
+    where = f"{names.CAMPAIGN}: cell {cell.name}"
+    wanted = load_system(cell.system).recorded(cell.parameters, where).get("train_iters")
+    now = now_of(cell.system, attempt, wanted)
     running = Running(
-        cell=str(cell["name"]),
+        cell=cell.name,
         repeat=attempt.repeat,
         attempt=attempt.number,
         elapsed_s=round(elapsed_s, 1),

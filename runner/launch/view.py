@@ -44,6 +44,11 @@ class View:
             line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
         self.console.print(one_line(f"{line}; folder {campaign.path}"))
 
+    def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
+        """Say that a run is made again, since nobody can tell how it ended; its folder stays."""
+        line = f"{attempt.path}: {ended.reason}; it is made again, as another attempt"
+        self.console.print(line, markup=False)
+
     @contextmanager
     def running(self, cell: Cell, repeat: int, attempt: Attempt) -> Iterator[None]:
         """Show how far a run is, until the block ends."""

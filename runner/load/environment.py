@@ -4,17 +4,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from node.facts.kinds import ENVIRONMENT
+from node.schema import UnfitError
 from runner.folder.campaign import Campaign
-from runner.folder.stored import read_json
+from runner.terms.campaign import Settings
+from runner.terms.inspected import ENV, Device, Inspected
 from runner.terms.record import Measurement
 
 
 def device_name(campaign: Campaign) -> str:
     """Return the devices' name; empty where the nodes have none, or different ones."""
-    names = set()
-    for path in campaign.inspected.glob("*.json"):
-        for device in (read_json(path) or {}).get("devices") or []:
-            names.add(str(device["name"]))
+    hosts = campaign.inspections().values()
+    names = {device.name for inspected in hosts for device in inspected.devices or ()}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -24,45 +25,54 @@ def trainer_versions(measured: Measurement) -> dict[str, str]:
     return {key: measured.facts[key] for key in wanted if key in measured.facts}
 
 
-def _devices(devices: Sequence[Mapping[str, Any]]) -> str:
+def _devices(devices: Sequence[Device]) -> str:
     """Write `8 x Tesla V100-SXM2-32GB, 32510 MiB`, each kind once."""
-    kinds = Counter(f"{item['name']}, {item['memory_mib']} MiB" for item in devices)
+    kinds = Counter(f"{item.name}, {item.memory_mib} MiB" for item in devices)
     return "; ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"
 
 
-def environment_of(campaign: Campaign, settings: Mapping[str, Any]) -> dict[str, Any]:
+def environment_of(campaign: Campaign, settings: Settings) -> dict[str, Any]:
     """Return what a reader needs to compare: machines, versions, datasets, all from the
     campaign.
     """
-    hosts, envs = {}, campaign.envs()
-    for path in sorted(campaign.inspected.glob("*.json")):
-        facts = read_json(path) or {}
-        if "hostname" not in facts:
-            continue
-        devices = facts.get("devices") or []
-        hosts[path.stem] = {
-            "devices": _devices(devices),
-            "driver": ", ".join(sorted({item["driver"] for item in devices})) or "none",
-            "cpu": facts["cpu"],
-            "cpu_count": facts["cpu_count"],
-            "memory_mib": facts["memory_mib"],
-            "system": facts["system"],
-            "kernel": facts["kernel"],
-            **_more(envs.get(path.stem) or {}),
-        }
     return {
         "campaign": campaign.name,
-        "inventory": settings["inventory"],
-        "trainbench": settings["trainbench"],
-        "fingerprints": settings.get("environment") or {},
-        "nodes": hosts,
+        "inventory": settings.inventory,
+        "trainbench": settings.trainbench,
+        "fingerprints": settings.environment or {},
+        "nodes": {
+            host: _node(inspected)
+            for host, inspected in campaign.inspections().items()
+            if inspected.hostname is not None or inspected.problem
+        },
     }
 
 
-def _more(env: Mapping[str, Any]) -> dict[str, Any]:
+def _node(inspected: Inspected) -> dict[str, Any]:
+    """Return what an inspection says of a node, or why that cannot be read."""
+    if inspected.problem:
+        return {"unreadable": inspected.problem}
+    devices = inspected.devices or ()
+    return {
+        "devices": _devices(devices),
+        "driver": ", ".join(sorted({item.driver for item in devices})) or "none",
+        "cpu": inspected.cpu,
+        "cpu_count": inspected.cpu_count,
+        "memory_mib": inspected.memory_mib,
+        "system": inspected.system,
+        "kernel": inspected.kernel,
+        **_more(inspected.files.get(ENV)),
+    }
+
+
+def _more(said: Any) -> dict[str, Any]:
     """Return what env.json, which playbooks/verify.yml leaves on a node, knows beside an
     inspection.
     """
+    try:
+        env = ENVIRONMENT.check({} if said is None else said, "env.json:")
+    except UnfitError as error:
+        return {"unreadable": str(error)}
     gpu = env.get("gpu") or {}
     interfaces = (env.get("network") or {}).get("interfaces") or {}
     return {

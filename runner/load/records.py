@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
+from runner.base.text import printable
+from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.folder.campaign import Campaign, repeats_of
+from runner.folder.campaign import Campaign
+from runner.folder.stored import UnreadableError
 from runner.judge import judge
 from runner.judge.diagnosis.rules import rules
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
-from runner.matrix.published import PublishedRow, published_rows
-from runner.matrix.table_shape import TableShape, shape_of
+from runner.matrix.published import PublishedRow, check_published, published_rows
+from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import Measurement, Record
+from runner.terms.record import UNREADABLE, Measurement, Record
 
+MOST_WHY = 300  # letters of what went wrong in reading a run
 RUNNING = "bench runs now: python -m runner status says how far it is"
 
 
@@ -32,10 +36,10 @@ def layout_of(
 
     Raises UserError for an unknown shape.
     """
-    settings = campaign.settings or {}
+    settings, where = campaign.settings, names.CAMPAIGN
     return (
-        shape_of(settings.get("table"), shape),
-        published_rows(settings.get("published") or []),
+        shape_of(check_table(settings.table, where), shape),
+        published_rows(check_published(list(settings.published), where)),
     )
 
 
@@ -49,13 +53,8 @@ def records_of(
     campaign.
     """
     running = (of or campaign).running()  # asked first: a run that ends meanwhile has an outcome
-    settings = campaign.settings
-    if settings is None:
-        raise UserError(
-            f"{campaign.path} holds no campaign.json of this version; name another with --campaign"
-        )
     now = (running.cell_id, running.repeat, running.number) if running else None
-    records = list(_records(campaign, settings, now))
+    records = list(_records(campaign, now))
     home = shown or campaign.path
     return [
         replace(record, log=os.path.relpath(home / record.log, relative_to))
@@ -67,41 +66,49 @@ def records_of(
 
 def record_of(attempt: Attempt, campaign: Campaign) -> Record:
     """Read one run that was made, whether it is its repeat's last attempt or not."""
-    environment = environment_of(campaign, campaign.settings or {})
-    return _ran(campaign, attempt, attempt.run or {}, environment, device_name(campaign))
+    environment = environment_of(campaign, campaign.settings)
+    record = _ran(campaign, attempt, environment, device_name(campaign))
+    if record is None:
+        raise UserError(f"there is no {names.RUN} in {attempt.path}")
+    return record
 
 
-def _records(
-    campaign: Campaign, settings: Mapping[str, Any], running: tuple[str, int, int] | None
-) -> Iterator[Record]:
+def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterator[Record]:
     """Yield the records, with logs as paths in the campaign's folder."""
+    settings = campaign.settings
     environment = environment_of(campaign, settings)
     device = device_name(campaign)
-    for asked, repeat in repeats_of(settings):
-        for attempt in reversed(campaign.attempts(asked["id"], repeat)):
-            if running == (asked["id"], repeat, attempt.number):
-                pending = _asked(campaign, asked, settings["warmup_iters"])
-                yield replace(pending, repeat=repeat, reason=RUNNING)
+    for cell, repeat in settings.asked():
+        pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN)
+        pending = replace(pending, repeat=repeat)
+        for attempt in reversed(campaign.attempts(cell.id, repeat)):
+            if running == (cell.id, repeat, attempt.number):
+                yield replace(pending, reason=RUNNING)
                 break
+            try:
+                record = _ran(campaign, attempt, environment, device)
+            except UserError as error:
+                record = replace(pending, status=UNREADABLE, reason=str(error))
+            except Exception as error:  # whatever is in one run's files, the table has the others
+                why = f"reading it failed: {type(error).__name__}: {error}"
+                record = replace(pending, status=UNREADABLE, reason=printable(why)[:MOST_WHY])
             # One without run.json was never planned: bench died in the instant before.
-            if run := attempt.run:
-                yield _ran(campaign, attempt, run, environment, device)
+            if record is not None:
+                yield replace(record, attempt=attempt.number)
                 break
         else:
-            pending = _asked(campaign, asked, settings["warmup_iters"])
-            yield replace(pending, repeat=repeat)
+            yield pending
 
 
-def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | None) -> Record:
-    """Build a cell that has not run, from its words in campaign.json or run.json."""
-    system = load_system(asked["system"])
-    # A parameter younger than the campaign has its default.
-    parameters = {item.name: item.default for item in system.parameters} | asked["parameters"]
-    cell = Cell.from_json({**asked, "parameters": parameters})
+def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str) -> Record:
+    """Build a cell that has not run, as the file `where` has it. Raises UserError."""
+    system = load_system(cell.system)
+    where = f"{where}: cell {cell.name}"
+    cell = replace(cell, parameters=system.recorded(cell.parameters, where))
     return Record(
         campaign=campaign.name,
         cell=cell.name,
-        cell_id=asked["id"],
+        cell_id=cell.id,
         system=cell.system,
         status="pending",
         reason="not run yet",
@@ -120,23 +127,20 @@ def _asked(campaign: Campaign, asked: Mapping[str, Any], warmup_iters: int | Non
 
 
 def _ran(
-    campaign: Campaign,
-    attempt: Attempt,
-    run: Mapping[str, Any],
-    environment: Mapping[str, Any],
-    device: str,
-) -> Record:
-    asked = _asked(campaign, run["cell"], run["warmup_iters"])
-    recorded = attempt.outcome
+    campaign: Campaign, attempt: Attempt, environment: Mapping[str, Any], device: str
+) -> Record | None:
+    """Read a run; None where it was never planned. Raises UserError where it cannot be read."""
+    run, recorded = attempt.run, attempt.outcome
+    if run is None:
+        return None
+    if recorded is not None and recorded.status == UNREADABLE:
+        raise UnreadableError(recorded.reason)
+    asked = _asked(campaign, run.cell, run.warmup_iters, names.RUN)
     logs = attempt.logs()
     trained = recorded is None or recorded.status != "did_not_run"
     measured = judge.measure_run(asked.system, logs) if trained else Measurement()
     ended = _ended(attempt, recorded, measured)
-    log = (
-        attempt.path / ended.evidence["log"]
-        if ended.evidence
-        else logs[judge.telling_rank(attempt)]
-    )
+    log = attempt.path / ended.evidence.log if ended.evidence else logs[judge.telling_rank(attempt)]
     record = replace(
         asked,
         status=ended.status,
@@ -152,7 +156,7 @@ def _ran(
         device=device,
     )
     # As many devices as it has processes, from the first, unless it names them.
-    ids = run["cell"]["device_ids"] or range(run["cell"]["devices_per_node"])
+    ids = run.cell.device_ids or range(run.cell.devices_per_node)
     return with_fetched(record, logs, ids)
 
 

@@ -9,7 +9,7 @@ from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
-from runner.terms.orders import NodeRun
+from runner.terms.orders import Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
 # Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
@@ -36,9 +36,7 @@ def make_run(
         repeat=repeat,
         attempt=attempt,
         warmup_iters=matrix.warmup_iters,
-        time_limit_s=matrix.time_limit_s,
-        stall_limit_s=matrix.stall_limit_s,
-        lost_contact_s=cluster.lost_contact_s,
+        limits=Limits(matrix.time_limit_s, matrix.stall_limit_s, cluster.lost_contact_s),
         master_address=cluster.nodes[0].address,
         master_port=port,
         nodes=tuple(

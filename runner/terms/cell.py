@@ -7,41 +7,51 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+from node.checked import CellId, FileName
+from node.schema import Maybe, Text, Whole
 from runner.base.errors import UserError
+from runner.terms.orders import MOST_NODES, Rank, Variable
 
 MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
 MOST_RUNS = 100_000  # cells x repeats
+File = Annotated[str, FileName]
+Count = Annotated[int, Whole(1, MOST_NODES)]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the matrix, with every parameter resolved (defaults included)."""
+    """One point of the matrix, with every parameter resolved (defaults included).
 
-    name: str
-    system: str
-    pin: str
-    dataset: str
-    nodes: int
-    devices_per_node: int
-    device_ids: tuple[int, ...] | None
-    env: Mapping[str, str]
+    `id` names its folder: the name, made safe, and a hash of everything that runs. One that was
+    recorded stays, as a later version may know parameters that it does not have.
+    """
+
+    name: Annotated[str, Text(most=100_000)]
+    system: File
+    pin: File
+    dataset: File
+    nodes: Count
+    devices_per_node: Count
+    device_ids: tuple[Rank, ...] | None
+    env: Mapping[Variable, str]
     parameters: Mapping[str, Any]
     axes: Mapping[str, Any] = field(default_factory=dict)
+    id: Annotated[str, CellId] = ""
+
+    def __post_init__(self) -> None:
+        """Name the folder, unless it is recorded."""
+        if not self.id:
+            safe = re.sub(r"[^A-Za-z0-9._=,+-]+", "_", self.name)[:80]
+            object.__setattr__(self, "id", f"{safe}-{self.digest}")
 
     @property
     def world_size(self) -> int:
         """Processes of the cell, one a device."""
         return self.nodes * self.devices_per_node
-
-    @property
-    def id(self) -> str:
-        """Folder name: the readable name, made safe, and a hash of everything that runs."""
-        safe = re.sub(r"[^A-Za-z0-9._=,+-]+", "_", self.name)[:80]
-        return f"{safe}-{self.digest}"
 
     @property
     def digest(self) -> str:
@@ -60,19 +70,12 @@ class Cell:
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the cell as campaign.json and run.json hold it."""
-        return {**asdict(self), "id": self.id}
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Cell:
-        """Return the cell that a campaign.json or run.json holds.
+@dataclass(frozen=True)
+class AskedCell(Cell):
+    """A cell as campaign.json has it; in a campaign of reruns with its own number of `repeats`."""
 
-        Raises KeyError or TypeError for one of another version.
-        """
-        fields = {key: value for key, value in content.items() if key not in ("id", "repeats")}
-        ids = fields["device_ids"]
-        return cls(**{**fields, "device_ids": None if ids is None else tuple(ids)})
+    repeats: Annotated[int | None, Maybe(Whole(0, MOST_REPEATS))] = None
 
 
 @dataclass(frozen=True)

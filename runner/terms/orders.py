@@ -7,12 +7,26 @@ that it sends to the supervisor.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+from node.checked import HostName, InsidePath, VariableName
+from node.schema import List, Number, Text, Whole
+from runner.base.shape import shape
 
 GRACE_S = 5.0  # between TERM and KILL
 LOG_CAP_BYTES = 256 * 1024 * 1024  # of a node's log that is brought to the control node
 LOG_LIMIT_BYTES = 4 * 1024**3  # of a node's log, then the run is ended: before its disk is full
+
+MOST_NODES = 100_000  # and as many devices of one
+# What JSON may hold of a field; in the code they are text and numbers as any.
+Host = Annotated[str, HostName]
+Variable = Annotated[str, VariableName]
+Inside = Annotated[str, InsidePath]
+Line = Annotated[str, Text(most=10_000)]
+Rank = Annotated[int, Whole(0, MOST_NODES)]
+Port = Annotated[int, Whole(1, 65_535)]
+Seconds = Annotated[float, Number(0)]
 
 
 @dataclass(frozen=True)
@@ -22,27 +36,20 @@ class NodeRun:
     `serves` and `after`: see `Command`.
     """
 
-    host: str
-    node_rank: int
+    host: Host
+    node_rank: Rank
     argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    files: Mapping[str, str]
-    requires: Mapping[str, int | None]
-    ports: tuple[int, ...]
-    device: str
-    device_ids: tuple[int, ...]
-    runs: str
-    dir: str
+    env: Mapping[Variable, str]
+    cwd: Line
+    files: Mapping[Inside, str]
+    requires: Mapping[Line, int | None]
+    ports: tuple[Port, ...]
+    device: Line
+    device_ids: tuple[Rank, ...]
+    runs: Line
+    dir: Line
     serves: bool = False
     after: tuple[tuple[str, ...], ...] = ()
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> NodeRun:
-        """Return the node's part that a run.json holds."""
-        lists = {key: tuple(content[key]) for key in ("argv", "ports", "device_ids")}
-        after = tuple(tuple(argv) for argv in content.get("after", ()))
-        return cls(**{**content, **lists, "after": after})
 
     @property
     def waits(self) -> bool:
@@ -50,14 +57,17 @@ class NodeRun:
         return not self.argv or self.serves
 
 
+Nodes = Annotated[tuple[NodeRun, ...], List(shape(NodeRun), MOST_NODES, 1, tuple)]
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a run is ended from outside, and how much of its logs is kept."""
 
-    time_limit_s: float
-    stall_limit_s: float
-    lost_contact_s: float
-    grace_s: float = GRACE_S
+    time_limit_s: Seconds
+    stall_limit_s: Seconds
+    lost_contact_s: Seconds
+    grace_s: Seconds = GRACE_S
     log_cap_bytes: int = LOG_CAP_BYTES
     log_limit_bytes: int = LOG_LIMIT_BYTES
 
@@ -66,10 +76,10 @@ class Limits:
 class Orders:
     """What all nodes of a run start. `secrets` are names of variables that the inventory has."""
 
-    run_id: str
-    limits: Limits
-    nodes: tuple[NodeRun, ...]
-    secrets: tuple[str, ...] = ()
+    run_id: Line
+    limits: Limits = field(metadata={"key": "supervisor"})
+    nodes: Nodes
+    secrets: tuple[Variable, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return these keys of run.json."""
@@ -79,16 +89,6 @@ class Orders:
             "nodes": [asdict(node) for node in self.nodes],
             "secrets": list(self.secrets),
         }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Orders:
-        """Return what a run.json orders. Raises KeyError or TypeError for another version's."""
-        return cls(
-            run_id=content["run_id"],
-            limits=Limits(**content["supervisor"]),
-            nodes=tuple(NodeRun.from_json(node) for node in content["nodes"]),
-            secrets=tuple(content.get("secrets", ())),
-        )
 
     def job(self, node: NodeRun) -> dict[str, Any]:
         """Return what one node's supervisor is told of its part; the launcher's place is not."""

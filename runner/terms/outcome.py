@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from node.checked import InsidePath
+from node.schema import Maybe, Number, OneOf, Text, Words
+from runner.terms.record import ENDED
+
+WORD = Text(most=100)
+SENTENCE = Words(most=20_000)  # a reason, with the log's own words
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of one of a run's logs, whose path is the one in the run's folder."""
+
+    log: InsidePath
+    line: int | None
 
 
 @dataclass(frozen=True)
@@ -18,23 +32,17 @@ class Outcome:
     rules by which the logs were read. `started_at` is of the control node's clock (epoch seconds).
     """
 
-    status: str
-    cause: str
-    reason: str
-    ending: str = ""
-    last_words: str = ""
-    diagnosis: str | None = None
-    evidence: Mapping[str, Any] | None = None
-    rules: str = ""
-    started_at: float | None = None
-    wall_s: float = 0.0
+    status: Annotated[str, OneOf(*ENDED)]
+    cause: Annotated[str, WORD]
+    reason: Annotated[str, SENTENCE]
+    ending: Annotated[str, SENTENCE] = ""
+    last_words: Annotated[str, SENTENCE] = ""
+    diagnosis: Annotated[str | None, Maybe(WORD)] = None
+    evidence: Place | None = None
+    rules: Annotated[str, WORD] = ""
+    started_at: Annotated[float | None, Maybe(Number(0, 1e11))] = None
+    wall_s: Annotated[float, Number(0)] = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return what outcome.json holds."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Outcome:
-        """Return what an outcome.json says; what only another version knows is left out."""
-        known = {item.name for item in fields(cls)}
-        return cls(**{key: value for key, value in content.items() if key in known})
+        return asdict(self)

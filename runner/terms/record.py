@@ -24,6 +24,8 @@ STATUSES: Mapping[str, str] = {
     "pending": "not run yet, or running now",
 }
 
+UNREADABLE = "unreadable"
+ENDED = tuple(status for status in STATUSES if status not in (UNREADABLE, "pending"))
 
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 

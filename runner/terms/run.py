@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
+from node.checked import FileName
+from node.schema import Maybe, Text, Whole
 from node.supervisor.names import EVENTS
 from runner import __version__
 from runner.terms.cell import Cell
 from runner.terms.cluster import Containers
-from runner.terms.orders import Limits, NodeRun, Orders
+from runner.terms.orders import Limits, Line, Nodes, Orders, Port, Variable
 
 
 @dataclass(frozen=True)
@@ -84,19 +86,17 @@ class Run:
     of variables whose values roles/launch takes from the inventory: no plan holds them.
     """
 
-    campaign: str
+    campaign: Annotated[str, FileName]
     cell: Cell
-    repeat: int
-    attempt: int
+    repeat: Annotated[int, Whole(1)]
+    attempt: Annotated[int, Whole(1)]
     warmup_iters: int | None
-    time_limit_s: float
-    stall_limit_s: float
-    lost_contact_s: float
-    master_address: str
-    master_port: int
-    nodes: tuple[NodeRun, ...]
-    rerun_of: str | None = None
-    secrets: tuple[str, ...] = ()
+    limits: Limits = field(metadata={"key": "supervisor"})
+    master_address: Line
+    master_port: Port
+    nodes: Nodes
+    rerun_of: Annotated[str | None, Maybe(Text())] = None
+    secrets: tuple[Variable, ...] = ()
 
     @property
     def id(self) -> str:
@@ -106,8 +106,7 @@ class Run:
     @property
     def orders(self) -> Orders:
         """What of it an engine needs to know."""
-        limits = Limits(self.time_limit_s, self.stall_limit_s, self.lost_contact_s)
-        return Orders(self.id, limits, self.nodes, self.secrets)
+        return Orders(self.id, self.limits, self.nodes, self.secrets)
 
     def to_json(self) -> dict[str, Any]:
         """Return what run.json holds; the launch plugin reads the orders of it."""
@@ -116,7 +115,7 @@ class Run:
             "trainbench": __version__,
             "run_id": self.id,
             "campaign": self.campaign,
-            "cell": self.cell.to_json(),
+            "cell": asdict(self.cell),
             "repeat": self.repeat,
             "attempt": self.attempt,
             "warmup_iters": self.warmup_iters,
@@ -125,22 +124,3 @@ class Run:
             **self.orders.to_json(),
             **({"rerun_of": self.rerun_of} if self.rerun_of else {}),
         }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Run:
-        """Return the run that a run.json holds.
-
-        Raises KeyError or TypeError for one of another version.
-        """
-        orders = Orders.from_json(content)
-        same = ("campaign", "repeat", "attempt", "warmup_iters", "master_address", "master_port")
-        return cls(
-            **{key: content[key] for key in same},
-            cell=Cell.from_json(content["cell"]),
-            time_limit_s=orders.limits.time_limit_s,
-            stall_limit_s=orders.limits.stall_limit_s,
-            lost_contact_s=orders.limits.lost_contact_s,
-            nodes=orders.nodes,
-            rerun_of=content.get("rerun_of"),
-            secrets=orders.secrets,
-        )

@@ -20,7 +20,7 @@ from plugins.node_action import read, to
 from plugins.program import command, message
 from roles.launch.action_plugins.launch import ActionModule, Launch
 from runner.folder import names
-from runner.folder.attempt import Attempt
+from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.judge.decide import decide
@@ -55,7 +55,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.here = Here()
         self.campaign = Campaign(folder / "campaign")
-        self.attempt = Attempt(self.campaign.path / "cell" / "repeat1" / "attempt1", "cell", 1, 1)
+        self.attempt = RunFolder(self.campaign.path / "cell" / "repeat1" / "attempt1")
         self.node = {
             **{"host": "n1", "node_rank": 0, "runs": str(folder / "node")},
             **{"dir": str(folder / "node" / "run"), "env": {}, "cwd": "/", "files": {}},

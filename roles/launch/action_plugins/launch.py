@@ -41,10 +41,11 @@ from node.supervisor.names import LOG
 from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES
 from plugins.brought import BroughtLog
 from plugins.node_action import NodeAction, one_line, save
+from runner.base.shape import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
-from runner.folder.campaign import ENV
 from runner.folder.endings import Ending
+from runner.terms.inspected import ENV
 from runner.terms.orders import Orders
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Launch:
         self.run_folder = RunFolder(run_dir)
         self.lock = lock
         self.holder = holder  # what the bench that began this run wrote into its lock
-        orders = Orders.from_json(json.loads((run_dir / names.RUN).read_text(encoding="utf-8")))
+        orders = read(Orders, json.loads((run_dir / names.RUN).read_text(encoding="utf-8")))
         # Each node's folder here, by rank; nodes that only wait for others end after `launchers`.
         folders = [run_dir / names.node(node.node_rank, node.host) for node in orders.nodes]
         self.prepared = [folder / names.PREPARED for folder in folders]
@@ -264,7 +265,7 @@ class Launch:
         done["files"] = {name: size for name, size in answer["files"].items() if fetchable(name)}
         if strange := len(answer["files"]) - len(done["files"]):
             done["others"] = f"incomplete: {strange} files are not called as event files are"
-        ending = Ending.from_json(done)
+        ending = read(Ending, done)
         if not ending.well:
             self.halt(ending.cause, f"{self.host}: {ending.words}")
         return done
@@ -361,7 +362,7 @@ class Launch:
         whole = whole and all(size_of(self.folder / name) == size for name, size in sizes.items())
         well = (
             whole
-            and Ending.from_json(done).well
+            and read(Ending, done).well
             and not (self.run_folder.path / names.HALT).exists()
         )
         done["kept"] = True

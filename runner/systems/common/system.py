@@ -100,6 +100,14 @@ class System:
 
         return measure(self.name, logs)
 
+    def recorded(self, parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """Return a recorded cell's parameters, typed; those younger than it have their defaults.
+
+        Raises UserError for values that no matrix could give.
+        """
+        own = {item.name: item.read(parameters.get(item.name), where) for item in self.parameters}
+        return {**parameters, **self.resolve(own)}
+
     def architecture(self, cell: Cell) -> Architecture | None:
         """Return what the cell trains; None where the system does not say."""
         return None if self.model is None else self.model(cell.parameters)

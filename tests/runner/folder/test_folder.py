@@ -14,17 +14,19 @@ from typing import Any
 import pytest
 
 from node.causes import Cause
+from node.schema import Fields, Plain
 from runner.base.errors import UserError
 from runner.base.exclusive import create_once
 from runner.folder import lock
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign, campaigns, find_campaign
-from runner.folder.checkup import checkup_of
+from runner.folder.checkup import Reply, checkup_of
 from runner.folder.endings import Ending
-from runner.folder.stored import read_json, write_json
+from runner.folder.stored import UnreadableError, load, write_json
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
-from tests.runner.builders import small_cluster, small_matrix
+from runner.terms.inspected import ENV
+from tests.runner.builders import small_cluster, small_matrix, small_run
 
 MATRIX = small_matrix({"zero_stage": [0, 1]}, repeats=2)
 CLUSTER = small_cluster()
@@ -60,7 +62,7 @@ def test_a_writer_that_dies_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     write_json(path, {"a": 1})
     with pytest.raises(TypeError):
         write_json(path, {"a": 2, "bad": object()})
-    assert read_json(path) == {"schema": 1, "a": 1}
+    assert load(path, Plain()) == {"schema": 1, "a": 1}
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
 
     def read() -> None:
         while not over.is_set():
-            seen.append(read_json(path))
+            seen.append(load(path, Plain()))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -83,11 +85,12 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     assert None not in seen
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\udcff"])
-def test_what_is_no_whole_object_reads_as_none(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\udcff", "[" * 100_000])
+def test_what_is_no_whole_object_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert read_json(tmp_path / "x.json") is None
-    assert read_json(tmp_path / "none.json") is None
+    with pytest.raises(UnreadableError, match=r"^\S+/x.json:? (is|has)[^\n]*$"):
+        load(tmp_path / "x.json", Fields({}))
+    assert load(tmp_path / "none.json", Fields({})) is None
 
 
 # --- a campaign is one matrix on one inventory ----------------------------------------------------
@@ -95,9 +98,8 @@ def test_what_is_no_whole_object_reads_as_none(tmp_path: Path, text: str) -> Non
 
 def test_a_new_campaign_records_what_it_was_asked(begun: Campaign) -> None:
     was = begun.settings
-    assert was is not None
-    assert (was["inventory"], was["repeats"], was["matrix"]) == ("rack", 2, MATRIX.text)
-    assert [cell["name"] for cell in was["cells"]] == ["zero_stage=0", "zero_stage=1"]
+    assert (was.inventory, was.repeats, was.matrix) == ("rack", 2, MATRIX.text)
+    assert [cell.name for cell in was.cells] == ["zero_stage=0", "zero_stage=1"]
     assert stat.S_IMODE(begun.path.stat().st_mode) == 0o700
 
 
@@ -142,13 +144,13 @@ def test_another_inventory_is_refused(begun: Campaign, cluster: Cluster) -> None
 def test_a_campaign_in_which_nothing_ran_may_still_change(campaign: Campaign) -> None:
     campaign.open(MATRIX, CLUSTER)
     campaign.open(replace(MATRIX, repeats=5), small_cluster(3))
-    assert (campaign.settings or {})["repeats"] == 5
+    assert campaign.settings.repeats == 5
 
 
 def test_pins_and_datasets_are_fixed_by_the_first_run(begun: Campaign) -> None:
     begun.fix_environment({"dataset default": {"x.bin": "1"}})
     begun.fix_environment({"dataset default": {"x.bin": "1"}, "system torch_gpt/a": "2"})
-    assert (begun.settings or {})["environment"] == {
+    assert begun.settings.environment == {
         "dataset default": {"x.bin": "1"},
         "system torch_gpt/a": "2",
     }
@@ -222,10 +224,9 @@ def test_attempts_count_up_and_sort_as_numbers(begun: Campaign) -> None:
 
 
 def attempt_of(path: Path, hosts: list[str]) -> Attempt:
-    nodes: list[dict[str, Any]] = [
-        {"host": host, "node_rank": rank} for rank, host in enumerate(hosts)
-    ]
-    write_json(path / "run.json", {"nodes": nodes})
+    run = small_run({"nodes": len(hosts)}, small_cluster(len(hosts)))
+    nodes = [replace(node, host=host) for node, host in zip(run.nodes, hosts, strict=True)]
+    write_json(path / "run.json", replace(run, nodes=tuple(nodes)).to_json())
     return Attempt(path, "cell", 1, 1)
 
 
@@ -360,17 +361,18 @@ def test_env_json_of_the_nodes_is_read_where_verify_left_one(tmp_path: Path) -> 
     campaign.inspected.mkdir(parents=True)
     for host, files in (("n1", {"env": {"schema": 1}}), ("n2", {"env": None}), ("n3", {})):
         (campaign.inspected / f"{host}.json").write_text(json.dumps({"files": files}))
-    assert campaign.envs() == {"n1": {"schema": 1}}
+    read = campaign.inspections()
+    assert [read[host].files.get(ENV) for host in ("n1", "n2", "n3")] == [{"schema": 1}, None, None]
 
 
 def test_a_checkup_forgets_and_numbers_its_probes(tmp_path: Path) -> None:
     found = checkup_of(tmp_path, "rack")
-    assert (found.asked, found.node("n1")) == (None, {})
-    write_json(found.path / "asked.json", {"nodes": {}})
+    assert (found.asked, found.node("n1")) == (None, Reply())
+    write_json(found.path / "asked.json", {"at": 1.0, "nodes": {}})
     write_json(found.path / "env" / "n1.json", {"env": {}})
-    assert found.node("n1")["env"] == {}
+    assert found.node("n1").env == {}
     found.forget()
-    assert (found.asked, found.node("n1")) == (None, {})
+    assert (found.asked, found.node("n1")) == (None, Reply())
     assert [found.new_probe().path.name for _ in range(2)] == ["probe1", "probe2"]
     with (
         found.locked(),

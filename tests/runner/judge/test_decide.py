@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from node.causes import LATE, Cause
+from node.checked import InsidePath
 from runner.base.paths import PROJECT
+from runner.base.shape import read
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending
 from runner.judge.decide import decide, is_finished, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict
-from runner.terms.outcome import Outcome
+from runner.terms.outcome import Outcome, Place
 from runner.terms.record import STATUSES, Interval, Measurement
 
 RECORDED = PROJECT / "tests" / "data" / "torchrun"
@@ -28,7 +30,7 @@ VERDICT = Verdict(
 )
 WELL = {"ended_by": "exit", "rc": 0}
 BOTH_WELL = {"a": WELL, "b": WELL}
-NOT_A_RUN = {"pending"}  # of a table's row; no run ends so
+NOT_A_RUN = {"pending", "unreadable"}  # of a table's row; no run ends so
 # What may stand in `halt`, or be said of a node; bench adds two of its own.
 CAUSES = [cause for cause in Cause if cause not in (Cause.NO_STEP, Cause.STOPPED_EARLY)]
 
@@ -47,7 +49,7 @@ def ended(
         "measured": steps(reached),
         "train_iters": 5,
         "play_words": "",
-        "endings": {host: Ending.from_json(how) for host, how in done.items()},
+        "endings": {host: read(Ending, how) for host, how in done.items()},
     }
     return decide(**{**facts, **more})
 
@@ -192,7 +194,7 @@ def test_a_failed_launcher_is_reported_with_the_first_cause_and_its_evidence() -
     end = with_verdict(ended("exit"), VERDICT, "an epilogue")
     assert end.reason == "a: exit: memory ran out: CUDA out of memory (nodes/0001-b/log:7)"
     assert (end.status, end.ending, end.diagnosis) == ("failed", "a: exit", "out_of_memory")
-    assert end.evidence == {"log": "nodes/0001-b/log", "line": 7}
+    assert end.evidence == Place(InsidePath("nodes/0001-b/log"), 7)
     assert end.last_words == "CUDA out of memory"
 
 

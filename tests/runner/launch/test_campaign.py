@@ -18,6 +18,7 @@ import pytest
 
 from runner.base.console import Screen
 from runner.base.errors import UserError
+from runner.base.shape import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
@@ -64,7 +65,7 @@ class Nodes:
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
     ) -> str:
         content = json.loads((run.path / names.RUN).read_text())
-        assert Orders.from_json(content) == orders
+        assert read(Orders, content) == orders
         assert os.access(run.path / names.SCRIPT, os.X_OK)
         assert folder.lock.read_text() == folder.holder != ""
         self.before_play()

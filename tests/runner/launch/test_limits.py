@@ -3,12 +3,14 @@
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner import __main__
+from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
@@ -163,9 +165,9 @@ def test_status_names_what_runs_now_and_not_what_a_killed_bench_left(
 def test_status_counts_the_reruns_of_each_cell(run: Run, tmp_path: Path) -> None:
     run()
     campaign = Campaign(tmp_path / "m-rack")
-    settings = campaign.settings or {}
-    settings["cells"][0]["repeats"] = 3
-    campaign.write(settings)
+    first, *others = campaign.settings.cells
+    cells = (replace(first, repeats=3), *others)
+    campaign.write(replace(campaign.settings, cells=cells))
     assert status.look(campaign).runs == 4
 
 
@@ -176,9 +178,10 @@ def test_status_without_a_campaign_is_one_sentence(
     assert "there are no campaigns" in capsys.readouterr().err
 
 
-def test_a_campaign_without_a_matrix_of_its_own_has_no_runs(tmp_path: Path) -> None:
+def test_a_folder_without_a_matrix_of_its_own_is_no_campaign(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path / "m-rack")
     campaign.path.mkdir()
-    assert status.look(campaign).runs == 0
+    with pytest.raises(UserError, match=r"holds no campaign\.json"):
+        status.look(campaign)
     campaign.open(small_matrix(), small_cluster())
     assert status.look(campaign).runs == 1

@@ -185,7 +185,7 @@ def test_a_folder_without_a_run_is_one_sentence(
     for path, words in (
         (campaign, "name a run's folder, such as "),
         (tmp_path / "none", "there is no run.json in"),
-        (tmp_path / "old", "not one that this version can read"),
+        (tmp_path / "old", "run.json has no campaign, so this version cannot run it again"),
         (first, "the run was made on the inventory rack; name it with -i"),
     ):
         assert main(["rerun", str(path)]) == 2

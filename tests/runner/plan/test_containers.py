@@ -9,6 +9,7 @@ import pytest
 from node import image, pin
 from plugins.filter.pins import PinError, pin_plans
 from roles.trainer.action_plugins import pins as plugin
+from runner.base import shape
 from runner.base.errors import UserError
 from runner.inventory import parse_inventory
 from runner.plan import checks
@@ -91,7 +92,7 @@ def test_on_one_node_the_launcher_needs_no_ssh() -> None:
 
 def test_run_json_brings_it_back() -> None:
     run = small_run(OVER_SSH, small_cluster())
-    assert Run.from_json(json.loads(json.dumps(run.to_json()))) == run
+    assert shape.read(Run, json.loads(json.dumps(run.to_json()))) == run
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""A campaign as data: what it began with, and what is fixed since; campaign.json is this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
+
+from node.schema import Maybe, Number, Text, UnfitError, Whole
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, AskedCell, File
+
+Word = Annotated[str, Text(most=1_000)]
+MaybeWord = Annotated[str | None, Maybe(Text(most=10_000))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What campaign.json holds.
+
+    `table` and `published` are the matrix's, checked again by who shows them; `environment` has
+    the pins and datasets that the first run was made with, None before.
+    """
+
+    matrix: str = ""
+    matrix_name: MaybeWord = None
+    baseline: MaybeWord = None
+    warmup_iters: int | None = None
+    table: Mapping[str, Any] = field(default_factory=dict)
+    published: tuple[Mapping[str, Any], ...] = ()
+    repeats: Annotated[int, Whole(1, MOST_REPEATS)]
+    cells: tuple[AskedCell, ...]
+    inventory: File
+    inventory_digest: Word = ""
+    trainbench: Word = ""
+    created_at: Annotated[float, Number(0)] = 0.0
+    environment: Mapping[str, Any] | None = None
+    schema: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse more runs than a table can have."""
+        count = sum(self.repeats if c.repeats is None else c.repeats for c in self.cells)
+        if count > MOST_RUNS:
+            raise UnfitError(f"campaign.json: its cells have {count} runs, more than {MOST_RUNS}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what campaign.json holds; what only some campaigns have is left out of others."""
+        content = asdict(self)
+        for cell in content["cells"]:
+            if cell["repeats"] is None:
+                del cell["repeats"]
+        if self.environment is None:
+            del content["environment"]
+        return content
+
+    def asked(self) -> Iterator[tuple[AskedCell, int]]:
+        """Yield each repeat of each cell, in the matrix's order, from 1.
+
+        In a campaign of reruns each cell has as many as were asked for.
+        """
+        for cell in self.cells:
+            count = self.repeats if cell.repeats is None else cell.repeats
+            for repeat in range(1, count + 1):
+                yield cell, repeat

@@ -1,0 +1,55 @@
+"""What a node said of itself, when bench asked it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from node.schema import (
+    MOST_ITEMS,
+    AnyOf,
+    Mapped,
+    Maybe,
+    Plain,
+    Text,
+    Whole,
+    Words,
+)
+
+ENV = "env"  # name of a node's env.json among the files that were inspected
+LINE = Text(most=10_000)
+
+Line = Annotated[str, LINE]
+MaybeLine = Annotated[str | None, Maybe(LINE)]
+
+
+@dataclass(frozen=True)
+class Device:
+    """An NVIDIA GPU, in nvidia-smi's words."""
+
+    name: Line
+    memory_mib: Annotated[str | int, AnyOf(LINE, Whole())]
+    driver: Line
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What a node was when bench asked it; `files` are its JSON files by name, None if missing.
+
+    `unreachable` is why it could not be asked, `problem` why what it said cannot be read.
+    """
+
+    hostname: MaybeLine = None
+    cpu: MaybeLine = None
+    cpu_count: int | None = None
+    memory_mib: int | None = None
+    system: MaybeLine = None
+    kernel: MaybeLine = None
+    devices: tuple[Device, ...] | None = ()
+    files: Annotated[Mapping[str, Any], Mapped(LINE, Plain(16, MOST_ITEMS, lines=True), 10_000)] = (
+        field(default_factory=dict)
+    )
+    unreachable: Annotated[str | None, Maybe(Words())] = None
+    problem: str = ""
+
