@@ -44,9 +44,12 @@ def unpack(path: Path, folder: Path) -> Path:
         ) from None
     except OSError as error:
         raise UserError(f"{where} cannot be extracted: {error.strerror}") from None
-    if len(roots) != 1 or not homes or Campaign(homes[0]).settings is None:
-        raise UserError(f"{where} holds no campaign.json that this version can read")
-    return homes[0]
+    try:
+        if len(roots) == 1 and homes and Campaign(homes[0]).settings:
+            return homes[0]
+    except UserError:  # it names a folder that is gone by then
+        pass
+    raise UserError(f"{where} holds no campaign.json that this version can read")
 
 
 def _extract(path: Path, folder: Path) -> dict[str, str]:

@@ -52,4 +52,3 @@ class Inspected:
     )
     unreachable: Annotated[str | None, Maybe(Words())] = None
     problem: str = ""
-

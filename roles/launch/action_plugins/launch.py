@@ -361,9 +361,7 @@ class Launch:
         whole = not done.get("log") and not done.get("others")
         whole = whole and all(size_of(self.folder / name) == size for name, size in sizes.items())
         well = (
-            whole
-            and read(Ending, done).well
-            and not (self.run_folder.path / names.HALT).exists()
+            whole and read(Ending, done).well and not (self.run_folder.path / names.HALT).exists()
         )
         done["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it

@@ -17,7 +17,7 @@ from runner.base.errors import UserError
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 
-GOOD = b'{"schema": 1, "cells": []}'
+GOOD = b'{"schema": 1, "repeats": 1, "inventory": "rack", "cells": []}'
 SOON_S = 5.0  # what takes a second on an idle machine
 
 

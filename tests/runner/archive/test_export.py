@@ -289,7 +289,7 @@ def link(kind: bytes) -> tarfile.TarInfo:
     return member
 
 
-GOOD = ("c/campaign.json", b'{"schema": 1, "cells": []}')
+GOOD = ("c/campaign.json", b'{"schema": 1, "repeats": 1, "inventory": "rack", "cells": []}')
 
 
 @pytest.mark.parametrize(

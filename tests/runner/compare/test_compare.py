@@ -297,7 +297,7 @@ def test_folders_archives_and_saved_tables_compare_alike(
     [
         (b"text", "neither an archive of `export` nor a table"),
         (b"{}", "is not a saved table"),
-        (b"\x1f\x8bx", "is not an export of a campaign"),
+        (b"\x1f\x8bx", "is not a whole export of a campaign"),
         (None, "there is no file or folder"),
     ],
 )

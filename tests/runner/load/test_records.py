@@ -128,7 +128,9 @@ def test_the_environment_has_what_env_json_knows_of_a_node(tmp_path: Path) -> No
         "cuda_toolkits": {"/usr/local/cuda-11.3": "11.3.1", "/usr/local/cuda-10.2": "10.2.89"},
         "libraries": {"libnccl.so.2": "libnccl.so.2.7.3"},
         "systems": {"torch_gpt/torch-2.13": {"torch": "2.13.0", "lock_sha256": "0" * 64}},
-        "network": {"interfaces": {"ib0": {"mtu": 2044, "speed_mbit_s": 100_000, "carries": "cluster"}}},
+        "network": {
+            "interfaces": {"ib0": {"mtu": 2044, "speed_mbit_s": 100_000, "carries": "cluster"}}
+        },
     }
     odd = {**env, "gpu": {"devices": [{"power.limit": "300"}, {"power.limit": "250"}]}}
 
