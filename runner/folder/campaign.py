@@ -16,10 +16,10 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import UnreadableError, load, write_json
-from runner.terms.campaign import Settings
 from runner.terms.cell import AskedCell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
+from runner.terms.settings import Settings
 
 
 class Campaign(HeldFolder):

@@ -27,11 +27,11 @@ from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
-from runner.terms.campaign import Settings
 from runner.terms.cell import AskedCell
 from runner.terms.cluster import Cluster
 from runner.terms.orders import NodeRun
 from runner.terms.run import Run
+from runner.terms.settings import Settings
 
 
 @dataclass(frozen=True)

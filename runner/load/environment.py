@@ -7,9 +7,9 @@ from typing import Any
 from node.facts.kinds import ENVIRONMENT
 from node.schema import UnfitError
 from runner.folder.campaign import Campaign
-from runner.terms.campaign import Settings
-from runner.terms.inspected import ENV, Device, Inspected
+from runner.terms.inspected import ENV, Inspected, InspectedDevice
 from runner.terms.record import Measurement
+from runner.terms.settings import Settings
 
 
 def device_name(campaign: Campaign) -> str:
@@ -25,7 +25,7 @@ def trainer_versions(measured: Measurement) -> dict[str, str]:
     return {key: measured.facts[key] for key in wanted if key in measured.facts}
 
 
-def _devices(devices: Sequence[Device]) -> str:
+def _devices(devices: Sequence[InspectedDevice]) -> str:
     """Write `8 x Tesla V100-SXM2-32GB, 32510 MiB`, each kind once."""
     kinds = Counter(f"{item.name}, {item.memory_mib} MiB" for item in devices)
     return "; ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"

@@ -25,7 +25,7 @@ MaybeLine = Annotated[str | None, Maybe(LINE)]
 
 
 @dataclass(frozen=True)
-class Device:
+class InspectedDevice:
     """An NVIDIA GPU, in nvidia-smi's words."""
 
     name: Line
@@ -46,7 +46,7 @@ class Inspected:
     memory_mib: int | None = None
     system: MaybeLine = None
     kernel: MaybeLine = None
-    devices: tuple[Device, ...] | None = ()
+    devices: tuple[InspectedDevice, ...] | None = ()
     files: Annotated[Mapping[str, Any], Mapped(LINE, Plain(16, MOST_ITEMS, lines=True), 10_000)] = (
         field(default_factory=dict)
     )
