@@ -47,7 +47,7 @@ class View:
     def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
         """Say that a run is made again, since nobody can tell how it ended; its folder stays."""
         line = f"{attempt.path}: {ended.reason}; it is made again, as another attempt"
-        self.console.print(line, markup=False)
+        self.console.print(one_line(line))
 
     @contextmanager
     def running(self, cell: Cell, repeat: int, attempt: Attempt) -> Iterator[None]:
