@@ -9,6 +9,10 @@ INDEX_URL ?=
 # A folder or page with CPU-only wheels of torch; without it the package index decides.
 WHEELS ?=
 NODES ?= 4
+# Of `make fuzz`: how many cases, when it ends at the latest, and a seed to have the same ones again.
+CASES ?= 100000
+SECONDS ?= 1200
+SEED ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -81,6 +85,10 @@ faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes
 soak: $(VENV)/.dev  ## 200 cells in a row, a fault in every fifth (root, ten minutes)
 	tools/system-packages
 	python -m tests.faults.soak
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev  ## 100,000 damaged and hostile inputs: logs, answers, folders, archives, ... (minutes)
+	python -m tests.fuzz --cases $(CASES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 .PHONY: oneflow
 oneflow: $(VENV)/.dev  ## Install OneFlow 0.8.0 of the package index on a test node, and import it (827 MB)

@@ -1,0 +1,85 @@
+"""Matrix files made wrong: `bench --dry-run` says in a sentence what is wrong, or what would run.
+
+Nothing of a matrix is executed, and no value of one is a character that a terminal obeys.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner import inventory
+from tests.conftest import ROOT
+from tests.fuzz.case import said
+from tests.fuzz.mutation import mutated, mutated_json, some
+
+WORDS = (
+    *(b"&a ", b"*a", b"<<: *a", b"!!python/object/apply:os.system [id]", b"!!binary ", b"? "),
+    *(b"[[[[[[", b"{{{{", b"{a: b}", b"|\n  x", b">-\n", b"%YAML 1.1\n", b"---\n", b"...\n"),
+    *(b"no", b"010", b"1_000", b"0x1F", b"12:30:45", b".inf", b".nan", b"~", b"2026-01-01"),
+    *(b"'", b'"', b"\\x1b", b'"\\e[2J"', b'"\\u2028"', b"'$(id)'", b"'{{ 1 }}'", b"# ", b"- "),
+    *(b"axes: {seed: [1,2,3,4,5,6,7,8,9]}", b"env: {HF_TOKEN$(id): x}", b"name: ../../x"),
+    *(b"repeats: 999999999", b"\t"),
+)
+LISTED: dict[str, Any] = {
+    "nodes": {"hosts": ["n1", "n2"]},
+    "_meta": {
+        "hostvars": {
+            host: {
+                "ansible_host": address,
+                "cluster_root": "/opt/tb",
+                "cluster_devices_per_node": 8,
+                "cluster_device": "cuda",
+                "cluster_env": {"NCCL_DEBUG": "INFO", "HF_TOKEN": "hf_x"},
+            }
+            for host, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2"))
+        }
+    },
+}
+
+
+class Matrices:
+    """Seeds are the matrices of this checkout, made small."""
+
+    name = "matrices"
+    share = 12
+
+    @cached_property
+    def seeds(self) -> list[bytes]:
+        """Texts of matrices."""
+        paths = [ROOT / "matrix.yaml", *sorted((ROOT / "matrices").glob("*.yaml"))]
+        return [path.read_bytes() for path in paths if path.stat().st_size < 4000]
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """What they hold."""
+        return [yaml.safe_load(seed) for seed in self.seeds]
+
+    def make(self, chance: random.Random) -> bytes:
+        """A matrix."""
+        if chance.random() < 0.5:
+            return mutated_json(chance.choice(self.values), chance)
+        return mutated(some(chance, self.seeds), chance, WORDS)
+
+    def judge(self, data: bytes, folder: Path) -> None:
+        """Show what would run."""
+        path = folder / "m.yaml"
+        path.write_bytes(data)
+        form = ("table", "json")[len(data) % 2]
+        with listing(LISTED):
+            said(["bench", "--dry-run", "--matrix", str(path), "-i", str(folder), "--format", form])
+
+
+@contextmanager
+def listing(listed: Any) -> Iterator[None]:
+    """Have `ansible-inventory --list` answer this, without the program."""
+    before = inventory.ansible_inventory
+    inventory.ansible_inventory = lambda path: listed
+    try:
+        yield
+    finally:
+        inventory.ansible_inventory = before
