@@ -81,6 +81,11 @@ faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes
 	tools/system-packages
 	python -m tests.faults
 
+.PHONY: hostile
+hostile: $(VENV)/.dev  ## A node that answers in every way of docs/security.md, on real test nodes (root)
+	tools/system-packages
+	python -m pytest -q -m 'cluster or slow' tests/on_nodes/test_hostile_node.py
+
 .PHONY: soak
 soak: $(VENV)/.dev  ## 200 cells in a row, a fault in every fifth (root, ten minutes)
 	tools/system-packages

@@ -28,7 +28,7 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
     Raises UnfitError, beginning with `where`, for the one, AnsibleConnectionFailure for the other.
     """
     over, errors = threading.Event(), list[Exception]()
-    before, began = bytes_read(), time.monotonic()
+    before, began, first = bytes_read(), time.monotonic(), ticks()
 
     def watch() -> None:
         while not over.wait(LOOK_S):
@@ -37,7 +37,8 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
             elif limit_s is not None and time.monotonic() - began > limit_s:
                 errors.append(AnsibleConnectionFailure(f"no answer within {limit_s:g} s"))
             if errors:
-                send(ours("", os.getpid()), signal.SIGKILL)
+                started = ours("", os.getpid()).items()
+                send({pid: start for pid, start in started if start >= first}, signal.SIGKILL)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -48,6 +49,11 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
         watcher.join()
         if errors:
             raise errors[0] from None
+
+
+def ticks() -> int:
+    """Return the time since boot as /proc has that of a process's start."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def bytes_read() -> int:

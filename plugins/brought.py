@@ -53,10 +53,11 @@ class BroughtLog:
                     if first:
                         log.write(gap(first - self.cap // 2))
                     while first < last:
-                        here.seek(first)
-                        there = min(first + PART_BYTES, last, self.kept)
-                        data = here.read(max(0, there - first))
-                        data = data or fetch(first, last - first)
+                        if first < self.kept:
+                            here.seek(first)
+                            data = here.read(min(PART_BYTES, last - first, self.kept - first))
+                        else:
+                            data = fetch(first, last - first)
                         log.write(data)
                         first += len(data)
             self.part.replace(self.path)

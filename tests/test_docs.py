@@ -20,6 +20,7 @@ from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
 from runner.terms.record import STATUSES
+from tests.hostile import WAYS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -86,6 +87,22 @@ def kinds() -> str:
     return f"\n| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}\n"
 
 
+ENDS = {
+    "refused": "bench refuses to begin",
+    "unasked": "doctor cannot ask the node",
+    "compared": "doctor shows it, printable",
+}
+
+
+def hostile_ways() -> str:
+    """What a hostile node answers, and how the run, or the command, ends."""
+    rows = "".join(
+        f"| {way.program.partition(':')[2]} | {way.says} | {ENDS.get(way.ends, f'`{way.ends}`')} |\n"
+        for way in WAYS.values()
+    )
+    return f"\n| asked | it answers | the end |\n| --- | --- | --- |\n{rows}\n"
+
+
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": rooms},
     "docs/doctor.md": {"items": items},
@@ -93,6 +110,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
     "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(DIAGNOSES)},
     "docs/runs.md": {"statuses": statuses, "causes": causes},
+    "docs/security.md": {"hostile": hostile_ways},
 }
 
 
