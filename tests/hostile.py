@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -114,8 +115,10 @@ def flood(piece: bytes) -> Act:
 
 
 def silence(honest: Any) -> Iterator[bytes]:
-    """Answer nothing, and do not end either."""
-    time.sleep(120)
+    """Answer nothing, and do not end either, as long as somebody listens."""
+    listener = select.poll()
+    listener.register(1, 0)
+    listener.poll(120_000)
     yield b""
 
 

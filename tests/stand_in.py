@@ -7,6 +7,7 @@ variable ACT of the cell's `env` says. Real training is proved by tests/on_nodes
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -92,5 +93,6 @@ def install(root: Path, python: str) -> None:
     sizes = {"default_text_document.bin": 2000, "default_text_document.idx": 42}
     for name, size in sizes.items():
         (data / name).write_bytes(b"\0" * size)
-    manifest = {"documents": 1000, "tokens": 1_000_000, "bytes": sizes, "sha256": {"stand-in": "1"}}
+    sums = {name: hashlib.sha256(b"\0" * size).hexdigest() for name, size in sizes.items()}
+    manifest = {"documents": 1000, "tokens": 1_000_000, "bytes": sizes, "sha256": sums}
     (data / "dataset.json").write_text(json.dumps(manifest))

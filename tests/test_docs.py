@@ -96,10 +96,10 @@ ENDS = {
 
 def hostile_ways() -> str:
     """What a hostile node answers, and how the run, or the command, ends."""
-    rows = "".join(
-        f"| {way.program.partition(':')[2]} | {way.says} | {ENDS.get(way.ends, f'`{way.ends}`')} |\n"
-        for way in WAYS.values()
-    )
+    rows = ""
+    for way in WAYS.values():
+        end = ENDS.get(way.ends, f"`{way.ends}`")
+        rows += f"| {way.program.partition(':')[2]} | {way.says} | {end} |\n"
     return f"\n| asked | it answers | the end |\n| --- | --- | --- |\n{rows}\n"
 
 

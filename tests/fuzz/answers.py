@@ -44,9 +44,8 @@ from roles.container_image.action_plugins import images
 from roles.dataset.action_plugins import datasets
 from roles.launch.action_plugins import launch
 from runner.folder import names
-from runner.judge import judge
+from runner.judge.decide import decide
 from runner.terms.record import Interval, Measurement
-from tests.fuzz.campaign import matrix
 from tests.fuzz.case import FindingError, printable, said, strict
 from tests.fuzz.mutation import mutated, mutated_json, places
 from tests.roles_unit.test_launch import Site
@@ -244,10 +243,16 @@ def launched(parts: list[bytes], home: Path) -> None:
     strict("done.json", (site.attempt.node(0, "n1") / names.DONE).read_text())
     halt = site.attempt.halt
     printable("the halt", halt.message if halt else "")
-    cell = matrix().cells[0]
     for measured in (Measurement(), Measurement(tuple(Interval(n) for n in range(1, 6)))):
-        outcome = judge.judge(site.attempt, cell, measured, "")
-        printable("the outcome", f"{outcome.reason}")
+        outcome = decide(
+            nodes=1,
+            endings=site.attempt.endings(),
+            halt=halt,
+            measured=measured,
+            train_iters=5,
+            play_words="",
+        )
+        printable("the outcome", outcome.reason)
     wrong = [path for path in home.rglob("*") if ".." in path.parts or path.is_symlink()]
     if wrong:
         raise FindingError("a node's name became a path")
