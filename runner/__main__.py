@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from runner import __version__
 from runner.base.errors import UserError
-from runner.base.escapes import TerminalText
+from runner.base.escapes import TerminalLine
 from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import bench, collect, compare, doctor, export, parse, rerun, status, systems
 
@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and exit with code 2."""
-        super().error(TerminalText(message))
+        super().error(TerminalLine(message))
 
 
 def parser() -> Parser:
