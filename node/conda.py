@@ -12,6 +12,7 @@ administrator put into /etc/conda: conda runs with a home of its own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -20,14 +21,16 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from node import schema
 from node.answer import ProgramError
-from node.files import read_json
+from node.schema import Fields, Text, UnfitError
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
 
 LOG_LINES = 15
 RECORD = "trainbench.json"
+RECORDED = Fields({"version": Text()})
 
 
 class CondaError(ProgramError):
@@ -67,7 +70,9 @@ def version_of(spec: Spec) -> str:
 
 def recorded(spec: Spec) -> Spec:
     """What the last whole installation wrote down; empty without one."""
-    return dict(read_json(os.path.join(spec["prefix"], RECORD)) or {})
+    with contextlib.suppress(UnfitError):
+        return schema.load(os.path.join(spec["prefix"], RECORD), RECORDED) or {}
+    return {}
 
 
 def look(spec: Spec) -> Spec:

@@ -19,27 +19,37 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
+import stat
 import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from typing import Any, BinaryIO, NamedTuple
+from io import BufferedIOBase
+from typing import Any, NamedTuple
 
+from node import schema
 from node.answer import ProgramError
 from node.checksum import BLOCK
-from node.files import read_json
 from node.mirrors import mirrored
+from node.printable import printable
+from node.schema import Fields, Text, UnfitError
 
 TIMEOUT_S = 30  # without a byte
+SLOW_S = 300.0  # a connection that brings less than SLOW_BYTES in that time is ended
+SLOW_BYTES = 1 << 20
+MOST_UNSAID = 16 << 30  # bytes of a file whose server does not say its size
 TRIES = 6  # in a row without a byte gained: 1 + 2 + 4 + 8 + 16 s of waiting
 MAX_WAIT_S = 30.0
 PROGRESS_S = 30.0
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # A server's words that waiting may change; all other refusals last.
 PASSING = (408, 425, 429, 500, 502, 503, 504)
+# What a server calls a version is sent back to it in a header.
+ABOUT = Fields({"source": Text(lines=True), "validator": Text(r"[ -~]*", most=1_000)})
 
 
 class FetchError(ProgramError):
@@ -78,6 +88,11 @@ def shown(source: str) -> str:
     return urllib.parse.urlunsplit(
         (parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")
     )
+
+
+def count(header: str | None) -> int | None:
+    """The number that a header says; None for another one, or what is none."""
+    return int(header) if header and re.fullmatch("[0-9]{1,18}", header) else None
 
 
 def _without_user(source: str) -> tuple[str, str]:
@@ -224,9 +239,10 @@ class Download:
 
     def _validator(self) -> str:
         """What the server called the file when the part was begun; empty for another source."""
-        about = read_json(self.about)
-        if about is None:
-            return ""
+        try:
+            about = schema.load(self.about, ABOUT) or {}
+        except UnfitError:
+            about = {}
         return str(about["validator"]) if about.get("source") == self.source else ""
 
     def _begin(self, validator: str) -> None:
@@ -253,6 +269,8 @@ class Download:
         if path.startswith("file://"):
             path = urllib.request.url2pathname(urllib.parse.urlsplit(path).path)
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise FetchError(f"{path} is not a file; bring it there, or correct site_mirrors")
             stream = open(path, "rb")  # noqa: SIM115  # closed below; an error here is another
         except OSError as error:
             raise FetchError(
@@ -294,16 +312,21 @@ class Download:
                 str(getattr(error.reason, "strerror", None) or error.reason)
             ) from None
         except (OSError, http.client.HTTPException) as error:
-            raise _AgainError(str(error) or type(error).__name__) from None
+            raise _AgainError(printable(str(error)) or type(error).__name__) from None
+        except ValueError as error:  # of where the server sends us
+            raise FetchError(
+                f"cannot download {shown(self.source)}: {printable(str(error))}; correct the "
+                "address, or name a mirror in site_mirrors"
+            ) from None
         with answer:
-            length = answer.headers.get("Content-Length")
-            size = int(length) if length else None
+            size = count(answer.headers.get("Content-Length"))
             if answer.status == 206:
-                span, _, total = answer.headers.get("Content-Range", "").rpartition("/")
-                if not span.startswith(f"bytes {have}-") or not total.isdigit():
+                span, _, of = answer.headers.get("Content-Range", "").rpartition("/")
+                total = count(of)
+                if not span.startswith(f"bytes {have}-") or total is None:
                     self._restart()
                     raise _AgainError("the server answered with another part than asked for")
-                self._copy(answer, int(total))
+                self._copy(answer, total)
                 return
             if have:
                 self._restart()  # another version, or a server that knows no parts
@@ -311,6 +334,13 @@ class Download:
             strong = etag if etag and not etag.startswith("W/") else ""
             self._begin(strong or answer.headers.get("Last-Modified", ""))
             self._copy(answer, size)
+
+    def _ended(self, why: str) -> FetchError:
+        """The error of a download that is not gone on with by itself."""
+        return FetchError(
+            f"cannot download {shown(self.source)}: {why}; name a mirror in site_mirrors, and run "
+            "this again: it goes on from where it was"
+        )
 
     def _refused(self, error: urllib.error.HTTPError, have: int) -> None:
         """What an error's status means; returns only if the part turns out to be whole."""
@@ -320,10 +350,10 @@ class Download:
                 return
             self._restart()
             raise _AgainError("the server has less than what came before")
-        words = f"the server says {error.code} {error.reason}"
+        words = f"the server says {error.code} {printable(str(error.reason))[:200]}"
         if error.code in PASSING:
-            after = error.headers.get("Retry-After", "")
-            if after.isdigit():
+            after = count(error.headers.get("Retry-After"))
+            if after is not None:
                 self.wait(min(float(after), MAX_WAIT_S))
             raise _AgainError(words)
         raise FetchError(
@@ -331,27 +361,35 @@ class Download:
             "in site_mirrors"
         )
 
-    def _copy(self, stream: BinaryIO, total: int | None) -> None:
+    def _copy(self, stream: BufferedIOBase, total: int | None) -> None:
         """Append what comes to the part; ``total`` is the size of the whole in bytes."""
         self.total = total
         have = self._size()
         if total is not None:
             need_room(self.folder, total - have, os.path.basename(self.target))
-        told = time.monotonic()
+        told = watched = time.monotonic()
+        least = have + SLOW_BYTES
         # unbuffered: what was written is there, whatever ends us
         with open(self.part, "ab", buffering=0) as file:
-            while True:
+            while total is None or have <= total:  # a server may send more than it said
                 try:
-                    block = stream.read(BLOCK)
+                    block = stream.read1(BLOCK)
                 except (OSError, http.client.HTTPException) as error:
-                    raise _AgainError(str(error) or type(error).__name__) from None
+                    raise _AgainError(printable(str(error)) or type(error).__name__) from None
                 if not block:
                     break
+                if total is None and have + len(block) > MOST_UNSAID:
+                    raise self._ended(f"it has more than {human(MOST_UNSAID)}, and no stated size")
                 left = memoryview(block)
                 while left:
                     written = file.write(left)
                     have, left = have + written, left[written:]
                     self.received += written
+                if time.monotonic() - watched > SLOW_S:
+                    if have < least:
+                        speed = f"{human(SLOW_BYTES)} in {SLOW_S:.0f} s"
+                        raise self._ended(f"less than {speed} came")
+                    watched, least = time.monotonic(), have + SLOW_BYTES
                 if time.monotonic() - told > PROGRESS_S:
                     told = time.monotonic()
                     of = f" of {human(total)}" if total else ""

@@ -24,7 +24,7 @@ def read_json(path: str) -> Any:
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

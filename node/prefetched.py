@@ -16,11 +16,16 @@ import os
 import shutil
 from typing import Any
 
+from node import schema
 from node.answer import ProgramError
+from node.checked import InsidePath, Sha256
 from node.checksum import sha256
-from node.files import read_json, write_text
+from node.files import write_text
+from node.schema import Fields, List, Mapped, Row, Text, UnfitError, Whole
 
 RECORD = ".have.json"
+FILES = Mapped(InsidePath, Row(Whole(), Sha256))
+KNOWN = Mapped(Text(), Fields({"stamp": List(Whole(), most=2, least=2), "sha256": Sha256}))
 MIB = 1 << 20
 
 
@@ -48,14 +53,17 @@ class Folder:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.path: str = spec["folder"]
-        self.files: dict[str, tuple[int, str]] = spec["files"]
-        self.record: dict[str, Any] = dict(read_json(self.full(RECORD)) or {})
+        self.files: dict[InsidePath, tuple[int, str]] = FILES.check(spec["files"], "files")
+        try:
+            self.record = schema.load(self.full(InsidePath(RECORD)), KNOWN) or {}
+        except UnfitError:  # the files are read again
+            self.record = {}
 
-    def full(self, path: str) -> str:
+    def full(self, path: InsidePath) -> str:
         """The path on this node."""
         return os.path.join(self.path, path)
 
-    def has(self, path: str) -> bool:
+    def has(self, path: InsidePath) -> bool:
         """Whether the file is there with its checksum."""
         full, (size, wanted) = self.full(path), self.files[path]
         if not os.path.isfile(full) or os.path.getsize(full) != size:
@@ -65,7 +73,7 @@ class Folder:
             known = self.record[path] = {"stamp": stamp(full), "sha256": sha256(full)}
         return bool(known["sha256"] == wanted)
 
-    def lacking(self) -> list[str]:
+    def lacking(self) -> list[InsidePath]:
         """The files that are not there, or have another checksum."""
         return [path for path in self.files if not self.has(path)]
 
@@ -73,7 +81,7 @@ class Folder:
         """What an older prefetch, or a transfer that broke off, left."""
         return [path for path in walk(self.path) if path not in self.files and path != RECORD]
 
-    def make_room(self, lacking: list[str]) -> None:
+    def make_room(self, lacking: list[InsidePath]) -> None:
         """Folders for what will come. Raises SiteError where the disk is too small."""
         for path in lacking:
             os.makedirs(os.path.dirname(self.full(path)), exist_ok=True)
@@ -86,7 +94,7 @@ class Folder:
                 " free; make room, or name another cluster_root"
             )
 
-    def place(self, paths: list[str]) -> None:
+    def place(self, paths: list[InsidePath]) -> None:
         """Put in place what came, if it is what was sent."""
         for path in paths:
             part = self.full(path) + ".part"
@@ -98,18 +106,18 @@ class Folder:
     def save(self) -> None:
         """Keep what was read, for the next run."""
         record = {path: self.record[path] for path in sorted(self.record) if path in self.files}
-        write_text(self.full(RECORD), json.dumps(record, indent=1))
+        write_text(self.full(InsidePath(RECORD)), json.dumps(record, indent=1))
 
 
 def have(spec: dict[str, Any]) -> dict[str, Any]:
     """Look, or put in place and look again."""
     folder = Folder(spec)
     if not spec["check"]:
-        folder.place(spec["place"])
+        folder.place([path for path in folder.files if path in set(spec["place"])])
     lacking, extra = folder.lacking(), folder.extra()
     if not spec["check"]:
         for path in extra:
-            os.unlink(folder.full(path))
+            os.unlink(os.path.join(folder.path, path))
         folder.make_room(lacking)
         folder.save()
     return {"lacking": lacking, "extra": extra}

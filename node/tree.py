@@ -15,6 +15,7 @@ taken from one known state to another.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,11 +25,14 @@ import subprocess
 import tempfile
 from typing import Any
 
+from node import schema
 from node.answer import ProgramError
-from node.files import read_json, write_text
+from node.files import write_text
 from node.mirrors import mirrored
+from node.schema import Mapped, Plain, Text, UnfitError
 
 RECORD = os.path.join(".git", "trainbench.json")
+RECORDED = Mapped(Text(), Plain())
 DIFF_LINES = 20
 # The files are the bytes of the commit on every node, whatever its git is configured to do.
 ATTRIBUTES = "* -text -filter -ident -working-tree-encoding\n"
@@ -134,7 +138,9 @@ class Tree:
 
     def recorded(self) -> dict[str, Any]:
         """What the record says was put here; empty without one."""
-        return dict(read_json(os.path.join(self.path, RECORD)) or {})
+        with contextlib.suppress(UnfitError):
+            return schema.load(os.path.join(self.path, RECORD), RECORDED) or {}
+        return {}
 
     def record(self, tree: str) -> dict[str, Any]:
         """Write down what is here now."""

@@ -19,14 +19,16 @@ import shutil
 import subprocess
 from typing import Any
 
-from node import answer, fetch, sent, staged
+from node import answer, fetch, schema, sent, staged
 from node.answer import ProgramError
 from node.checked import FileName
 from node.checksum import sha256
 from node.dataset import look, megatron_mmap, unpack
+from node.schema import Mapped, Text, Whole
 
 SENDS = ("node.dataset.build_corpus", "node.dataset.tokenize_text")
 SCHEMA = 1
+VOCABULARY = Mapped(Text(lines=True), Whole(), most=10_000_000)
 EOD = "<|endoftext|>"
 TAIL_LINES = 20
 
@@ -208,8 +210,7 @@ class Stage:
         return ", ".join(each["address"] for each in self.entry["inputs"])
 
     def _vocabulary(self) -> dict[str, Any]:
-        with open(os.path.join(self.out, "vocab.json"), encoding="utf-8") as stream:
-            vocabulary = json.load(stream)
+        vocabulary = schema.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
         return {"vocab_size": len(vocabulary), "eod_token": vocabulary.get(EOD)}
 
     def _tool(self, entry: str, spec: dict[str, Any]) -> dict[str, Any]:

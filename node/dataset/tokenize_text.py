@@ -22,7 +22,9 @@ from typing import Any
 
 from node.answer import ProgramError
 from node.dataset import megatron_mmap
+from node.schema import Text
 
+TEXT = Text(most=1 << 30, lines=True)  # a document
 EOD = "<|endoftext|>"
 BATCH_CHARACTERS = 2 << 20
 INT32_FROM = 65500  # a vocabulary of so many tokens is stored as int32, as upstream does
@@ -41,8 +43,8 @@ def documents(paths: list[str], key: str) -> Iterator[str]:
                 if not line.strip():
                     continue
                 try:
-                    text = json.loads(line)[key]
-                except (ValueError, KeyError, TypeError):
+                    text = TEXT.check(json.loads(line)[key], key)
+                except (ValueError, KeyError, TypeError, RecursionError):
                     raise TextError(
                         f"line {number} of {path} is not a JSON object with a {key!r}; correct the "
                         "file or the catalogue"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import itertools
 import lzma
 import os
 import tarfile
@@ -18,7 +19,15 @@ from node.checksum import BLOCK
 
 OPEN: dict[str, Any] = {"xz": lzma.open, "bz2": bz2.open, "gz": gzip.open}
 KINDS = (*OPEN, "zip", "tar")
-DAMAGED = (lzma.LZMAError, zlib.error, zipfile.BadZipFile, tarfile.TarError, EOFError)
+# RuntimeError and NotImplementedError are zipfile's, of what it does not know; RecursionError is
+# tarfile's, of headers that each announce another.
+DAMAGED = (
+    *(lzma.LZMAError, zlib.error, zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError),
+    *(RuntimeError, OverflowError),
+)
+MOST_MEMBERS = 100_000  # of a tar, up to the one that is taken out
+MOST_GROWTH = 200  # times an archive's bytes; text of documented datasets grows 20-fold
+SLACK = 64 << 20  # bytes beside that
 
 
 @contextlib.contextmanager
@@ -33,8 +42,8 @@ def _opened(archive: str, kind: str, member: str) -> Iterator[IO[bytes]]:
     else:
         # "r|*": from the beginning to the member once, whatever it is compressed with
         with tarfile.open(archive, "r|*") as pack:
-            for entry in pack:
-                found = pack.extractfile(entry) if entry.name == member else None
+            for entry in itertools.islice(pack, MOST_MEMBERS):
+                found = pack.extractfile(entry) if entry.isfile() and entry.name == member else None
                 if found is not None:
                     with found:
                         yield found
@@ -51,12 +60,18 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
     if kind not in KINDS:
         raise fetch.FetchError(f"{kind!r} is not a kind of archive; there are {', '.join(KINDS)}")
     part = target + ".part"
+    most = SLACK + MOST_GROWTH * os.path.getsize(archive)
     try:
         with _opened(archive, kind, member) as stream, open(part, "wb") as file:
             while True:
                 block = stream.read(BLOCK)
                 if not block:
                     break
+                if file.tell() + len(block) > most:
+                    raise fetch.FetchError(
+                        f"{archive} holds more than {fetch.human(most)}, {MOST_GROWTH} times what "
+                        "it has itself; correct the catalogue"
+                    )
                 file.write(block)
             size = file.tell()
         os.replace(part, target)

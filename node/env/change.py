@@ -7,6 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from node.checked import Pin
 from node.files import write_text
 
 from .environment import EnvError, Environment
@@ -95,7 +96,8 @@ def install(env: Environment, what: Spec) -> None:
     before, pins = env.packages, pins_of([what])
     every = pins_of(env.steps)
     limits = [f"{name}=={version}" for name, version in every.items() if name not in pins]
-    limits += [line for line in env.spec["constraints"] if split(line)[0] not in every]
+    others = [Pin(line, "constraints") for line in env.spec["constraints"]]  # another node's, too
+    limits += [line for line in others if split(line)[0] not in every]
     options = {key: what.get(key) for key in ("no_deps", "no_build_isolation")}
     # The same version again, built in another way: nothing that it needs changes.
     again = not short_of(pins, before) if pins else False

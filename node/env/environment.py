@@ -6,8 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from node import schema
 from node.answer import ProgramError
 from node.files import read_text, write_text
+from node.schema import Mapped, Plain, Text
 
 from .interpreter import probe
 from .lock import digest_of_lock, frozen
@@ -16,6 +18,9 @@ from .pins import pins_of
 
 if TYPE_CHECKING:
     from .pins import Spec
+
+
+RECORD = Mapped(Text(), Plain())
 
 
 class EnvError(ProgramError):
@@ -41,7 +46,7 @@ class Environment:
         self.said = probe(self.python)
         self.packages = installed(self.said)
         self.version = str(self.said.get("version", ""))
-        self.record: Spec = json.loads(read_text(self.record_file) or "{}")
+        self.record: Spec = schema.load(self.record_file, RECORD) or {}
         self.lock = read_text(self.lock_file).splitlines()
 
     def remember(self, **more: Any) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
+
+from node import schema
+from node.schema import Fields, List, Text
 
 from .pins import fits
 
@@ -20,6 +22,7 @@ PROBE = (
     "import json, platform, sys; print(json.dumps({'version': platform.python_version(), "
     "'prefix': sys.prefix, 'base': sys.base_prefix, 'path': sys.path}))"
 )
+PROBED = Fields({**dict.fromkeys(("version", "prefix", "base"), Text()), "path": List(Text())})
 WITHOUT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 
 
@@ -35,7 +38,7 @@ def probe(python: str) -> Spec:
     words = [python, "-I", "-c", PROBE]
     try:
         done = subprocess.run(words, capture_output=True, text=True, env=clean({}), timeout=60)
-        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+        return dict(schema.parse(done.stdout, PROBED)) if done.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
 

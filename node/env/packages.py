@@ -5,11 +5,24 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from node import schema
 from node.canonical import canonical
-from node.files import read_json
+from node.schema import Fields, Mapped, Maybe, Text, UnfitError
 
 if TYPE_CHECKING:
     from .pins import Packages, Spec
+
+
+_TEXT = Text()
+ARCHIVE = Fields({}, {"hash": (_TEXT, ""), "hashes": (Maybe(Mapped(_TEXT, _TEXT)), None)})
+ORIGIN = Fields(
+    {},
+    {
+        "url": (_TEXT, ""),
+        "archive_info": (Maybe(ARCHIVE), None),
+        "vcs_info": (Maybe(Fields({"commit_id": _TEXT})), None),
+    },
+)
 
 
 def installed(said: Spec) -> Packages:
@@ -55,12 +68,13 @@ def metadata(folder: str) -> dict[str, str]:
 
 def origin(folder: str) -> str:
     """The address that a package was installed from; empty for one of an index."""
-    said = read_json(os.path.join(folder, "direct_url.json"))
+    try:  # whoever made the package wrote it
+        said = schema.load(os.path.join(folder, "direct_url.json"), ORIGIN)
+    except UnfitError:
+        said = None
     if said is None:
         return ""
-    archive, vcs = said.get("archive_info") or {}, said.get("vcs_info") or {}
-    sha256 = (archive.get("hashes") or {}).get("sha256") or archive.get("hash", "")[
-        len("sha256=") :
-    ]
+    archive, vcs = said["archive_info"] or ARCHIVE.check({}, ""), said["vcs_info"]
+    sha256 = (archive["hashes"] or {}).get("sha256") or archive["hash"][len("sha256=") :]
     tail = f"#sha256={sha256}" if sha256 else f"@{vcs['commit_id']}" if vcs else ""
-    return str(said.get("url", "")) + tail
+    return str(said["url"]) + tail

@@ -16,15 +16,16 @@ from ansible.errors import AnsibleActionFail
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from node.checked import FileName, InsidePath, Sha256
-from node.schema import Fields, List, Mapped, Row, Text, UnfitError, Whole, load
+from node.checked import FileName, InsidePath
+from node.prefetched import FILES
+from node.schema import Fields, List, Mapped, Text, UnfitError, load
 from plugins.node_action import NodeAction
 
 MANIFEST = "manifest.json"
 PLACE = Text(r"(?!/)(?!.*\.\.)[^\x00-\x1f]+")  # a path in the folder; some end with a slash
 KIND = Fields(
     {
-        "files": Mapped(InsidePath, Row(Whole(), Sha256)),
+        "files": FILES,
         "datasets": List(InsidePath),
         "mirrors": Mapped(Text(), Mapped(Text(), PLACE)),
     }
