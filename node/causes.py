@@ -71,6 +71,10 @@ class Cause(str, Enum):
         *("bad_answer", "failed", AGAIN),
         "a node answered what no program of ours answers; docs/security.md",
     )
+    UNREADABLE = (
+        *("unreadable", "unreadable", FINISHED),
+        "what the run left on the control node cannot be read",
+    )
     # Why a node refused to start it.
     UNREACHABLE = ("unreachable", "failed", AGAIN, "a node could not be reached")
     MISSING = ("missing", "failed", AGAIN, "a file, program, folder or variable is not there")

@@ -37,6 +37,7 @@ import numpy as np
 
 from runner.figures import spread
 from runner.figures.warmup import steady_from
+from runner.logs.batch import unmeasured
 from runner.logs.nodes import after_warmup
 from runner.terms.record import Interval, Record
 
@@ -50,6 +51,7 @@ WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", "pending"})
 MARKS: Mapping[str, str] = {
     "drift": "the steps of a run get slower or faster, beyond their noise",
     "wide_spread": "the steps of a run, or its repeats, differ too much for one figure",
+    "not_measured": "a line's time or rate is zero or less, and is left out",
 }
 
 
@@ -311,14 +313,14 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
             if not after_warmup(i.iteration, i.iterations, out)
         ),
         drift=drift,
-        doubts=_doubts(drifts, rate or time),
+        doubts=_doubts(drifts, rate or time, sum(run.measurement.unmeasured for run in runs)),
         missing=missing,
     )
 
 
-def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None) -> dict[str, str]:
+def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None, odd: int) -> dict[str, str]:
     """Write a sentence for each word of MARKS that applies."""
-    doubts = {}
+    doubts = {"not_measured": f"left out: {unmeasured(odd)}"} if odd else {}
     beyond = [drift for drift in drifts if drift.beyond_noise]
     if beyond:
         worst = max(beyond, key=lambda drift: abs(drift.percent))

@@ -1,11 +1,13 @@
 """One run's folder to what it measured and how it ended. Reads files, writes none."""
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from node.causes import EXPLAINED, Cause
-from runner.base.text import blocks, tail
+from runner.base.errors import UserError
+from runner.base.text import blocks, printable, tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.endings import first_bad
@@ -23,6 +25,30 @@ STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run st
 def measure_run(system: str, logs: Mapping[int, Path]) -> Measurement:
     """Parse the logs of all nodes (rank to path) with the system's own parser."""
     return load_system(system).parse({rank: blocks(path) for rank, path in logs.items()})
+
+
+def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, Outcome]:
+    """Say what a run that is over measured, and how it ended, whatever it left.
+
+    A log that our code fails on is a bug of ours, and one run's: the outcome says so, and no later
+    bench meets it again.
+    """
+    try:
+        measured = measure_run(cell.system, attempt.logs())
+        return measured, judge(attempt, cell, measured, play_words)
+    except Exception as error:  # anything: the campaign goes on without this run
+        return Measurement(), unreadable(error)
+
+
+def unreadable(error: Exception) -> Outcome:
+    """Return the outcome of a run whose folder could not be read; it carries no numbers."""
+    words = printable(str(error))[:300] or "no words"
+    if not isinstance(error, UserError):
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        words = f"{type(error).__name__} in {place}: {words}; report it with the run's folder"
+    reason = f"what the run left cannot be read: {words}"
+    return Outcome("unreadable", Cause.UNREADABLE, reason, reason)
 
 
 def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> Outcome:

@@ -9,16 +9,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runner.logs.numbers import whole
+
 LABEL = re.compile(
     r"^\[trainbench: ((?:rank \d+, )?pid \d+(?:, [^\n]*)?), stood at:\]$", re.MULTILINE
 )
-_RANK = re.compile(r"rank (\d+)")
+_RANK = re.compile(r"rank (\d{1,9}),")
 # `  File "train.py", line 5 in step` of faulthandler, `    step (train.py:5)` of py-spy.
-_FRAME = re.compile(r'^\s+(?:File "(.+)", line (\d+) in (.+)|(\S.*?) \((.+):(\d+)\))$')
+_FRAME = re.compile(
+    r'^\s+(?:File "(.+)", line (\d+) in (.+)|(\S(?:[^ ]| (?!\())*+) \((.+):(\d+)\))$'
+)
 _HELD = ("stopped", "in a wait that no signal ends")
 # Python files in which a rank waits for others; a backward pass ends with a wait, too.
 _WAITS = ("torch/distributed/", "torch/autograd/graph.py", "oneflow/framework/", "deepspeed/comm/")
 _TELLING = 12  # innermost frames that are looked at
+LONGEST_FRAME = 1000  # letters of a line that is one
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def read_stacks(host: str, text: str) -> list[RankState]:
         held = next((reason for reason in _HELD if label.endswith(reason)), "")
         waited = any(place in file for file, _, _ in frames[:_TELLING] for place in _WAITS)
         frame = "{}:{} in {}".format(*frames[0]) if frames else ""
-        ranks.append(RankState(host, int(rank[1]), held, frame, waited))
+        ranks.append(RankState(host, whole(rank[1]) or 0, held, frame, waited))
     return ranks
 
 
@@ -56,7 +61,7 @@ def _frames(stack: str) -> list[tuple[str, str, str]]:
     main = [one for one in threads if one.startswith("Current thread") or '"MainThread"' in one]
     frames = []
     for line in (main or threads)[-1].splitlines():
-        if match := _FRAME.match(line):
+        if match := _FRAME.match(line[:LONGEST_FRAME]):
             file, number, name = match[1] or match[5], match[2] or match[6], match[3] or match[4]
             frames.append((file, number, name))
         elif frames and not line.strip():

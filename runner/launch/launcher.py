@@ -11,7 +11,7 @@ from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import write_json
-from runner.judge.judge import judge, measure_run
+from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.view import View
@@ -106,8 +106,7 @@ class Launcher:
         began, clock = time.time(), time.monotonic()
         with self.view.running(cell, run.repeat, attempt):
             message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
-        measured = measure_run(cell.system, attempt.logs())
-        ended = judge(attempt, cell, measured, message)
+        measured, ended = judged(attempt, cell, message)
         ended = replace(ended, started_at=began, wall_s=round(time.monotonic() - clock, 3))
         write_json(attempt.path / names.OUTCOME, ended.to_json())
         self.view.ended(cell, run.repeat, attempt, ended, measured)

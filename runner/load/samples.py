@@ -4,7 +4,6 @@ Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `ti
 it, and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,17 +11,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
+from node.schema import Fields, Number, UnfitError, Whole, parse
+from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
 from runner.figures.summary import counted_intervals
 from runner.folder import names
 from runner.load import tensorboard
 from runner.load.utilisation import Sample, peak_memory, steady_window, times_of_steps, utilisation
+from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
 from runner.terms.record import Measurement, Record
 
-_COLUMN = re.compile(r"([a-z_.]+)(?: \[.+\])?")
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?: .+)?")
+_COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
+_NUMBER = re.compile(r"(\S+)(?: .+)?")
+_POLL = Fields({"node": Number(), "log_bytes": Whole()})
 # The first line of two that npu-smi has for a chip: its number and name, its health.
 _NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
+MOST_BYTES = 64 << 20  # of samples or polls that are read: days of them
 CPU = "cpu"  # the one device of a node without devices: all its processors
 
 
@@ -39,15 +43,23 @@ def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int
     if sampled:
         measured = _sampled(record, sampled, devices)
     if not any(interval.loss is not None for interval in measured.intervals):
-        events = [
-            path
-            for node in nodes.values()
-            if (node / names.EVENTS).is_dir()
-            for path in (node / names.EVENTS).rglob("*tfevents*")
-        ]
+        events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
         if events:
             measured = replace(measured, curve=tensorboard.losses(tensorboard.scalars(events)))
     return record if measured is record.measurement else replace(record, measurement=measured)
+
+
+def _events(folder: Path) -> list[Path]:
+    """List a node's event files: as many, and of such sizes, as its supervisor gives."""
+    if not folder.is_dir():
+        return []
+    files = (path for path in sorted(folder.rglob("*tfevents*")) if path.is_file())
+    return [path for path in files if path.stat().st_size <= EVENTS_BYTES][:EVENTS_MOST]
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(MOST_BYTES)
 
 
 def _sampled(
@@ -57,7 +69,7 @@ def _sampled(
     samples = {
         str(rank): [
             sample
-            for sample in read_samples((node / names.SAMPLES).read_bytes())
+            for sample in read_samples(_beginning(node / names.SAMPLES))
             if devices is None or sample.device == CPU or sample.device in map(str, devices)
         ]
         for rank, node in nodes.items()
@@ -99,21 +111,21 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
 
 def _window(system: str, node: Path, counted: tuple[int, int]) -> tuple[float, float] | None:
     try:
-        polls = list(_polls((node / names.TIMELINE).read_text(encoding="utf-8")))
+        polls = list(_polls(_beginning(node / names.TIMELINE)))
         log = (node / names.LOG).read_bytes()
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         return None
     return steady_window(times_of_steps(system, log, polls), counted)
 
 
-def _polls(text: str) -> Iterator[tuple[float, int]]:
+def _polls(text: bytes) -> Iterator[tuple[float, int]]:
     """Yield (node time, bytes of log) of each poll; a line torn by a crash is passed over."""
     for line in text.splitlines():
         try:
-            entry = json.loads(line)
-            yield float(entry["node"]), int(entry["log_bytes"])
-        except (ValueError, KeyError, TypeError):
+            poll = parse(line, _POLL)
+        except UnfitError:
             continue
+        yield poll["node"], poll["log_bytes"]
 
 
 def read_samples(data: bytes) -> list[Sample]:
@@ -148,8 +160,8 @@ def read_samples(data: bytes) -> list[Sample]:
 
 def _time(text: str) -> float | None:
     """Read epoch seconds, of them or of nvidia-smi's `2026/11/21 09:48:00.123` in UTC."""
-    if _NUMBER.fullmatch(text):
-        return float(text)
+    if (seconds := quantity(text)) is not None:
+        return seconds
     try:
         return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -159,4 +171,4 @@ def _time(text: str) -> float | None:
 def _number(text: str) -> float | None:
     """Read `97 %` or `1024 MiB`; `[N/A]` is none."""
     match = _NUMBER.fullmatch(text)
-    return float(match[1]) if match else None
+    return quantity(match[1]) if match else None

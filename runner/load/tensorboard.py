@@ -17,9 +17,12 @@ A file that ends in the middle of a record (its writer was killed) gives what ca
 whose checksum is wrong ends the reading, too, for nothing after it can be trusted to be framed.
 """
 
+import math
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+
+from runner.logs.numbers import finite
 
 # Losses by what trainers call them, best first: Megatron, DeepSpeed's Megatron, LiBai, others.
 LOSS_TAGS = (
@@ -32,6 +35,8 @@ LOSS_TAGS = (
     "loss",
 )
 LARGEST = 1 << 28  # bytes of a record: images may be large, garbage is larger
+LONGEST_VARINT = 10  # bytes of 64 bits, of which each has seven
+MOST_STEPS = 10**15  # a step, or a sample where a trainer counts those
 
 
 def _crc_table() -> tuple[int, ...]:
@@ -71,14 +76,12 @@ def records(data: bytes) -> Iterator[bytes]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
+    value = 0
+    for place, byte in enumerate(data[at : at + LONGEST_VARINT]):
+        value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return value, at
-        shift += 7
+            return value, at + place + 1
+    raise ValueError("a number without an end")
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -126,7 +129,7 @@ def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
                 elif number == 5 and isinstance(field, bytes):
                     values += [each for tag, each in _fields(field) if tag == 1]
             for value in values:
-                if isinstance(value, bytes):
+                if isinstance(value, bytes) and 0 <= step <= MOST_STEPS:
                     name, scalar = _value(value)
                     if scalar is not None:
                         scalars_by_tag.setdefault(name, []).append((step, scalar))
@@ -146,7 +149,9 @@ def _value(data: bytes) -> tuple[str, float | None]:
             scalar = float(struct.unpack("<f", field)[0])
         elif number == 8:
             scalar = _tensor(field)
-    return name, scalar
+    # What is not finite stays: a loss that broke is no loss that is missing.
+    odd = scalar is not None and math.isfinite(scalar) and finite(scalar) is None
+    return name, None if odd else scalar
 
 
 def losses(tags: dict[str, list[tuple[int, float]]]) -> tuple[tuple[int, float], ...]:

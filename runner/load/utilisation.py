@@ -34,10 +34,10 @@ def times_of_steps(
     """
     polls = sorted(polls)
     for kind in kinds_of(system):
-        parser, times, at = KINDS[kind](), [], 0
+        parser, times, at, seen = KINDS[kind](), [], 0, 0
         for time, size in polls:
             # Whole lines only: the rest belongs to the next poll.
-            end = log.rfind(b"\n", at, size) + 1
+            end, seen = log.rfind(b"\n", seen, size) + 1, max(seen, size)
             if end <= at:
                 continue
             batch = parser.feed(log[at:end])

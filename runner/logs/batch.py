@@ -7,11 +7,13 @@ block (summary.py); only `Batch.intervals` makes objects of them, for runs of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runner.logs.numbers import LARGEST_QUANTITY
 from runner.terms.record import Interval
 
 Ints = NDArray[np.int64]
@@ -27,7 +29,8 @@ class Batch:
     nothing says how long its first window is: then it may be all of them. `step_time_ms`,
     `samples_per_s` and `global_batch` (0: not on the line) are as in `records.Interval`. `skipped`
     and `nan` count iterations by the line itself, `overflows` the OVERFLOW lines since the step
-    before. `losses` and `grad_norms` are read only when asked for, of some rows.
+    before. `losses` and `grad_norms` are read only when asked for, of some rows. `unmeasured`
+    counts times and rates that are on the lines and measure nothing: see `measured`.
     """
 
     iteration: Ints
@@ -41,6 +44,7 @@ class Batch:
     has_loss: NDArray[np.bool_]
     losses: _Read
     grad_norms: _Read
+    unmeasured: int = 0
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -48,7 +52,7 @@ class Batch:
     def rows(self, wanted: NDArray[np.bool_]) -> Batch:
         """Take some of the steps."""
         places = np.flatnonzero(wanted)
-        columns = {
+        columns: dict[str, Any] = {
             name: column[places]
             for name, column in vars(self).items()
             if isinstance(column, np.ndarray)
@@ -57,7 +61,7 @@ class Batch:
         def some(of: _Read) -> _Read:
             return lambda rows: [of(slice(at, at + 1))[0] for at in places[rows].tolist()]
 
-        return Batch(**columns, losses=some(self.losses), grad_norms=some(self.grad_norms))
+        return replace(self, **columns, losses=some(self.losses), grad_norms=some(self.grad_norms))
 
     def last_loss(self) -> float | None:
         """Return the last loss that is on a line."""
@@ -131,6 +135,21 @@ class Windows:
         return covers
 
 
+def measured(column: Floats) -> tuple[Floats, int]:
+    """Return times or rates with NaN for what measures nothing (zero, less than that, or what no
+    run has), and how many those were.
+    """
+    odd = (column <= 0) | (column > LARGEST_QUANTITY)
+    count = int(odd.sum())
+    return (np.where(odd, np.nan, column) if count else column), count
+
+
+def unmeasured(count: int) -> str:
+    """Say to people what `measured` took out."""
+    what = "1 time or rate" if count == 1 else f"{count} times or rates"
+    return f"{what} on the lines of zero, below it, or beyond {LARGEST_QUANTITY:g}"
+
+
 def _floats(values: Sequence[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
@@ -142,11 +161,13 @@ def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
     own = np.array([row.iterations for row in rows], np.int64)
     losses = [row.loss for row in rows]
     norms = [row.grad_norm for row in rows]
+    time_ms, odd_times = measured(_floats([row.step_time_ms for row in rows]))
+    rate, odd_rates = measured(_floats([row.samples_per_s for row in rows]))
     return Batch(
         iteration=iteration,
         iterations=np.where(own > 0, own, covers),
-        step_time_ms=_floats([row.step_time_ms for row in rows]),
-        samples_per_s=_floats([row.samples_per_s for row in rows]),
+        step_time_ms=time_ms,
+        samples_per_s=rate,
         global_batch=np.array([row.global_batch for row in rows], np.int64),
         skipped=np.array([row.skipped for row in rows], np.int64),
         nan=np.array([row.nan for row in rows], np.int64),
@@ -154,4 +175,5 @@ def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
         has_loss=np.array([loss is not None for loss in losses], np.bool_),
         losses=lambda rows: losses[rows],
         grad_norms=lambda rows: norms[rows],
+        unmeasured=odd_times + odd_rates,
     )

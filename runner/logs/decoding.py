@@ -1,11 +1,11 @@
-"""Whole lines from byte blocks, and numbers from bytes."""
+"""Whole lines from byte blocks."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 
 LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer, and is cut
 
+_LINE_END = re.compile(rb"[\r\n]")
 ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 # What launchers put before a line: `[default7]:`, `[rank3]: `, `host: `, `0: `, `stdout: `,
 # mpirun's `[1,3]<stderr>:`, the time of `kubectl logs --timestamps`.
@@ -16,8 +16,8 @@ PREFIX = re.compile(
     rb"|\[\d+,\d+\]<std(?:out|err)>: ?"
     rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) "
     rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost"
-    rb"|(?!E[A-Z]\d{4}:|python[\d.]*:)[A-Za-z][\w.-]*\d[\w.-]*): "
-    rb"|\([^()\s]+,? pid=\d+[^)]*\) ?"
+    rb"|(?!E[A-Z]\d{4}:|python[\d.]*:)[A-Za-z](?=[A-Za-z_.-]*\d)[\w.-]*): "
+    rb"|\([^()\s]+ pid=\d[^)]*\) ?"
     rb"|[\w.-]+[ ]+\| )"
 )
 
@@ -26,19 +26,21 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the same bytes, cut behind a line's end, so that no line is split over two blocks.
 
     A carriage return ends a line, too. The last piece may lack its line's end: then it may be
-    half a line, and parsers take from it only what another character closes.
+    half a line, and parsers take from it only what another character closes. So may one that is
+    longer than LONGEST_LINE, and the rest of such a line is left out: it may begin in a number.
     """
-    rest = b""
+    rest, torn = b"", False
     for block in blocks:
         cut = block.rfind(b"\n") + 1 or block.rfind(b"\r") + 1
         if not cut:
-            rest += block
+            rest += b"" if torn else block
             if len(rest) > LONGEST_LINE:
                 yield rest
-                rest = b""
+                rest, torn = b"", True
             continue
-        yield b"".join((rest, memoryview(block)[:cut]))
-        rest = block[cut:]
+        begin = line_end(block, 0) + 1 if torn else 0
+        yield b"".join((rest, memoryview(block)[begin:cut]))
+        rest, torn = block[cut:], False
     if rest:
         yield rest
 
@@ -55,29 +57,20 @@ def line_end(text: bytes, at: int) -> int:
     """Return where the line around `at` ends: its newline or carriage return, else the
     text's end.
     """
-    end = text.find(b"\n", at)
-    end = len(text) if end < 0 else end
-    cut = text.find(b"\r", at, end)
-    return end if cut < 0 else cut
+    end = _LINE_END.search(text, at)
+    return end.start() if end else len(text)
 
 
-def number(text: bytes | None) -> float | None:
-    """Read a finite number, or None."""
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+def line_start(text: bytes, at: int, after: int = 0) -> int:
+    """Return where the line around `at` begins, or `after`: nothing before that is looked at."""
+    return max(text.rfind(b"\n", after, at), text.rfind(b"\r", after, at), after - 1) + 1
 
 
-def clean(line: bytes) -> str:
-    """Clean one line for people: colours, launchers' prefixes and invalid UTF-8 taken out."""
-    line = ANSI.sub(b"", line).rstrip(b"\r\n")
+def unprefixed(line: bytes) -> bytes:
+    """Take out what launchers put before a line, up to three of them."""
+    at = 0
     for _ in range(3):
-        shorter = PREFIX.sub(b"", line, count=1)
-        if shorter == line:
+        if not (prefix := PREFIX.match(line[at:])):
             break
-        line = shorter
-    return line.decode("utf-8", "replace").strip()
+        at += prefix.end()
+    return line[at:]

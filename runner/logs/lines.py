@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from runner.logs.batch import Batch, LoggedStep, Windows, from_rows
-from runner.logs.decoding import line_end
+from runner.logs.decoding import line_end, line_start
 from runner.logs.kind import Kind
 
 
@@ -51,9 +51,9 @@ class LineParser(Kind):
         return from_rows(rows, self.windows)
 
     def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
-        at = text.find(self.marker)
+        at, end = text.find(self.marker), 0
         while at >= 0:
-            begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
+            begin = line_start(text, at, end)
             end = line_end(text, at)
             line = text[begin:end]
             heads = list(self.head.finditer(line))

@@ -8,6 +8,7 @@ from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.nodes import Extent, shares
+from runner.logs.numbers import whole
 from runner.terms.record import Interval, Measurement, Utilisation
 
 
@@ -17,11 +18,13 @@ class _Reading:
 
     parser: Kind
     steps: list[Interval] = field(default_factory=list)
+    unmeasured: int = 0
     overflows: list[int] = field(default_factory=list)
 
     def add(self, batch: Batch) -> None:
         self.steps += batch.intervals()
         self.overflows += batch.overflows.tolist()
+        self.unmeasured += batch.unmeasured
 
     def intervals(self) -> list[Interval]:
         """Return the steps; OVERFLOW lines count where the trainer's own counter says less."""
@@ -48,10 +51,12 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
         for kind, reading in each.items():
             readings[kind].append(reading)
     nodes: dict[int, list[Interval]] = {}
-    for kind in readings:
-        each_one = zip(sorted(logs), readings[kind], strict=True)
+    unmeasured = 0
+    for parts in readings.values():
+        each_one = zip(sorted(logs), parts, strict=True)
         nodes = {rank: steps for rank, reading in each_one if (steps := reading.intervals())}
         if nodes:
+            unmeasured = sum(reading.unmeasured for reading in parts)
             break
     steps, alike = _once(nodes)
     facts: dict[str, str] = {}
@@ -59,15 +64,15 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
     for notes in every:
         facts |= notes.facts
     busiest = _largest([notes.devices.utilisation_percent for notes in every])
-    padded = facts.get("padded_vocab_size", "")
     return Measurement(
         intervals=tuple(steps),
         memory_allocated_mib=_largest([notes.memory_allocated_mib for notes in every]),
         memory_used_mib=_largest([notes.memory_used_mib for notes in every]),
         utilisation=None if busiest is None else Utilisation(busiest, "log"),
-        padded_vocab_size=int(padded) if padded.isdigit() and int(padded) else None,
+        padded_vocab_size=whole(facts.get("padded_vocab_size")) or None,
         facts=facts,
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
+        unmeasured=unmeasured,
         by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
     )
 

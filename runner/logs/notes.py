@@ -6,8 +6,10 @@ Searched by long markers, because a long marker lets `bytes.find` skip (3 to 5 G
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from runner.logs.decoding import number, places
+from runner.logs.decoding import places
+from runner.logs.numbers import number, quantity, whole
 from runner.logs.smi import Devices
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
@@ -18,7 +20,7 @@ _MEMORY = re.compile(rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|")
 _PERPLEXITY_MARK = b"lm loss PPL: "
 _PERPLEXITY = re.compile(rb"lm loss PPL: (\d[\d.]*E[+-]\d+)\s")
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
-_LOG_INTERVAL = re.compile(rb"\.* (\d{1,9})\s")
+_LOG_INTERVAL = re.compile(rb"log_interval \.{20,} (\d{1,9})\s")
 _VOCABULARY_MARK = b"padded_vocab_size ..."
 _VOCABULARY = re.compile(rb"padded_vocab_size \.+ (\d{1,9})\s")
 # Each Megatron prints it with its tokenizer, behind its arguments: megatron/tokenizer/tokenizer.py
@@ -50,7 +52,7 @@ class Notes:
     @property
     def log_interval(self) -> int:
         """Iterations between two logged lines, by the trainer's print of its arguments, or 0."""
-        return int(self.facts.get("log_interval", 0))
+        return whole(self.facts.get("log_interval")) or 0
 
     def allocated(self, mib: float | None) -> None:
         """Note one more figure of the framework's peak."""
@@ -81,16 +83,17 @@ class Notes:
     def memory(self, text: bytes, pipe: int) -> None:
         """Read the memory line whose first pipe stands there."""
         if match := _MEMORY.match(text, pipe):
-            self.allocated(number(match[1]))
+            self.allocated(quantity(match[1]))
 
     def arguments(self, text: bytes) -> None:
         """Read what the trainer prints of its arguments, and Megatron of its vocabulary."""
         at = text.find(_PADDED_MARK)
         if at >= 0 and (match := _PADDED.match(text, at)):
             self.facts["padded_vocab_size"] = match[1].decode()
-        for at in places(text, _ARGUMENT_MARK):
-            if match := _LOG_INTERVAL.match(text, at + len(_ARGUMENT_MARK)):
+        marks = [*places(text, _ARGUMENT_MARK), len(text)]
+        for at, following in pairwise(marks):  # what follows the next one is the next one's
+            if match := _LOG_INTERVAL.match(text, at):
                 self.facts["log_interval"] = match[1].decode()
-            place = text.find(_VOCABULARY_MARK, at, at + ARGUMENTS)
+            place = text.find(_VOCABULARY_MARK, at, min(at + ARGUMENTS, following))
             if place >= 0 and (match := _VOCABULARY.match(text, place)):
                 self.facts["padded_vocab_size"] = match[1].decode()

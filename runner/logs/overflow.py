@@ -13,11 +13,14 @@ from collections import Counter
 import numpy as np
 
 from runner.logs.batch import Ints
-from runner.logs.decoding import places
+from runner.logs.decoding import line_start, places
+from runner.logs.numbers import whole
 
 _MARK = b"Skipping step. Attempted loss scale: "
 _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
-_RANK = re.compile(rb"[Rr]ank[ _]?(\d+)")
+_RANK = re.compile(rb"[Rr]ank[ _]?(\d{1,9})(?!\d)")
+NEAR = 48  # bytes before the mark in which the line says what it is,
+BEFORE = 512  # and of which rank
 _COUNTER = b":log_dist] [Rank 0] step="  # long, so that it is found fast
 _COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=\d+, skipped=(\d{1,9}), lr=\[")
 
@@ -27,6 +30,7 @@ class Overflows:
 
     def __init__(self) -> None:
         self._by_rank: Counter[bytes] = Counter()
+        self._most = 0  # of any rank
         self._counted = 0  # by DeepSpeed's counter, over all runs in the log
         self._counter = 0  # as it stands
         self._told = 0
@@ -34,7 +38,7 @@ class Overflows:
     @property
     def total(self) -> int:
         """Steps skipped in all: by the rank that tells of most, or by DeepSpeed's counter."""
-        return max(self._counted, *self._by_rank.values(), 0)
+        return max(self._counted, self._most)
 
     def find(self, text: bytes, steps: Ints) -> Ints:
         """Return, for each step of a block (where its line stands), the steps skipped since the one
@@ -54,10 +58,11 @@ class Overflows:
             if mark == _COUNTER:
                 self._count(text, at)
                 continue
-            begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
-            if _LINE.search(text, begin, at):
-                ranks = _RANK.findall(text, begin, at)
-                self._by_rank[ranks[-1] if ranks else b""] += 1
+            begin = line_start(text, at, max(0, at - BEFORE))
+            if _LINE.search(text, max(begin, at - NEAR), at):
+                rank = _last_rank(text, begin, at)
+                self._by_rank[rank] += 1
+                self._most = max(self._most, self._by_rank[rank])
         if row < len(steps):
             counts[row] += self.total - self._told
             self._told = self.total
@@ -65,6 +70,16 @@ class Overflows:
 
     def _count(self, text: bytes, at: int) -> None:
         if match := _COUNTED.match(text, at):
-            now = int(match[1])
+            now = whole(match[1]) or 0
             self._counted += now - self._counter if now >= self._counter else now
             self._counter = now
+
+
+def _last_rank(text: bytes, begin: int, end: int) -> bytes:
+    """Return the digits of the last rank that is named; empty where none is."""
+    at = text.rfind(b"ank", begin + 1, end)
+    while at >= 0:
+        if match := _RANK.match(text, at - 1, end):
+            return match[1]
+        at = text.rfind(b"ank", begin + 1, at)
+    return b""

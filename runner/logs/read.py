@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runner.base.text import blocks
 from runner.logs import recognise
+from runner.logs.batch import unmeasured
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of
@@ -135,6 +136,8 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals) -> None:
 def _explain(reading: Reading, global_batch_size: int | None, warmup_iters: int) -> None:
     """Say where a figure is not simply the log's, or is missing."""
     kind, summary = KINDS[reading.kind or ""], reading.summary
+    if summary.unmeasured:
+        reading.notes.append(f"not measured: {unmeasured(summary.unmeasured)}")
     if summary.doubtful:
         printed, derived = summary.doubtful
         reading.notes.append(

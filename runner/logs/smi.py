@@ -9,16 +9,26 @@ is known by its `[%]`, a table by its `(%)`.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from runner.logs.decoding import line_end
+from runner.logs.decoding import line_end, line_start
+from runner.logs.numbers import quantity
 
 _HEADER_MARK = b"memory.used [MiB]"
-_HEADER = re.compile(rb"(?:[a-z_.]+(?: \[[^\]\r\n]+\])?, ?)*[a-z_.]+ \[(?:%|MiB)\]")
+_COLUMN = re.compile(rb"([a-z_.]+)(?: \[([^][\r\n]+)\])?(, ?)?")
 _VALUE = {b"%": re.compile(rb"(\d{1,3}) %"), b"MiB": re.compile(rb"(\d{1,7}) MiB")}
+# The number at the end of a cell that has other words before it.
+_LAST = {unit: re.compile(rb"^(?:.*[^\d.+-])?" + value.pattern) for unit, value in _VALUE.items()}
+_UNIT = re.compile(rb"[\[(]%[\])]")
+MOST_OTHERS = 1000  # of `%` in a text that are looked at one by one
+LONGEST_HEADER = 1 << 14  # bytes of a line with headers: eight processes', torn into each other
+MOST_HEADERS = 16  # kinds of headers in one log; a real one has one or two
 _NPU_MARK = b"Usage(MB)"
 _NPU_ROW = re.compile(
-    rb"\| \d+ +(?:\d+ +)?\| [0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+ +\| (\d+) +((?:\d+ */ *\d+ *)+)\|"
+    rb"\| \d{1,9} +(?:\d{1,9} +)?\| [0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+ +\| (\d{1,3}) +"
+    rb"(\d{1,9} */ *\d{1,9}(?: +\d{1,9} */ *\d{1,9})*) *\|"
 )
+_NPU_PAIR = re.compile(rb"(\d{1,9}) */ *\d")
 
 
 @dataclass
@@ -32,13 +42,14 @@ class Devices:
 
     def scan(self, text: bytes) -> None:
         """Look through whole lines of a log."""
-        at = text.find(b"%")  # one character: the fastest search there is
+        at, end, others = text.find(b"%"), 0, 0  # one character: the fastest search there is
         while at >= 0:
             if text[at - 1 : at + 2] in (b"[%]", b"(%)"):
-                end = line_end(text, at)
-                self._learn(text[text.rfind(b"\n", 0, at) + 1 : end])
+                begin, end = text.rfind(b"\n", end, at) + 1 or end, line_end(text, at)
+                self._learn(text[begin : min(end, begin + LONGEST_HEADER)])
                 at = end
-            at = text.find(b"%", at + 1)
+            others += 1
+            at = text.find(b"%", at + 1) if others < MOST_OTHERS else _unit(text, at + 1)
         if self._headers:
             self._rows(text)
         if self._npu:
@@ -47,17 +58,15 @@ class Devices:
 
     def _learn(self, line: bytes) -> None:
         self._npu = self._npu or _NPU_MARK in line
-        for match in _HEADER.finditer(line):
-            if _HEADER_MARK in match[0]:
-                columns = [name.strip() for name in match[0].split(b",")]
-                if columns not in self._headers:
-                    self._headers.append(columns)
+        for columns in _headers(line) if _HEADER_MARK in line else ():
+            wanted = _HEADER_MARK in columns and len(self._headers) < MOST_HEADERS
+            if wanted and columns not in self._headers:
+                self._headers.append(columns)
 
     def _rows(self, text: bytes) -> None:
-        at = text.find(b" MiB")
+        at, end = text.find(b" MiB"), 0
         while at >= 0:
-            begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
-            end = line_end(text, at)
+            begin, end = line_start(text, at, end), line_end(text, at)
             if end < len(text):
                 self._row(text[begin:end])
             at = text.find(b" MiB", end)
@@ -69,14 +78,16 @@ class Devices:
                 continue
             readings: dict[bytes, float] = {}
             for column, value in zip(columns, values, strict=True):
-                unit = _VALUE.get(column.rpartition(b"[")[2].rstrip(b"]"))
-                if unit is None:
+                unit = column.rpartition(b"[")[2].rstrip(b"]")
+                if unit not in _VALUE:
                     continue
                 # The first column may follow a launcher's prefix.
-                match = _last(unit, value) if column is columns[0] else unit.fullmatch(value)
-                if match is None:
+                pattern = (_LAST if column is columns[0] else _VALUE)[unit]
+                match = pattern.fullmatch(value)
+                reading = quantity(match[1]) if match else None
+                if reading is None:
                     break
-                readings[column] = float(match[1])
+                readings[column] = reading
             else:
                 self.see(readings[b"memory.used [MiB]"], readings.get(b"utilization.gpu [%]"))
                 return
@@ -88,13 +99,29 @@ class Devices:
             self.utilisation_percent = max(self.utilisation_percent or 0.0, busy_percent)
 
 
+def _unit(text: bytes, begin: int) -> int:
+    """Find where `[%]` or `(%)` stands by all three characters, or -1."""
+    match = _UNIT.search(text, begin)
+    return match.start() + 1 if match else -1
+
+
 def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
     """Yield (MiB used, percent busy) of npu-smi's rows of chips."""
     for match in _NPU_ROW.finditer(text):
-        pairs = re.findall(rb"(\d+) */ *(\d+)", match[2])
-        yield float(pairs[-1][0]), float(match[1])  # HBM is last where there is one
+        used, busy = quantity(_NPU_PAIR.findall(match[2])[-1]), quantity(match[1])
+        if used is not None and busy is not None:
+            yield used, busy  # HBM is last where there is one
 
 
-def _last(unit: re.Pattern[bytes], value: bytes) -> re.Match[bytes] | None:
-    """Return the number at the end of a cell that has other words before it."""
-    return re.compile(rb"(?:.*\D)?" + unit.pattern).fullmatch(value)
+def _headers(line: bytes) -> Iterator[list[bytes]]:
+    """Yield the headers on a line, up to the last column of each that has a unit that is read."""
+    matches = list(_COLUMN.finditer(line))
+    joined = [bool(one[3]) and one.end() == other.start() for one, other in pairwise(matches)]
+    columns: list[bytes] = []
+    whole = 0
+    for match, goes_on in zip(matches, [*joined, False], strict=True):
+        columns.append(match[1] + (b" [%b]" % match[2] if match[2] else b""))
+        whole = len(columns) if match[2] in _VALUE else whole
+        if not goes_on:
+            yield columns[:whole]
+            columns, whole = [], 0

@@ -69,6 +69,7 @@ class LogTotals:
     highest_iteration: int = 0
     skipped: int = 0
     nan: int = 0
+    unmeasured: int = 0
     last_loss: float | None = None
     derived: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
@@ -93,6 +94,7 @@ class LogTotals:
         self.logged_lines += len(batch)
         self.skipped += int(batch.skipped.sum())
         self.nan += int(batch.nan.sum())
+        self.unmeasured += batch.unmeasured
         loss = batch.last_loss()
         self.last_loss = self.last_loss if loss is None else loss
         self._times(batch)
@@ -155,6 +157,7 @@ class LogTotals:
         self.counted_lines += other.counted_lines
         self.skipped += other.skipped
         self.nan += other.nan
+        self.unmeasured += other.unmeasured
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss
         self.derived = self.derived or other.derived
         self.doubtful = self.doubtful or other.doubtful

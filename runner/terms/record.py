@@ -68,7 +68,8 @@ class Measurement:
 
     `memory_allocated_mib` is the framework's own peak of the fullest device;
     `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
-    `perplexity` is of the last evaluation. `curve` has (iteration, loss) pairs of fetched
+    `perplexity` is of the last evaluation. `unmeasured` counts times and rates on the lines that
+    measure nothing: of zero, or less. `curve` has (iteration, loss) pairs of fetched
     TensorBoard files, where the log has no losses. `by_node` has each node's own steps (node rank
     to intervals) where several logged the same iterations; `intervals` has them once. `busy` has
     (seconds since the first sample, mean utilisation of the node's devices in percent).
@@ -81,6 +82,7 @@ class Measurement:
     padded_vocab_size: int | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     perplexity: float | None = None
+    unmeasured: int = 0
     curve: tuple[tuple[int, float], ...] = ()
     by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
     busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)

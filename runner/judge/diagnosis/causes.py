@@ -80,8 +80,8 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "missing_module",
         _any(
-            rb"ModuleNotFoundError|ImportError|undefined symbol|GLIBC(?:XX)?_\S+' not found",
-            rb"cannot open shared object file|No module named",
+            rb"ModuleNotFoundError|ImportError|undefined symbol",
+            rb"GLIBC(?:XX)?_[\w.]{1,40}' not found|cannot open shared object file|No module named",
             rb"AttributeError: (?:partially initialized )?module '[^']+' has no attribute",
         ),
     ),
@@ -89,10 +89,10 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "rendezvous",
         _any(
-            rb"Rendezvous\w*Error|rendezvous.{0,40}(?:failed|timed? ?out)",
+            rb"Rendezvous\w{0,40}Error|rendezvous.{0,40}(?:failed|timed? ?out)",
             rb"client socket has (?:timed out|failed)|Address already in use|EADDRINUSE",
             rb"connection to the C10d store has failed|DistNetworkError",
-            rb"store based barrier.*[Tt]imed",
+            rb"store based barrier.{0,200}[Tt]imed",
             rb"Timed out waiting for clients|DistStoreError|wait timeout after \d+ms",
         ),
     ),
@@ -102,7 +102,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"[Ww]atchdog caught collective operation timeout|collective operation timeout",
             rb"Timed out waiting \d+ms for (?:recv|send)|EI000[26]\b|Notify register times out",
             rb"watchdog got stuck for",
-            rb"Heartbeat Lost|HCCL\w* .{0,60}time(?:d)?[ -]?out|task_?time ?out",
+            rb"Heartbeat Lost|HCCL\w{0,40} .{0,60}time(?:d)?[ -]?out|task_?time ?out",
         ),
     ),
     ("network_device", _any(rb"No IB device found|[Nn]o (?:RDMA|network) (?:device|interface)")),
@@ -121,19 +121,20 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "collective_error",
         _any(
             rb"NCCL error|nccl(?:Unhandled|System|Internal|Invalid)\w+",
-            rb"HCCL\b.*(?:error|fail)|\bEI\d{4}\b",
+            rb"HCCL\b.{0,200}(?:error|fail)|\bEI\d{4}\b",
         ),
     ),
     (
         "device_error",
         _any(
             rb"CUDA error|cudaError\w+|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
-            rb"device-side assert|NPU (?:function )?error|AclrtSynchronize|E\w\d{4}: .*[Dd]evice",
+            rb"device-side assert|NPU (?:function )?error|AclrtSynchronize",
+            rb"E\w\d{4}: .{0,200}[Dd]evice",
         ),
     ),
     ("segfault", _any(rb"killed by signal: (?:Segmentation fault|Aborted)|SIGSEGV")),
     ("killed", _any(rb"killed by signal: Killed|SIGKILL")),
-    ("terminated", _any(rb"SignalException: .*(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
+    ("terminated", _any(rb"SignalException: .{0,200}(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
     ("interrupted", _any(rb"^KeyboardInterrupt|SIGINT")),
     (
         "assertion",
@@ -161,13 +162,14 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule("time_limit", _any(rb"CANCELLED AT \S+ DUE TO TIME LIMIT", rb"timeout: sending signal")),
     Rule(
-        "time_limit", _any(rb"TERM_RUNLIMIT", rb"[Ww]all ?time .*exceeded|exceeded .*[Ww]all ?time")
+        "time_limit",
+        _any(rb"TERM_RUNLIMIT", rb"[Ww]all ?time .{0,200}exceeded|exceeded .{0,200}[Ww]all ?time"),
     ),
     Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
     Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory")),
     Rule("out_of_memory", _any(rb"Exceeded (?:job|step) memory limit")),
     Rule("node_lost", _any(rb"DUE TO NODE FAILURE", rb"srun: error: Node failure on")),
-    Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .*CANCELLED")),
+    Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .{0,200}CANCELLED")),
     # ssh's own lines, and DeepSpeed's where it looks before it starts anything
     Rule("remote_shell", _any(rb"Permission denied(?: \([a-z-]+[,)]|, please try again)")),
     Rule("remote_shell", _any(rb"Host key verification failed", rb"was not reachable via ssh")),
@@ -177,7 +179,7 @@ RULES: tuple[Rule, ...] = (
     Rule("remote_shell", _any(rb"No such file or directory: '(?:\S*/)?pdsh'")),
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
     Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
-    Rule(None, _any(rb"\[c10d\].*client socket has (?:timed out|failed)")),
+    Rule(None, _any(rb"\[c10d\].{0,200}client socket has (?:timed out|failed)")),
     Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
     Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"^\s+what\(\): ")),
     Rule(None, _any(rb": No space left on device$")),
@@ -190,10 +192,13 @@ RULES: tuple[Rule, ...] = (
     Rule("aborted", _any(rb"(?:exitcode\s*:|return code =) ?-6\b", rb"exit code 134\b")),
     Rule("aborted", _any(rb"(?:Signal 6 \(|<Signals\.)SIGABRT", rb"signal 6 \(Abort")),
     Rule(
-        "aborted", _any(rb"^Fatal Python error: A\w+", rb"(?:^|\d |: )Aborted\b.*\(core dumped\)")
+        "aborted",
+        _any(rb"^Fatal Python error: A\w+", rb"(?:^|\d |: )Aborted\b.{0,200}\(core dumped\)"),
     ),
     Rule("aborted", _any(rb"^\*\*\* SIGABRT \(@")),
-    Rule("killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+ ?\d* Killed +\S")),
+    Rule(
+        "killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+(?: \d*)? Killed +\S")
+    ),
     Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"tasks? [\d,-]+: Killed$")),
     Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL", rb"signal 9 \(Kill")),
     Rule("killed", _any(rb"exit code 137\b")),
@@ -216,12 +221,13 @@ RULES: tuple[Rule, ...] = (
     Rule(None, _any(rb": command not found$"), start=True),
 )
 
+ANY_RULE = _any(*(rule.pattern.pattern for rule in RULES))
 # One search decides whether a line is looked at more closely.
 CANDIDATE = _any(
     rb"Traceback \(most recent|Exception ignored in|--- Logging error",
     rb"(?:Error|Exception|Interrupt|Exit|Timeout|Failure)\b(?: ?:|\s*$)| error: ",
     rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left|RUNLIMIT|[Ww]all ?time",
-    rb"CANCELLED|sending signal|Terminated|Killed|received SIG|SIG[A-Z]+\b|signal 11",
+    rb"CANCELLED|sending signal|Terminated|Killed|received SIG|SIG[A-Z]{1,12}\b|signal 11",
     rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
     rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error|Aborted|signal [69] ",
     rb"watchdog (?:got stuck|thread term)|Node failure|memory limit|: command not found",

@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from runner.base.text import printable
 from runner.judge.diagnosis.causes import (
+    ANY_RULE,
     ASIDE,
     BARE,
     CANDIDATE,
@@ -25,20 +27,25 @@ from runner.judge.diagnosis.causes import (
     WRAPPER,
     meaning,
 )
-from runner.logs.decoding import ANSI, PREFIX
+from runner.logs.decoding import ANSI, unprefixed
 from runner.logs.kinds import counts_from_zero, every
+from runner.logs.numbers import whole
 
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
 STEP = re.compile(b"|".join(every("step")))
-_OF = re.compile(rb"(\d+)/ *(\d+)")
+_OF = re.compile(rb"(?<!\d)(\d{1,9})/ {0,9}(\d{1,9})(?!\d)")
 _TIME = re.compile(
     rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"
 )
-_RANK = re.compile(rb"\[[Rr]ank ?(\d+)\]")
+_RANK = re.compile(rb"\[[Rr]ank ?(\d{1,9})\]")
+_OPERATION = re.compile(rb"OpType=(\w{1,40})")
 _PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
 NEAR = 20  # lines: so near is what belongs to an exception's message
 MOST = 200  # pieces of evidence that are kept of one log
+MOST_RANKS = 10_000  # that are kept of one log
+LONGEST = 1 << 13  # bytes of a line that are looked at
+LONGEST_PREFIX = 1 << 8  # bytes; what is longer is none of a launcher's
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,9 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
             if last is not None:
                 line = text.find(b"\n", last.end())
                 step = _OF.search(last[0])
-                ends = step is not None and int(step[1]) + counts_from_zero(last[0])
-                done = step is not None and ends >= int(step[2])
+                reached, of = (whole(step[1]), whole(step[2])) if step else (None, None)
+                more = counts_from_zero(last[0])
+                done = reached is not None and of is not None and reached + more >= of
                 return start + (line + 1 if line >= 0 else len(text)), done
             place, later = start, text[:256]
     return 0, False
@@ -97,17 +105,27 @@ def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as stream:
         stream.seek(begin)
         number, size = 0, path.stat().st_size - begin
-        for line in stream:
-            yield number, line[:8192]
-            number += 1
+        for line, begins in _pieces(stream):
+            if begins:
+                yield number, line
+            number += line.endswith(b"\n")
             if size > LONGEST_TAIL and stream.tell() - begin > LONGEST_TAIL // 2:
                 break
         resume = begin + size - LONGEST_TAIL // 2
         while stream.tell() < resume:
             number += stream.read(min(BLOCK, resume - stream.tell())).count(b"\n")
-        for line in stream:
-            yield number, line[:8192]
-            number += 1
+        for line, begins in _pieces(stream):
+            if begins:
+                yield number, line
+            number += line.endswith(b"\n")
+
+
+def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+    """Yield lines, endless ones in pieces of LONGEST, and whether a piece begins one."""
+    begins = True
+    while piece := stream.readline(LONGEST):
+        yield piece, begins
+        begins = piece.endswith(b"\n")
 
 
 def lines_before(path: Path, place: int) -> int:
@@ -122,12 +140,7 @@ def lines_before(path: Path, place: int) -> int:
 def split(line: bytes) -> tuple[bytes, bytes]:
     """Split a line into its launcher's prefix (host, rank) and the rest, without colours."""
     text = ANSI.sub(b"", line).rstrip(b"\r\n ")
-    rest = text
-    for _ in range(3):
-        shorter = PREFIX.sub(b"", rest, count=1)
-        if shorter == rest:
-            break
-        rest = shorter
+    rest = unprefixed(text)
     return text[: len(text) - len(rest)], rest
 
 
@@ -138,18 +151,20 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
     for place, line in _lines(path, begin):
         evidence.lines = place + 1
         if b":" in line and (stamp := _TIME.search(line)):
-            time = tuple(int(part) for part in stamp.groups() if part is not None)
-        for rank in _RANK.findall(line):
-            evidence.ranks.add(int(rank))
+            time = tuple(whole(part) or 0 for part in stamp.groups() if part is not None)
+        if b"ank" in line and len(evidence.ranks) < MOST_RANKS:
+            evidence.ranks.update(whole(rank) or 0 for rank in _RANK.findall(line))
+        full = len(evidence.evidence) == MOST  # then only a success changes what is known
         if SUCCESS.search(line):
             evidence.evidence.clear()
-        elif judge.open or CANDIDATE.search(line):
+            judge = _Judge() if full else judge
+        elif not full and (judge.open or CANDIDATE.search(line)):
             stream, text = split(line)
             status = judge.status(stream, text)
             weak = WARNING.search(text) if status is None else None
             if weak:
                 status = meaning(weak[1]) or "collective_error"
-            if status is not None and len(evidence.evidence) < MOST:
+            if status is not None:
                 shown = printable(text[:400].decode("utf-8", "replace"))
                 item = Evidence(
                     status, path, place, shown, stream, time, weak is not None, judge.start
@@ -234,7 +249,7 @@ class _Judge:
                 return None
         if (at := text.find(b"Traceback (most recent call last)")) >= 0:
             self.open.add(stream)
-            if text[:at].strip() and len(self._prefixes) < MOST:
+            if text[:at].strip() and at <= LONGEST_PREFIX and len(self._prefixes) < MOST:
                 self._prefixes.append(_as_before(text[:at]))
             return None
         if stream in self.open and EXCEPTION.match(text):
@@ -246,7 +261,7 @@ class _Judge:
             self._traced = True
             self.ended = "" if link == "aside" else link
             return _exception(text)
-        for rule in RULES:
+        for rule in RULES if ANY_RULE.search(text) else ():
             if rule.pattern.search(text):
                 self.start = rule.start
                 return rule.status or meaning(text) or "error"
@@ -259,7 +274,7 @@ class _Judge:
 
 def _as_before(prefix: bytes) -> re.Pattern[bytes]:
     """Match the same prefix on other lines: a time stamp has other digits there."""
-    return re.compile(re.sub(rb"\d+", rb"\\d+", re.escape(prefix)))
+    return re.compile(b"^" + re.sub(rb"\d+", rb"\\d+", re.escape(prefix)))
 
 
 def _exception(text: bytes) -> str:
@@ -272,7 +287,7 @@ def _exception(text: bytes) -> str:
 def _waiting(evidence: LogEnd, text: bytes) -> None:
     if b"atchdog caught collective" not in text:
         return
-    rank = re.search(rb"\[Rank (\d+)\]", text)
-    what = re.search(rb"OpType=(\w+)", text)
+    rank, what = _RANK.search(text), _OPERATION.search(text)
     if rank:
-        evidence.waited.setdefault(int(rank[1]), what[1].decode() if what else "a collective")
+        operation = what[1].decode() if what else "a collective"
+        evidence.waited.setdefault(whole(rank[1]) or 0, operation)

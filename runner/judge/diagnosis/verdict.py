@@ -1,7 +1,7 @@
 """From all logs' evidence to one status, one sentence, one line of one file. First cause first."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,10 @@ from runner.judge.diagnosis.evidence import (
 # What a consequence is called where it is all that there is.
 _ALONE = {"terminated": "interrupted", "aborted": "segfault"}
 LAST_LINES = 500  # a crash of 16 ranks prints about as many
-_ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]+)\]")
+MOST_NAMED = 128  # ranks in a sentence
+_WHO = re.compile(rb"\[rank ?(\d{1,9})\]|\[default(\d{1,9})\]")
+_HOST = re.compile(rb"^([\w.-]{1,253}): ")
+_ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]{1,80})\]")
 _SAYS = {
     "out_of_memory": "memory ran out",
     "disk_full": "the disk was full",
@@ -154,8 +157,7 @@ def _full_disk(
 
 
 def _who(item: Evidence) -> str:
-    rank = re.search(rb"\[rank ?(\d+)\]|\[default(\d+)\]", item.stream)
-    host = re.match(rb"([\w.-]+): ", item.stream)
+    rank, host = _WHO.search(item.stream), _HOST.match(item.stream)
     parts = [f"rank {(rank[1] or rank[2]).decode()}"] if rank else []
     parts += [f"on {host[1].decode()}"] if host else []
     return ", " + " ".join(parts) if parts else ""
@@ -171,8 +173,8 @@ def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evid
             return f"; the others waited for device {place[1]}"
     if not waited:
         return ""
-    names = ", ".join(str(rank) for rank in sorted(waited))
-    rest = sorted(set().union(*(part.ranks for part in evidences)) - set(waited))
+    names = _listed(waited)
+    rest = set().union(*(part.ranks for part in evidences)) - set(waited)
     operation = sorted(set(waited.values()))[0]
     text = (
         f"; rank {names} waited in {operation}"
@@ -180,5 +182,12 @@ def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evid
         else (f"; ranks {names} waited in {operation}")
     )
     if status == "collective_timeout" and rest:
-        text += f" for some of ranks {', '.join(map(str, rest))}"
+        text += f" for some of ranks {_listed(rest)}"
     return text
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    """List ranks in their order, and of very many only how many more there are."""
+    each = sorted(ranks)
+    more = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
+    return ", ".join(map(str, each[:MOST_NAMED])) + more

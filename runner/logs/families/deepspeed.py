@@ -17,9 +17,9 @@ Their samples a second come from ds_config's train_batch_size, which need not be
 import re
 
 from runner.logs.batch import LoggedStep
-from runner.logs.decoding import number
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
+from runner.logs.numbers import number, quantity, whole
 
 NPU = Sign(
     (
@@ -37,7 +37,7 @@ _CANDIDATES = (
 )
 _NUMBER = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
 _PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
-_PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s)?")
+_PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s|$)")
 _TIMER_CURRENT = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
 _TIMER_MEMORY = re.compile(rb"MaxMemAllocated=([\d.]+)GB")
 
@@ -54,7 +54,7 @@ class DeepSpeedPipe(LineParser):
         Candidate("ascend_gpt", "the log names npu", (NPU,)),
     )
     own_rate = False
-    step = rb"steps: \d+ loss: "
+    step = rb"steps: \d{1,9} loss: "
     success = rb"Process \d+ exits successfully"
     marker = b"steps: "
     head = re.compile(
@@ -68,7 +68,7 @@ class DeepSpeedPipe(LineParser):
         loss = number(head[2])
         seconds = number(time[1]) if time else None
         return LoggedStep(
-            iteration=int(head[1]),
+            iteration=whole(head[1]) or 0,
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
             loss=loss,
@@ -94,10 +94,10 @@ class DeepSpeedTimer(LineParser):
         """Read one record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
         current = _TIMER_CURRENT.search(rest)
         memory = _TIMER_MEMORY.search(rest)
-        if memory and (gib := number(memory[1])) is not None:
+        if memory and (gib := quantity(memory[1])) is not None:
             self.notes.allocated(gib * 1024)
-        iteration = int(head[1] or head[2])
-        if iteration == 0:
+        iteration = whole(head[1] or head[2])
+        if not iteration:
             return None
         return LoggedStep(
             iteration, samples_per_s=number(current[1]) if current else number(head[3])
@@ -111,7 +111,7 @@ class DeepSpeedStep(LineParser):
     says = "DeepSpeed's `step=N, skipped=` lines alone, which hold no time"
     candidates = _CANDIDATES
     own_rate = False
-    step = rb"step=\d+, skipped="
+    step = rb"step=\d{1,9}, skipped="
     marker = b"skipped="
     head = re.compile(rb"(?:\b|(?<=\dm))step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
 
@@ -121,7 +121,7 @@ class DeepSpeedStep(LineParser):
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one `step=` record; `skipped` counts from the start of the run."""
-        total = int(head[2])
+        total = whole(head[2]) or 0
         fresh = total - self._skipped if total >= self._skipped else total
         self._skipped = total
-        return LoggedStep(iteration=int(head[1]), skipped=fresh)
+        return LoggedStep(iteration=whole(head[1]) or 0, skipped=fresh)

@@ -20,9 +20,10 @@ import re
 from dataclasses import dataclass
 
 from runner.logs.batch import LoggedStep
-from runner.logs.decoding import number
+from runner.logs.decoding import places
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
+from runner.logs.numbers import finite, number, quantity, whole
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it
 _LIBAI = Sign(
@@ -56,7 +57,7 @@ class LiBai(LineParser):
     candidates = (Candidate("libai"),)
     named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
-    step = rb"iteration: \d+/\d+\s"
+    step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
 
@@ -68,15 +69,13 @@ class LiBai(LineParser):
 
     def other(self, text: bytes) -> None:
         """Read the iteration from which a training goes on."""
-        at = text.find(b"Starting training from iteration ")
-        while at >= 0:
+        for at in places(text, b"Starting training from iteration "):
             if match := _START.match(text, at):
-                self._start = int(match[1])
-            at = text.find(b"Starting training from iteration ", at + 1)
+                self._start = whole(match[1]) or 0
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1, with the time of its own window."""
-        printed = int(head[1])
+        printed = whole(head[1]) or 0
         text = rest + b"\n" if closed else rest
         loss = _LOSS.search(text)
         samples = _SAMPLES.search(text)
@@ -91,14 +90,14 @@ class LiBai(LineParser):
         value = number(loss[1]) if loss else None
         row = LoggedStep(printed + 1, loss=value, nan=int(loss is not None and value is None))
         if time:
-            self._recover(row, time, number(rate[1]) if rate else None)
+            self._recover(row, time, quantity(rate[1]) if rate else None)
         return row
 
     def _recover(self, row: LoggedStep, time: re.Match[bytes], rate: float | None) -> None:
-        average_s = float(time[1])
+        average_s = quantity(time[1])
         timed = row.iteration - self._start - _UNTIMED
         before = self._average
-        if timed <= before.timed or average_s <= 0:
+        if timed <= before.timed or not average_s:
             return
         covers = timed - before.timed
         mean_s = (average_s * timed - before.total_s) / covers
@@ -127,11 +126,11 @@ class LiBaiMetrics(LineParser):
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one object, whole or not at all."""
         try:
-            content = json.loads(head[1])
-        except ValueError:
+            content = json.loads(head[1], parse_int=whole, parse_float=number)
+        except (ValueError, RecursionError):  # the latter of brackets within brackets
             return None
         iteration = content.get("iteration")
-        if type(iteration) is not int or not 0 <= iteration < 10**9 or "total_loss" not in content:
+        if type(iteration) is not int or "total_loss" not in content:
             return None
         seconds = _finite(content.get("time"))
         loss = _finite(content["total_loss"])
@@ -144,4 +143,6 @@ class LiBaiMetrics(LineParser):
 
 
 def _finite(value: object) -> float | None:
-    return number(str(value).encode()) if isinstance(value, int | float) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return finite(value)

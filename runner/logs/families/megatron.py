@@ -14,13 +14,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.logs.batch import Batch, Floats, Ints, Windows
-from runner.logs.decoding import line_end, number
+from runner.logs.batch import Batch, Floats, Ints, Windows, measured
+from runner.logs.decoding import line_end
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Kind, Sign
 from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
+from runner.logs.numbers import number, whole
 
-_FIELD = re.compile(rb"\| *([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
+_FIELD = re.compile(rb"\|([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
 # What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
 _ROLES: Mapping[bytes, str] = {
     b"elapsed time per iteration (ms)": "time_ms",
@@ -38,9 +39,12 @@ _ROLES: Mapping[bytes, str] = {
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
 # megatron/training/training.py:2387, :2605, :2688).
-_KEPT = re.compile(rb":\d\d\.\d{6}\] +iteration +\d+$")
+_KEPT = re.compile(rb":\d\d\.\d{6}\] {1,9}iteration {1,9}\d{1,9}$")
 # What tells the systems apart that print these lines; Megatron core puts the time before it.
-_CORE = Sign((b"throughput per gpu (tflop/s/gpu)",), re.compile(rb"\d\] iteration +\d+/ *\d+ \|"))
+_CORE = Sign(
+    (b"throughput per gpu (tflop/s/gpu)",),
+    re.compile(rb"\d\] iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"),
+)
 _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
@@ -69,7 +73,8 @@ class _Columns:
             start, end = self.spans[name]
             start[row], end[row] = at, at + len(value)
         elif name in self.ints:
-            self.ints[name][row] = int(value) if value.isdigit() and len(value) < 10 else -1
+            count = whole(value)
+            self.ints[name][row] = -1 if count is None else count
         elif name in self.floats:
             figure = number(value)
             self.floats[name][row] = np.nan if figure is None else figure
@@ -105,7 +110,7 @@ class Megatron(Kind):
         Candidate("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
     )
     named = (Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),)
-    step = rb"iteration +\d+/ *\d+ \|"
+    step = rb"iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
     success = rb"\[after training is done\]|exiting program at iteration"
 
     def __init__(self, fast: bool = True) -> None:
@@ -253,11 +258,14 @@ class Megatron(Kind):
             if number(buffer[start[row] : end[row]]) == 0:  # the sum of no losses
                 has_loss[row] = False
                 end[row] = start[row]
-        time_ms, rate = columns.floats["time_ms"], columns.floats["rate"]
+        time_ms = columns.floats["time_ms"]
+        time_ms = np.where(np.isnan(time_ms), _seconds(columns) * 1000, time_ms)
+        time_ms, odd_times = measured(time_ms)
+        rate, odd_rates = measured(columns.floats["rate"])
         return Batch(
             iteration=iteration,
             iterations=covers,
-            step_time_ms=np.where(np.isnan(time_ms), _seconds(columns) * 1000, time_ms),
+            step_time_ms=time_ms,
             samples_per_s=rate,
             global_batch=np.maximum(columns.ints["batch"], 0),
             skipped=skipped,
@@ -266,6 +274,7 @@ class Megatron(Kind):
             has_loss=has_loss,
             losses=lambda rows: texts("loss", rows),
             grad_norms=lambda rows: texts("norm", rows),
+            unmeasured=odd_times + odd_rates,
         )
 
 
@@ -295,7 +304,7 @@ def _field(name: str, index: int, label: bytes, value: bytes, after: bytes) -> F
         return None
     if name in _POSITION:
         return Field(name, index, label, None) if number(value) is not None else None
-    whole, dot, places = value.partition(b".")
-    if not (dot and whole.isdigit() and places.isdigit() and not re.search(rb"\d", label)):
+    digits, dot, places = value.partition(b".")
+    if not (dot and digits.isdigit() and places.isdigit() and not re.search(rb"\d", label)):
         return None
     return Field(name, index, label, len(places))

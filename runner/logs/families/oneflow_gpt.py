@@ -12,9 +12,9 @@
 import re
 
 from runner.logs.batch import LoggedStep
-from runner.logs.decoding import number
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
+from runner.logs.numbers import number, whole
 
 _VALUE = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
 _LOSS = re.compile(rb"^(?:total_)?loss: " + _VALUE + rb",", re.IGNORECASE)
@@ -32,7 +32,7 @@ class OneFlowSteps(LineParser):
     says = "OneFlow's `step: N, loss:` lines"
     candidates = (Candidate("oneflow_gpt"),)
     named = (Candidate("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
-    step = rb"step: \d+, (?:total_)?loss: "
+    step = rb"step: \d{1,9}, (?:total_)?loss: "
     marker = b"step: "
     head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
 
@@ -47,7 +47,7 @@ class OneFlowSteps(LineParser):
         rate = _RATE.search(rest)
         if loss is None:
             return None
-        step = int(head[1])
+        step = whole(head[1]) or 0
         if step <= self._last or self._last < 0:
             self._from_zero = step % 10 == 9 or step == 0
         self._last = step
@@ -66,7 +66,7 @@ class OneFlowTable(LineParser):
     name = "oneflow_table"
     says = "OneFlow's `| step | micro_batches |` table"
     candidates = (Candidate("oneflow_gpt"),)
-    step = rb"\| \d+ +\| \d+ +\| \d+ +\| [\d.]+ +\| [\d.]+ +\|"
+    step = rb"\| \d{1,9} +\| \d{1,12} +\| \d{1,15} +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
     loss = re.compile(rb"^ " + _VALUE + rb" +\|", re.IGNORECASE)
@@ -77,7 +77,7 @@ class OneFlowTable(LineParser):
         loss = number(match[1]) if match else None
         seconds = number(head[5])
         return LoggedStep(
-            int(head[1]),
+            whole(head[1]) or 0,
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(head[4]),
             loss=loss,

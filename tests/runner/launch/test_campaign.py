@@ -8,6 +8,7 @@ Whole launches are proved in tests/golden and tests/on_nodes.
 import io
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -194,6 +195,46 @@ def test_a_failing_cell_does_not_stop_the_next(run: Run, nodes: Nodes, tmp_path:
         "zero_stage=0 repeat1 attempt1": "failed",
         "zero_stage=1 repeat1 attempt1": "ok",
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[Rank {'9' * 5000}] Watchdog caught collective operation timeout",
+        f"iteration 2/ {'9' * 5000} | lm loss: 1.0 |",
+        f"torch_gpt step=1/{'9' * 5000} loss=1 memory_used_mib=1",
+        "torch_gpt config log_interval=soon",
+    ],
+    ids=lambda line: line[:20],
+)
+def test_no_line_of_a_log_ends_the_campaign_or_the_next_bench(
+    run: Run, nodes: Nodes, tmp_path: Path, line: str
+) -> None:
+    """Issue 12, point 4: bench died without an outcome, and every later one on the same cell."""
+    nodes.endings = [{**FAILED, "said": {"n1": f"{line}\nValueError: why\n"}}, OK]
+    assert run().exit_code == 1
+    assert list(outcomes(tmp_path).values()) == ["failed", "ok"]
+    assert (run().kept, len(nodes.plays)) == (2, 2)
+
+
+def test_a_run_that_our_code_fails_on_is_unreadable_and_the_campaign_goes_on(
+    run: Run, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        monkeypatch.undo()
+        raise ValueError("what nobody thought of\x1b[2J")
+
+    monkeypatch.setattr("runner.judge.judge.measure_run", broken)
+    assert run().exit_code == 1
+    assert list(outcomes(tmp_path).values()) == ["unreadable", "ok"]
+    attempt = Campaign(tmp_path / "m-rack").attempts(MATRIX.cells[0].id, 1)[-1]
+    assert attempt.outcome is not None
+    assert re.fullmatch(
+        r"what the run left cannot be read: ValueError in test_campaign.py:\d+: what nobody"
+        r" thought of; report it with the run's folder",
+        attempt.outcome.reason,
+    )
+    assert (run().kept, len(nodes.plays)) == (2, 2)
 
 
 def test_the_record_of_a_failure_has_the_logs_own_words(

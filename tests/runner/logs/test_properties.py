@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.judge.diagnosis.verdict import diagnose
-from runner.logs.decoding import clean, whole_lines
+from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
@@ -135,7 +135,7 @@ def test_any_bytes_do_no_harm(noise: bytes, place: int) -> None:
     for text in (noise, LOG[:place] + noise + LOG[place:]):
         steps([text])
         signs(text)
-        clean(text)
+        unprefixed(text)
 
 
 @settings(max_examples=60, deadline=None)

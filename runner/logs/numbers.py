@@ -1,0 +1,45 @@
+"""Numbers of a log, an event file, a file of samples: the one reader of all of them. Pure.
+
+A text is a number whole or not at all, and one of thousands of digits is none: what `int` and
+`float` would make of `1_000`, of other scripts' digits or of an endless line stands in no log.
+"""
+
+import math
+import re
+
+WHOLE_DIGITS = 9  # of an iteration, a rank, a count
+DIGITS = 40  # of a number with decimals, on either side of its dot
+LARGEST = 1e100  # of a loss or a norm: what squares of it are is finite, too
+LARGEST_QUANTITY = 1e15  # of a time in ms, a rate, MiB: no run has so much
+
+_WHOLE = re.compile(rb"\d{1,%d}" % WHOLE_DIGITS)
+_NUMBER = re.compile(
+    rb"[+-]?(?:\d{1,%d}(?:\.\d{0,%d})?|\.\d{1,%d})(?:[eE][+-]?\d{1,3})?" % (DIGITS, DIGITS, DIGITS)
+)
+
+
+def whole(text: bytes | str | None) -> int | None:
+    """Read a whole number of at most WHOLE_DIGITS digits, or None."""
+    data = _bytes(text)
+    return int(data) if _WHOLE.fullmatch(data) else None
+
+
+def number(text: bytes | str | None) -> float | None:
+    """Read a finite number up to LARGEST, of either sign, or None: nan and inf are none."""
+    data = _bytes(text)
+    return finite(float(data)) if _NUMBER.fullmatch(data) else None
+
+
+def finite(value: float) -> float | None:
+    """Return a number that is finite and up to LARGEST, of either sign, or None."""
+    return value if math.isfinite(value) and abs(value) <= LARGEST else None
+
+
+def quantity(text: bytes | str | None) -> float | None:
+    """Read a number from 0 to LARGEST_QUANTITY, or None."""
+    value = number(text)
+    return value if value is not None and 0 <= value <= LARGEST_QUANTITY else None
+
+
+def _bytes(text: bytes | str | None) -> bytes:
+    return text.encode(errors="replace") if isinstance(text, str) else text or b""

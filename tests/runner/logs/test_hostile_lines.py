@@ -1,0 +1,224 @@
+"""A log may say anything: no line ends a command, costs more than its length, or is half read.
+
+What is measured stands in the log, as a number from its first digit to its last.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from runner.judge.decide import last_words
+from runner.judge.diagnosis.verdict import diagnose
+from runner.judge.stall import read_stacks
+from runner.load.samples import read_samples
+from runner.logs.families.megatron import Megatron
+from runner.logs.kinds import KINDS
+from runner.logs.latest import latest
+from runner.logs.measure import measure
+from runner.logs.numbers import number, quantity, whole
+from runner.logs.recognise import signs
+from runner.logs.smi import Devices
+from tests.runner.logs import made_lines as lines
+from tests.runner.logs.everything import not_in_the_log, read, read_file
+from tests.runner.logs.test_properties import LOG, ROWS
+
+DIGITS = b"9" * 5_000
+SHARED = Path(os.environ.get("TRAINBENCH_SHARED") or "/nonexistent") / "logs"
+REAL = sorted(path for path in SHARED.rglob("*") if path.is_file() and path.parent != SHARED)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1_000", "١٢", "0x10", "9" * 10, "1.5", "-1", "+1", " 1", "1e3", "nan"]
+)
+def test_a_whole_number_is_digits_alone_and_few(text: str) -> None:
+    """Issue 12, point 4: int() takes underscores, other scripts, and raises for 5,000 digits."""
+    assert whole(text) is None
+    assert whole(text.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    *[["", ".", "1_0", "١٢", "nan", "-inf", "1e999", "1e101", "9" * 41, "1.2.3", " 1", "1 ", "1e"]],
+)
+def test_a_number_is_finite_and_of_few_digits(text: str) -> None:
+    assert number(text) is None
+
+
+def test_numbers_as_trainers_print_them() -> None:
+    assert number(b"1.264968E+01") == 12.64968
+    assert (number("-3.5"), number("+.5"), number("7.")) == (-3.5, 0.5, 7.0)
+    assert (whole("000000012"), whole(b"123456789")) == (12, 123456789)
+    assert (quantity("0"), quantity("-1"), quantity("1e16")) == (0.0, None, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[Rank " + DIGITS + b"] Watchdog caught collective operation timeout: OpType=X",
+        b"iteration 2/ " + DIGITS + b" | elapsed time per iteration (ms): 5.0 | lm loss: 1 |",
+        b"iteration " + DIGITS + b"/ 5 | lm loss: 1.0 |",
+        b"torch_gpt config log_interval=soon padded_vocab_size=\xc2\xb2",
+        b"torch_gpt config padded_vocab_size=" + DIGITS,
+        b'{"iteration": 1, "total_loss": ' + b"[" * 100_000 + b"}",
+        b'{"iteration": 1, "total_loss": ' + DIGITS + b"}",
+        b"iteration: 3/9 total_loss: 1 time: " + DIGITS + b".0 s/iter total_throughput: "
+        + DIGITS + b" samples/s",
+        b"iteration: 3/9 total_loss: 1 time: 9e99.5 s/iter total_throughput: 1 samples/s",
+        b"[trainbench: rank " + DIGITS + b", pid 1, stood at:]",
+    ],
+    ids=lambda line: line[:40],
+)  # fmt: skip
+def test_a_line_that_ended_commands_is_refused(tmp_path: Path, line: bytes) -> None:
+    """Issue 12, point 4: each raised in parse, diagnosis or the live view."""
+    data = LOG + line + b"\n" + line
+    assert list(not_in_the_log(data, read(data))) == []
+    assert read(line + b"\n")["megatron"] == []
+    read_file(tmp_path / "log", data)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[:40])
+def test_any_number_of_any_line_may_be_endless(row: bytes) -> None:
+    for match in re.finditer(rb"\d+", row):
+        for digits in (DIGITS, b"9" * 20, b"9" * 10):
+            data = row[: match.start()] + digits + row[match.end() :]
+            assert list(not_in_the_log(data, read(data))) == []
+
+
+@pytest.mark.parametrize("figure", ["0.0", "-12.5", "-0.0"])
+def test_a_time_or_rate_of_zero_or_less_is_not_measured_and_named(
+    tmp_path: Path, figure: str
+) -> None:
+    """Issue 12, low: a negative step time counted as measured."""
+    good = "torch_gpt step=1/3 samples_per_s=10.0 step_time_ms=100.0 memory_used_mib=1.0\n"
+    bad = good.replace("step=1", "step=2").replace("100.0", figure).replace("10.0", figure)
+    (step,) = measure("torch_gpt", {0: [bad.encode()]}).intervals
+    assert (step.iteration, step.step_time_ms, step.samples_per_s) == (2, None, None)
+    assert measure("torch_gpt", {0: [(good + bad).encode()]}).unmeasured == 2
+    from runner.commands.parse import parse
+
+    path = tmp_path / "log"
+    path.write_text(good + bad)
+    result = parse([path], None)
+    assert (result["logged_lines"], result["step_time_ms"], result["samples_per_s"]) == (2, 100, 10)
+    assert "not measured: 2 times or rates on the lines of zero" in result["reason"]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_negative_time_of_megatron_is_not_measured(fast: bool) -> None:
+    text = "\n".join(lines.megatron(step, rate=1.5) for step in (1, 2, 3)) + "\n"
+    time = re.findall(r"iteration \(ms\): ([\d.]+)", text)[0]
+    batch = Megatron(fast).feed(text.replace(time, "-5.0", 2).encode())
+    assert batch is not None
+    assert [step.step_time_ms is None for step in batch.intervals()] == [True, True, False]
+    assert batch.unmeasured == 2
+
+
+def test_a_sign_or_a_digit_before_a_cell_is_not_dropped() -> None:
+    header = b"memory.used [MiB], utilization.gpu [%]\n"
+    for cell in (b"-512 MiB", b"123456789 MiB", b"1.512 MiB"):
+        devices = Devices()
+        devices.scan(header + cell + b", 5 %\n")
+        assert devices.memory_used_mib is None
+    devices = Devices()
+    devices.scan(header + b"[1]: 512 MiB, 5 %\n")
+    assert (devices.memory_used_mib, devices.utilisation_percent) == (512, 5)
+
+
+def test_the_rest_of_an_endless_line_is_no_line() -> None:
+    """Its first piece may have ended within a number."""
+    header = b"memory.used [MiB], utilization.gpu [%]\n"
+    pieces = [header, b"x" * (1 << 17) + b"123", b"45 MiB, 50 %\n", b"77 MiB, 5 %\n"]
+    assert measure("libai", {0: pieces}).memory_used_mib == 77
+
+
+CHANGES = (b"9" * 12, DIGITS, b"-", b".", b"e", b"_", b"\0", b" ", b"|", b"nan", b"\r", b"\x1b[1m")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(LOG)), st.sampled_from(CHANGES)), max_size=6))
+@example([(LOG.index(b"elapsed"), DIGITS)])
+def test_no_figure_is_made_up_or_half_read(changes: list[tuple[int, bytes]]) -> None:
+    data = LOG
+    for place, change in changes:
+        data = data[:place] + change + data[place + len(change) % 3 :]
+    assert list(not_in_the_log(data, read(data))) == []
+
+
+@pytest.mark.skipif(not REAL, reason="TRAINBENCH_SHARED names no folder with real logs")
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_neither_are_those_of_real_logs(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(REAL), label="log").read_bytes()
+    begin = data.draw(st.integers(0, len(text)))
+    text = text[text.rfind(b"\n", 0, begin) + 1 : begin + 30_000]
+    for _ in range(data.draw(st.integers(0, 8))):
+        place = data.draw(st.integers(0, len(text)))
+        change = data.draw(st.sampled_from((*CHANGES, *ROWS)))
+        text = text[:place] + change + text[place + data.draw(st.integers(0, 3)) :]
+    assert list(not_in_the_log(text, read(text))) == []
+
+
+PUMPS = (
+    *(b" ", b"1", b"|", b"%", b"[%]", b"(%)", b" MiB", b"1 MiB, ", b"\r", b"a, ", b"[Rank 1]"),
+    *(b"iteration 1/ 1 |", b"steps: \r", b"SamplesPerSec=", b"torch_gpt ", b"     | ", b"1 MiB\r"),
+    *(b'"iteration": ', b"Skipping step. Attempted loss scale: ", b"log_interval " + b"." * 20),
+    *(b"[trainbench: rank 1, pid 1, stood at:]", b"x Traceback (most recent call last)\n", b"{"),
+    *(b"OVERFLOW! Rank 1 Skipping step. Attempted loss scale: ", b"Error:\n", b"memory.used [MiB]"),
+    *(b"iteration 1/ 2 | lm loss: 1 |\n", lines.SMI_HEADER.encode(), b"timestamp, 1\n"),
+)
+SMALL, LARGE = 60_000, 240_000  # bytes
+QUICK_S, MOST_GROWTH = 0.1, 9.0  # linear is 4, quadratic 16
+
+
+def _feed(kind: str, data: bytes) -> None:
+    KINDS[kind]().feed(data)
+
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    **{name: partial(_feed, name) for name in KINDS},
+    "signs": signs,
+    "last words": last_words,
+    "stacks": lambda data: read_stacks("n1", data.decode("latin-1")),
+    "samples": read_samples,
+}
+
+
+def _of_a_file(read: Callable[[Path], object], path: Path) -> Callable[[bytes], object]:
+    def through(data: bytes) -> object:
+        path.write_bytes(data)
+        return read(path)
+
+    return through
+
+
+def _cost_s(reader: Callable[[bytes], object], data: bytes, tries: int) -> float:
+    spent = []
+    for _ in range(tries):
+        began = time.process_time()
+        reader(data)
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
+@pytest.mark.parametrize("pump", PUMPS, ids=lambda pump: pump[:30])
+def test_no_line_costs_more_than_its_length(tmp_path: Path, pump: bytes) -> None:
+    """Issue 12, point 5, of whole readers: 1 MB is read within a second (docs/parsers.md)."""
+    path, parsed = tmp_path / "log", partial(measure, "megatron_deepspeed")
+    readers = READERS | {
+        "diagnosis": _of_a_file(lambda log: diagnose([log], steps=0), path),
+        "newest step": _of_a_file(lambda log: latest(parsed, {0: log}), path),
+    }
+    for name, reader in readers.items():
+        large = pump * (LARGE // len(pump)) + b"\n"
+        if _cost_s(reader, large, 1) < QUICK_S:
+            continue
+        small = pump * (SMALL // len(pump)) + b"\n"
+        growth = _cost_s(reader, large, 3) / _cost_s(reader, small, 3)
+        assert growth < MOST_GROWTH, name
