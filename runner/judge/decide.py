@@ -91,7 +91,7 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
 
 def is_finished(outcome: Outcome | None) -> bool:
     """Return whether bench leaves a run with this outcome alone, unless told --again."""
-    if outcome is None or outcome.status == UNREADABLE:
+    if outcome is None or (outcome.status == UNREADABLE and not outcome.cause):
         return False
     cause = known(outcome.cause)
     return cause is None or not cause.again

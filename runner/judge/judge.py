@@ -17,7 +17,7 @@ from runner.judge.diagnosis.verdict import Verdict, diagnose
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import Measurement
+from runner.terms.record import UNREADABLE, Measurement
 
 STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
 
@@ -48,7 +48,7 @@ def unreadable(error: Exception) -> Outcome:
         place = f"{Path(last.filename).name}:{last.lineno}"
         words = f"{type(error).__name__} in {place}: {words}; report it with the run's folder"
     reason = f"what the run left cannot be read: {words}"
-    return Outcome("unreadable", Cause.UNREADABLE, reason, reason)
+    return Outcome(UNREADABLE, Cause.UNREADABLE, reason, reason)
 
 
 def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> Outcome:

@@ -25,7 +25,7 @@ STATUSES: Mapping[str, str] = {
 }
 
 UNREADABLE = "unreadable"
-ENDED = tuple(status for status in STATUSES if status not in (UNREADABLE, "pending"))
+ENDED = tuple(status for status in STATUSES if status != "pending")
 
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 

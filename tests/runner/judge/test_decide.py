@@ -30,7 +30,7 @@ VERDICT = Verdict(
 )
 WELL = {"ended_by": "exit", "rc": 0}
 BOTH_WELL = {"a": WELL, "b": WELL}
-NOT_A_RUN = {"pending", "unreadable"}  # of a table's row; no run ends so
+NOT_A_RUN = {"pending"}  # of a table's row; no run ends so
 # What may stand in `halt`, or be said of a node; bench adds two of its own.
 CAUSES = [cause for cause in Cause if cause not in (Cause.NO_STEP, Cause.STOPPED_EARLY)]
 

@@ -14,7 +14,7 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
-from runner.judge.judge import judge
+from runner.judge.judge import judged
 from runner.launch import launcher as launch_run
 from runner.launch import status
 from runner.launch.ssh import ssh_engine
@@ -71,9 +71,9 @@ def test_a_limit_between_two_tries_of_a_port_begins_no_further_one(
 ) -> None:
     def slow(*given: Any) -> Any:
         time.sleep(2.0)
-        return judge(*given)
+        return judged(*given)
 
-    monkeypatch.setattr(launch_run, "judge", slow)
+    monkeypatch.setattr(launch_run, "judged", slow)
     nodes.endings = [PORT]
     tally = run(limit_s=1.5)
     assert nodes.attempts == ["zero_stage=0 r1a1"]
