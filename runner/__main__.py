@@ -5,12 +5,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from node.printable import printable
+from node.schema import UnfitError
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
 from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import bench, collect, compare, doctor, export, parse, rerun, status, systems
 
+MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
 COMMANDS = (bench, collect, status, parse, compare, export, rerun, doctor, systems)
 BY_NAME = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
@@ -43,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser().parse_args(arguments)
     try:
         return int(BY_NAME[chosen.command].run(chosen))
-    except UserError as error:
-        complain(f"error: {error}")
+    except (UserError, UnfitError) as error:
+        complain(f"error: {_sentence(str(error))}")
         return 2
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -57,6 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("stopped")
         return 130
+
+
+def _sentence(text: str) -> str:
+    """Return an error's sentence as a terminal may have it; what it names may be of any length."""
+    half = MOST_LETTERS // 2
+    text = text if len(text) <= MOST_LETTERS else f"{text[:half]} [...] {text[-half:]}"
+    return printable(text)
 
 
 if __name__ == "__main__":

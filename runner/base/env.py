@@ -6,6 +6,8 @@ from typing import Any
 
 from runner.base.errors import UserError
 
+MOST_VARIABLES = 1_000  # of one mapping
+
 
 def read_env(value: Any, where: str) -> dict[str, str]:
     """Read variables as text. Raises UserError for what YAML would change: true, 1.10, an empty
@@ -15,6 +17,8 @@ def read_env(value: Any, where: str) -> dict[str, str]:
         return {}
     if not isinstance(value, dict):
         raise UserError(f"{where} must be a mapping such as {{NCCL_DEBUG: INFO}}")
+    if len(value) > MOST_VARIABLES:
+        raise UserError(f"{where} has {len(value)} variables, more than {MOST_VARIABLES}")
     for name, text in value.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
             raise UserError(f"{where}: {name!r} is not a variable's name")

@@ -34,8 +34,9 @@ def read_text(path: Path, most: int, what: str) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise UserError(f"{where} is not text in UTF-8, so it cannot be {what}") from None
-    except OSError as error:
-        raise UserError(f"{where} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(f"{where} cannot be read: {why}") from None
 
 
 @contextmanager

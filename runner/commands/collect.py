@@ -60,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _print_published(chosen: argparse.Namespace) -> None:
-    from runner.matrix.dialect import read_yaml
+    from runner.matrix.dialect import read_file, read_yaml
     from runner.matrix.published import check_published, published_rows
     from runner.matrix.table_shape import shape_of
     from runner.report.formats import render
@@ -68,10 +68,7 @@ def _print_published(chosen: argparse.Namespace) -> None:
     if chosen.shape in (None, "flat") or chosen.format == "html":
         raise UserError("--published needs --shape osdi or ascend, and no --format html")
     layout, where = shape_of({}, chosen.shape), str(chosen.published)
-    try:
-        text = chosen.published.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"{where} cannot be read; see matrices/published/") from None
+    text = read_file(chosen.published, "published figures, as matrices/published/ has")
     documents = published_rows(check_published(read_yaml(text, where), where))
     _write(render([], chosen.format, layout=layout, published=documents), chosen.output)
 

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.base.env import SECRET, read_env
@@ -12,6 +12,9 @@ from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.registry import load_system, system_names
 from runner.systems.common.system import System
 from runner.terms.cell import MOST_CELLS, Cell
+
+MOST_LETTERS = 10_000_000  # of all cells' names and values
+_MOST_ENTRIES = {"include": MOST_CELLS, "exclude": 1_000}
 
 
 def _mapping(content: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -29,7 +32,33 @@ def _entries(content: Mapping[str, Any], key: str, where: str) -> list[dict[str,
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) and item for item in value):
         raise UserError(f"{where}: {key} must be a list of mappings, one a line with `- {{...}}`")
+    if len(value) > _MOST_ENTRIES[key]:
+        raise UserError(f"{where}: {key} has {len(value)} entries, more than {_MOST_ENTRIES[key]}")
     return value
+
+
+def bounded(cells: Iterable[Cell], where: str) -> tuple[Cell, ...]:
+    """Gather the cells of a matrix file, as long as one campaign can hold them.
+
+    Raises UserError before they fill the memory: a few lines can multiply a long text.
+    """
+    kept: list[Cell] = []
+    letters = 0
+    for cell in cells:
+        kept.append(cell)
+        letters += _letters(cell)
+        if len(kept) > MOST_CELLS or letters > MOST_LETTERS:
+            raise UserError(
+                f"{where}: there are more than {MOST_CELLS} cells, or their names and values"
+                f" have more than {MOST_LETTERS} letters; make several matrices"
+            )
+    return tuple(kept)
+
+
+def _letters(cell: Cell) -> int:
+    texts = [value for value in cell.parameters.values() if isinstance(value, str)]
+    texts += [cell.name, cell.dataset, *cell.env, *cell.env.values()]
+    return sum(map(len, texts)) + len(cell.device_ids or ())
 
 
 def cells_of(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
@@ -43,13 +72,13 @@ def cells_of(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
                 f"{where}: axes: {key!r} must be a list such as [1, 2]; a fixed value goes under"
                 " `defaults`"
             )
-        if any(values.count(value) > 1 for value in values):
-            raise UserError(f"{where}: axes: {key!r} names a value twice")
         count *= len(values)
-    if count > MOST_CELLS:
-        raise UserError(
-            f"{where}: the axes multiply to {count} cells; at most {MOST_CELLS} can run"
-        )
+        if count > MOST_CELLS:
+            raise UserError(
+                f"{where}: the axes multiply to {count} cells; at most {MOST_CELLS} can run"
+            )
+        if len({_hashed(value) for value in values}) < len(values):
+            raise UserError(f"{where}: axes: {key!r} names a value twice")
     excludes = _entries(content, "exclude", where)
     includes = _entries(content, "include", where)
     for number, entry in enumerate(excludes, 1):
@@ -59,22 +88,52 @@ def cells_of(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
                     f"{where}: exclude entry {number}: {key!r} is not an axis"
                     f"{nearest(key, axes)}; only axes can be excluded"
                 )
-    used = [False] * len(excludes)
-    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    for point in points if axes or not includes else []:
-        hits = [all(point[key] == value for key, value in entry.items()) for entry in excludes]
-        used = [was or hit for was, hit in zip(used, hits, strict=True)]
-        if not any(hits):
-            yield _cell({**defaults, **point}, point, defaults, where)
-    for number, hit in enumerate(used, 1):
-        if not hit:
-            raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
+    drop = _Excludes(excludes)
+    shared = _public_env(defaults.get("env"), f"{where}: defaults: env")
+    points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
+    for point in points if axes or not includes else ():
+        if not drop.matches(point):
+            yield _cell({**defaults, **point}, point, shared, where)
+    for number in drop.unused:
+        raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
     for number, entry in enumerate(includes, 1):
-        yield _cell({**defaults, **entry}, entry, defaults, f"{where}: include entry {number}")
+        yield _cell({**defaults, **entry}, entry, shared, f"{where}: include entry {number}")
+
+
+class _Excludes:
+    """The entries of `exclude` by what they name, so that a point is looked up in few steps.
+
+    `unused` are the numbers of those that no point has matched.
+    """
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        self.unused = dict.fromkeys(range(1, len(entries) + 1))
+        self._numbers: dict[tuple[str, ...], dict[Hashable, list[int]]] = {}
+        for number, entry in enumerate(entries, 1):
+            alike = self._numbers.setdefault(tuple(entry), {})
+            alike.setdefault(_hashed([*entry.values()]), []).append(number)
+
+    def matches(self, point: Mapping[str, Any]) -> bool:
+        """Return whether an entry drops the point."""
+        hits = [
+            number
+            for keys, alike in self._numbers.items()
+            for number in alike.get(_hashed([point[key] for key in keys]), ())
+        ]
+        for number in hits:
+            self.unused.pop(number, None)
+        return bool(hits)
+
+
+def _hashed(value: Any) -> Hashable:
+    """Return what is equal for equal values."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashed(item)) for key, item in value.items())
+    return tuple(map(_hashed, value)) if isinstance(value, list) else value
 
 
 def _cell(
-    values: Mapping[str, Any], point: Mapping[str, Any], defaults: Mapping[str, Any], where: str
+    values: Mapping[str, Any], point: Mapping[str, Any], shared: Mapping[str, str], where: str
 ) -> Cell:
     if "system" not in values:
         raise UserError(
@@ -89,10 +148,7 @@ def _cell(
                 f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), known)};"
                 f" `python -m runner systems {system.name}` lists them"
             )
-    env = {
-        **_public_env(defaults.get("env"), f"{where}: defaults: env"),
-        **_public_env(values.get("env"), f"{where}: env"),
-    }
+    env = {**shared, **_public_env(point.get("env"), f"{where}: env")}
     device_ids = _device_ids(values.get("device_ids"), where)
     devices = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
     if device_ids is not None and devices is not None and len(device_ids) != devices:

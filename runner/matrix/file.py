@@ -29,8 +29,8 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.matrix.cells import cells_of
-from runner.matrix.dialect import read_yaml
+from runner.matrix.cells import bounded, cells_of
+from runner.matrix.dialect import read_file, read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
@@ -42,15 +42,9 @@ def load_matrix(path: Path) -> Matrix:
     """Read a matrix file. Raises UserError that names the key and the cure."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a matrix file, such as matrix.yaml")
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"there is no matrix file {path}; matrix.yaml is the quickstart's")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not text in UTF-8, so it cannot be a matrix") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    return parse_matrix(text, str(path), path.stem, path.parent)
+    return parse_matrix(read_file(path, "a matrix"), str(path), path.stem, path.parent)
 
 
 def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -> Matrix:
@@ -71,7 +65,7 @@ def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -
             f"{where}: name is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
         )
     numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
-    cells = tuple(cells_of(content, where))
+    cells = bounded(cells_of(content, where), where)
     if not cells:
         raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")
     if len(cells) * numbers["repeats"] > MOST_RUNS:
@@ -110,9 +104,10 @@ def _published(
         path = folder / value
         where = f"{where}: published: {path}"
         try:
-            value = read_yaml(path.read_text(encoding="utf-8"), where)
-        except (OSError, UnicodeDecodeError):
-            raise UserError(f"{where} cannot be read; it names a file beside the matrix") from None
+            text = read_file(path, "published figures")
+        except UserError as error:
+            raise UserError(f"{where}: {error}; `published` names a file beside it") from None
+        value = read_yaml(text, where)
     return check_published(value, where, [_facts(cell) for cell in cells])
 
 

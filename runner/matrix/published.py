@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.suggest import alike, nearest
+from runner.base.suggest import nearest
 
 # Figures that a document may give, as the machine columns name them; `steps` are the iterations
 # that it says it trained.
@@ -41,6 +41,7 @@ FIGURES = (
 _DOCUMENT_KEYS = ("source", "hardware", "labels", "baseline", "rows")
 _ROW_KEYS = ("cell", "ours", "labels", "printed", *FIGURES)
 _PARTS = ("difference", "percent")
+MOST_ROWS = 1_000  # of all documents of a matrix
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,17 @@ def same(one: Any, other: Any) -> bool:
     """Return whether two values of a key are the same, as a matrix writes them: 1 and 1.0, off and
     Off.
     """
-    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
-        return one is other or str(one).casefold() == str(other).casefold()
-    return one == other or alike(str(one), str(other))
+    return _meant(one) == _meant(other)
+
+
+def _meant(value: Any) -> str | float:
+    """Return what is equal for two values that are the same."""
+    text = str(value).casefold()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return text if math.isnan(number) else number
 
 
 def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | None:
@@ -137,6 +146,43 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+class _Cells:
+    """The facts of a matrix's cells, by key and value: each row looks there, not at each cell."""
+
+    def __init__(self, cells: Sequence[Mapping[str, Any]]) -> None:
+        # Key to value to the cells that have it, as bits.
+        self._having: dict[str, dict[str | float, int]] = {}
+        self._written: dict[str, dict[str, None]] = {}
+        for number, facts in enumerate(cells):
+            for key, value in facts.items():
+                having = self._having.setdefault(key, {})
+                meant = _meant(value)
+                having[meant] = having.get(meant, 0) | 1 << number
+                self._written.setdefault(key, {})[str(value)] = None
+
+    def check(self, cell: Mapping[str, Any], where: str) -> None:
+        """Refuse a row that would silently stand nowhere."""
+        common = -1
+        for key, value in cell.items():
+            if key not in self._having:
+                hint = nearest(key, self._having)
+                raise UserError(f"{where}: cell: no cell has the key {key!r}{hint}")
+            if _meant(value) not in self._having[key]:
+                names = list(self._written[key])
+                raise UserError(
+                    f"{where}: cell: no cell has {key}: {value}{nearest(str(value), names)}; values"
+                    f" are {', '.join(names)} (`ours: false` for a row that no cell here stands"
+                    " for)"
+                )
+            common &= self._having[key][_meant(value)]
+        if not common:
+            raise UserError(
+                f"{where}: cell: no cell has all of"
+                f" {', '.join(f'{k}: {v}' for k, v in cell.items())};"
+                " add the cell, or `ours: false` for a row that no cell here stands for"
+            )
+
+
 def check_published(
     value: Any, where: str, cells: Sequence[Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
@@ -149,15 +195,17 @@ def check_published(
         return []
     if not isinstance(value, list):
         raise UserError(f"{where}: published must be a list of documents, or name a file beside it")
-    return [
-        _document(document, f"{where}: published {number}", cells)
+    known = None if cells is None else _Cells(cells)
+    documents = [
+        _document(document, f"{where}: published {number}", known)
         for number, document in enumerate(value, 1)
     ]
+    if sum(len(document["rows"]) for document in documents) > MOST_ROWS:
+        raise UserError(f"{where}: published has more than {MOST_ROWS} rows; leave some out")
+    return documents
 
 
-def _document(
-    document: Any, where: str, cells: Sequence[Mapping[str, Any]] | None
-) -> dict[str, Any]:
+def _document(document: Any, where: str, cells: _Cells | None) -> dict[str, Any]:
     _keys(document, _DOCUMENT_KEYS, where)
     source = document.get("source")
     if not isinstance(source, str) or not source.strip():
@@ -175,7 +223,7 @@ def _document(
     return dict(document)
 
 
-def _row(row: Any, where: str, cells: Sequence[Mapping[str, Any]] | None) -> None:
+def _row(row: Any, where: str, cells: _Cells | None) -> None:
     _keys(row, _ROW_KEYS, where)
     _mapping(row.get("labels"), f"{where}: labels")
     cell = row.get("cell")
@@ -196,29 +244,7 @@ def _row(row: Any, where: str, cells: Sequence[Mapping[str, Any]] | None) -> Non
         for part, number in parts.items():
             _number(number, f"{where}: printed: {name}: {part}", positive=False)
     if cell and cells is not None and row.get("ours", True):
-        _stands_beside_one(cell, where, cells)
-
-
-def _stands_beside_one(
-    cell: Mapping[str, Any], where: str, cells: Sequence[Mapping[str, Any]]
-) -> None:
-    """Refuse a row that would silently stand nowhere."""
-    known = dict.fromkeys(key for facts in cells for key in facts)
-    for key, value in cell.items():
-        if key not in known:
-            raise UserError(f"{where}: cell: no cell has the key {key!r}{nearest(key, known)}")
-        there = [facts[key] for facts in cells if key in facts]
-        if not any(same(value, item) for item in there):
-            names = list(dict.fromkeys(map(str, there)))
-            raise UserError(
-                f"{where}: cell: no cell has {key}: {value}{nearest(str(value), names)}; values are"
-                f" {', '.join(names)} (`ours: false` for a row that no cell here stands for)"
-            )
-    if not any(all(k in facts and same(facts[k], v) for k, v in cell.items()) for facts in cells):
-        raise UserError(
-            f"{where}: cell: no cell has all of {', '.join(f'{k}: {v}' for k, v in cell.items())};"
-            " add the cell, or `ours: false` for a row that no cell here stands for"
-        )
+        cells.check(cell, where)
 
 
 def _keys(value: Any, known: Sequence[str], where: str) -> None:
