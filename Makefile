@@ -9,7 +9,7 @@ INDEX_URL ?=
 # A folder or page with CPU-only wheels of torch; without it the package index decides.
 WHEELS ?=
 NODES ?= 4
-# Of `make fuzz`: how many cases, when it ends at the latest, and a seed to have the same ones again.
+# Of `make fuzz`: how many cases, and when it ends at the latest. SEED repeats what it, or `make kills`, did.
 CASES ?= 100000
 SECONDS ?= 1200
 SEED ?=
@@ -90,6 +90,11 @@ hostile: $(VENV)/.dev  ## A node that answers in every way of docs/security.md, 
 soak: $(VENV)/.dev  ## 200 cells in a row, a fault in every fifth (root, ten minutes)
 	tools/system-packages
 	python -m tests.faults.soak
+
+.PHONY: kills
+kills: $(VENV)/.dev  ## 50 kill -9 at random moments of campaigns with secrets, as a table (root, ten minutes)
+	tools/system-packages
+	python -m tests.faults.kills $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev  ## 100,000 damaged and hostile inputs: logs, answers, folders, archives, ... (minutes)

@@ -140,7 +140,7 @@ class Answers:
     """The first line says to whom: launch, doctor or the task of a role."""
 
     name = "answers"
-    share = 12
+    share = 30
 
     @cached_property
     def kinds(self) -> dict[str, Any]:

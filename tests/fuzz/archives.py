@@ -29,7 +29,7 @@ class Archives:
     """What `export` wrote, and what it would never write."""
 
     name = "archives"
-    share = 14
+    share = 10
 
     @cached_property
     def export(self) -> bytes:

@@ -43,7 +43,7 @@ class Logs:
     """Seeds: the logs of tests/data and of TRAINBENCH_SHARED, and lines as trainers format them."""
 
     name = "logs"
-    share = 34
+    share = 30
 
     @cached_property
     def seeds(self) -> list[bytes]:

@@ -46,7 +46,7 @@ class Matrices:
     """Seeds are the matrices of this checkout, made small."""
 
     name = "matrices"
-    share = 12
+    share = 10
 
     @cached_property
     def seeds(self) -> list[bytes]:

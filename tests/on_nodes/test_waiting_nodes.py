@@ -68,7 +68,7 @@ def root() -> Iterator[Path]:
     for name in (*names, "vocab.json", "merges.txt"):
         (data / name).write_bytes(b"\0" * 10)
     sizes = dict.fromkeys(names, 10)
-    facts = {"documents": 1000, "tokens": 10**8, "bytes": sizes, "sha256": {"stand-in": "1"}}
+    facts = {"documents": 1000, "tokens": 10**8, "bytes": sizes, "sha256": {"stand-in": "1" * 64}}
     (data / "dataset.json").write_text(json.dumps(facts))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,100 @@
+"""What `make fuzz` is made of: cases by their seed, and oracles that find what is wrong."""
+
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from runner.terms.record import Interval
+from tests.fuzz.case import FindingError, printable, strict
+from tests.fuzz.fuzz import chance_of
+from tests.fuzz.logs import Figures
+from tests.fuzz.mutation import mutated, mutated_json
+from tests.fuzz.targets import TARGETS
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_case_is_made_of_its_seed_kind_and_number_alone(target: object) -> None:
+    chosen = next(each for each in TARGETS if each is target)
+    made = [chosen.make(chance_of(7, chosen.name, 3)) for _ in range(2)]
+    assert made[0] == made[1]
+    assert chosen.make(chance_of(7, chosen.name, 4)) != made[0]
+    assert sum(each.share for each in TARGETS) == 100
+
+
+def test_a_mutation_is_another_text_of_the_same_chance() -> None:
+    text = b"iteration 1/ 10 | lm loss: 3.5 |\n" * 3
+    changed = [mutated(text, random.Random(seed)) for seed in range(50)]
+    assert sum(each != text for each in changed) > 45
+    assert changed == [mutated(text, random.Random(seed)) for seed in range(50)]
+    values = [mutated_json({"a": [1, {"b": "c"}]}, random.Random(seed)) for seed in range(50)]
+    assert len(set(values)) > 30
+
+
+def test_figures_that_are_not_in_the_log_are_found() -> None:
+    stand = Figures(
+        b"iteration 7/ 10 | elapsed time per iteration (ms): 250.0 | batch: 16 | 1.5e0 |"
+    )
+    stand.check(Interval(7, step_time_ms=250.0, samples_per_s=64.0, loss=1.5), "megatron_lm")
+    for wrong in (
+        Interval(9),
+        Interval(7, loss=1.25),
+        Interval(7, step_time_ms=251.0),
+        Interval(7, step_time_ms=-250.0),
+        Interval(7, step_time_ms=250.0, samples_per_s=63.0),
+    ):
+        with pytest.raises(FindingError):
+            stand.check(wrong, "megatron_lm")
+
+
+def test_what_a_terminal_obeys_and_what_json_is_not_are_found() -> None:
+    printable("said", "one\ntwo ✓")
+    for text in ("\x1b[2J", "\x9b", "\u202e", "a\rb", "\u2028"):
+        with pytest.raises(FindingError):
+            printable("said", text)
+    assert strict("said", '{"a": 1}') == {"a": 1}
+    for text in ("NaN", '{"a": Infinity}', "{"):
+        with pytest.raises(FindingError):
+            strict("said", text)
+
+
+GUARDED = """
+import os, subprocess, sys, tempfile
+from pathlib import Path
+from tests.fuzz.case import Guard, finding
+home, outside = Path(sys.argv[1]), Path(sys.argv[2])
+
+class Wrong:
+    name, share = "wrong", 1
+    def make(self, chance): return b""
+    def judge(self, data, folder): eval(data, globals())
+
+guard = Guard(home)
+for text in sys.argv[3:]:
+    print(finding(Wrong(), text.encode(), home, guard)[0] or "nothing")
+"""
+
+
+def test_what_leaves_its_folder_starts_something_or_takes_too_long_is_found() -> None:
+    """In a process of its own: what hears of files hears of them until its process ends."""
+    with tempfile.TemporaryDirectory() as name:
+        home, outside = Path(name) / "home", Path(name) / "outside"
+        home.mkdir()
+        outside.mkdir()
+        texts = {
+            "(home / 'x').write_text('')": "nothing",
+            "(outside / 'x').write_text('')": "reaches outside of its folder: open",
+            "(home / '..' / 'outside' / 'y').mkdir()": "reaches outside of its folder: os.mkdir",
+            "subprocess.run(['true'])": "reaches outside of its folder: subprocess.Popen",
+            "{}['a']": "KeyError at ",
+            "sum(range(10**8))": "takes ",
+        }
+        argv = [sys.executable, "-c", GUARDED]
+        ran = subprocess.run(
+            [*argv, str(home), str(outside), *texts], capture_output=True, text=True, check=True
+        )
+        for line, wanted in zip(ran.stdout.splitlines(), texts.values(), strict=True):
+            assert wanted in line, ran.stdout
