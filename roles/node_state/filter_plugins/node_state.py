@@ -8,8 +8,16 @@ Runs on the control node: a node whose disk is full runs no further module.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from node.printable import printable
+
+MOST_LETTERS = 100_000  # of a node's words, and of one line of them
+HALF, MOST_LINE = MOST_LETTERS // 2, 2_000
 # The first that is found names the cause: a full disk makes apt say a dozen other things as well.
 CAUSES: tuple[tuple[str, str], ...] = (
     (
@@ -23,8 +31,8 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "and run setup again",
     ),
     (
-        r"(?:repository|release) '?(?P<one>https?://\S+|file:\S+|copy:\S+)[^\n]*is not signed"
-        r"|(?P<two>https?://\S+|file:\S+)[^\n]*(?:InRelease|Release)[^\n]*:? *[^\n]*"
+        r"(?:repository|release) '?(?P<one>https?://\S++|file:\S++|copy:\S++)[^\n]*is not signed"
+        r"|(?P<two>https?://\S++|file:\S++)(?>[^\n]*?Release)[^\n]*"
         r"(?:NO_PUBKEY|BADSIG|EXPKEYSIG|REVKEYSIG|signatures? (?:were|was|couldn't|could not))",
         "repository {one} is not signed with the key that is trusted for it; correct the mirror, "
         "or name its own key in site_apt_fingerprints",
@@ -71,13 +79,15 @@ def _strings(value: object) -> Iterator[str]:
 def apt_fault(result: object, cure: str = "correct the pin, or the repositories") -> str:
     """The cause in a failed task's result; without a known one, its own first line."""
     text = "\n".join(_strings(result))
+    text = text if len(text) <= MOST_LETTERS else f"{text[:HALF]}\n{text[-HALF:]}"
+    text = "\n".join(line[:MOST_LINE] for line in text.splitlines())
     for pattern, words in CAUSES:
         found = re.search(pattern, text, flags=re.IGNORECASE)
         if found:
             named = [each for each in found.groups() if each]
             one = (named[0] if named else "unknown").strip(" '\".:;,")
-            return words.format(one=one, cure=cure)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+            return words.format(one=printable(one), cure=cure)
+    lines = list(filter(None, map(printable, text.splitlines())))
     return lines[0] if lines else "it failed without a word"
 
 

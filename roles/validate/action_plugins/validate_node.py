@@ -19,10 +19,13 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.printable import printable
 from plugins import inventory_check as check
 from plugins.node_action import NodeAction
 from runner.base.errors import silence
 
+MOST_LINES = 1_000  # of an answer; MOST_LETTERS of each
+MOST_LETTERS = 200
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
 # $1 is the Python that modules would run with, $2 the root folder, $3 what follows gcc in the name
@@ -57,7 +60,7 @@ if [ -w "$place" ]; then say writable yes; fi
 
 def numbers(version: str) -> tuple[int, ...]:
     """3.8.10 as (3, 8, 10); nothing for no version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    return tuple(int(part) for part in re.findall(r"[0-9]{1,9}", version))
 
 
 def node_faults(
@@ -153,18 +156,24 @@ def compiler_faults(
 
 def facts(said: Mapping[str, str]) -> dict[str, Any]:
     """What other roles read, under the names that Ansible's own facts have."""
-    name, version = said.get("id", ""), said.get("version", "")
+    name, version = word(said, "id"), word(said, "version")
     return {
         "_ansible_facts_gathered": True,  # plays with `gathering = smart` ask no more
         "ansible_distribution": NAMES.get(name, name),
         "ansible_distribution_version": version,
         "ansible_distribution_major_version": version.partition(".")[0],
-        "ansible_distribution_release": said.get("release", ""),
+        "ansible_distribution_release": word(said, "release"),
         "ansible_os_family": "Debian" if name in NAMES else name,
-        "ansible_architecture": said.get("machine", ""),
-        "ansible_kernel": said.get("kernel", ""),
-        "ansible_python_version": said.get("python", ""),
+        "ansible_architecture": word(said, "machine"),
+        "ansible_kernel": word(said, "kernel"),
+        "ansible_python_version": word(said, "python"),
     }
+
+
+def word(said: Mapping[str, str], name: str) -> str:
+    """A fact of one word, which may become a part of a path or an address; empty for another."""
+    fact = said.get(name, "")
+    return fact if re.fullmatch(r"(?!\.\.?$)[A-Za-z0-9.+_~-]*", fact) else ""
 
 
 def unreachable(host: str, address: str, words: str) -> str:
@@ -267,7 +276,8 @@ class ActionModule(NodeAction):
         if not lines:
             words = (answer["stderr"] or answer["stdout"]).strip() or f"exit {answer['rc']}"
             raise AnsibleConnectionFailure(f"its shell gives no answer: {words}")
-        said = {key: value for key, _, value in (line.partition("=") for line in lines)}
+        pairs = [line.partition("=") for line in map(printable, lines[:MOST_LINES])]
+        said = {key: value[:MOST_LETTERS] for key, _, value in pairs}
         given = context.CLIARGS.get("become_ask_pass") or context.CLIARGS.get(
             "become_password_file"
         )
