@@ -43,8 +43,10 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     forgive()
-    chosen = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
     try:
+        _check_text(words)
+        chosen = parser().parse_args(words)
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
         complain(f"error: {_sentence(str(error))}")
@@ -60,6 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("stopped")
         return 130
+
+
+def _check_text(words: Sequence[str]) -> None:
+    """Refuse what no file of a campaign could hold: a path that is no text. Raises UserError."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{word!a} on the command line is not text in UTF-8; give the file or folder"
+                " another name"
+            ) from None
 
 
 def _sentence(text: str) -> str:

@@ -4,22 +4,37 @@ Only the named keys below are read: other variables may hold secrets. Their valu
 untemplated, so a `{{` in one of them is refused by name.
 """
 
+import itertools
 import json
 import math
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from node.checked import Address, HostName
+from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, parse
 from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
+from runner.base.files import read_text
 from runner.base.paths import PROJECT, node_root, program
+from runner.base.streams import complain
 from runner.base.suggest import nearest
+from runner.base.yaml_limits import YamlLimits, check_limits
 from runner.terms.cluster import CANN_HOME, DEVICES, ENGINES, Cluster, Containers, Node
+from runner.terms.orders import MOST_NODES
+
+LIMIT_S = 120.0  # for ansible-inventory, and the programs that an inventory may be
+PATIENCE_S = 10.0  # before somebody is told that it takes so long
+MOST_FILES = 10_000  # of an inventory that are looked at
+MOST_BYTES = 16 << 20  # of one of them
+FILE_LIMITS = YamlLimits(values=1_000_000, levels=64)
+MOST_S = 86_400  # of cluster_lost_contact_s
 
 # What an inventory has in place of an address that its documents do not give.
 TO_EDIT = "EDIT-ME"
@@ -46,6 +61,33 @@ KEYS: Mapping[str, str] = {
 _READ = (*KEYS, "npu_cann_home", "ansible_host", "ansible_connection")
 
 
+class _Unread:
+    """What stands beside the named keys: nobody looks at it, and those have checks of their own."""
+
+    def check(self, value: Any, where: str) -> Any:
+        """Return the value."""
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return what allows anything."""
+        return {}
+
+
+# What `ansible-inventory --list` says: groups by name, and `_meta` with the hosts' variables.
+_NAME = Text(lines=True)  # of any group and host; those of nodes are checked closer
+_LISTED = Mapped(
+    _NAME,
+    Fields(
+        {},
+        {
+            "hosts": (List(_NAME), []),
+            "children": (List(_NAME), []),
+            "hostvars": (Mapped(_NAME, Mapped(_NAME, _Unread())), {}),
+        },
+    ),
+)
+
+
 def load_inventory(path: Path) -> Cluster:
     """Read an inventory folder or file. Raises UserError that names the key and the cure."""
     if not path.exists():
@@ -68,20 +110,68 @@ def refuse_unedited(cluster: Cluster) -> None:
 
 def ansible_inventory(path: Path) -> dict[str, Any]:
     """Read `ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
+    _check_files(path)
     env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
     env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
-    ran = subprocess.run(
-        [program("ansible-inventory"), "-i", str(path.resolve()), "--list"],
-        capture_output=True,
-        text=True,
+    argv = [program("ansible-inventory"), "-i", str(path.resolve()), "--list"]
+    with subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=env,
         cwd=PROJECT,
-        check=False,
-    )
-    if ran.returncode != 0:
-        raise UserError(f"the inventory {path} cannot be read: {_why(ran.stderr, path)}")
-    listed: dict[str, Any] = json.loads(ran.stdout)
+        start_new_session=True,  # so that what it starts ends with it
+    ) as process:
+        try:
+            stdout, stderr = _answer(process, path)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode != 0:
+        why = _why(stderr.decode(errors="replace"), path)
+        raise UserError(f"the inventory {path} cannot be read: {why}")
+    try:
+        listed: dict[str, Any] = parse(stdout, _LISTED, str(path))
+    except UnfitError as error:
+        raise UserError(f"the inventory cannot be read: {error}") from None
     return listed
+
+
+def _answer(process: subprocess.Popen[bytes], path: Path) -> tuple[bytes, bytes]:
+    """Wait for what a process prints, with a word to who waits. Raises UserError at the limit."""
+    try:
+        return process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        complain(f"still reading the inventory {path}; it has {LIMIT_S:.0f} s in all")
+    try:
+        return process.communicate(timeout=LIMIT_S - PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"the inventory {path} was not read within {LIMIT_S:.0f} s; if it is a program, see"
+            " that it ends, and that no file of it grows with its aliases or templates"
+            f" (`ansible-inventory -i {path} --list`)"
+        ) from None
+
+
+def _check_files(path: Path) -> None:
+    """Refuse YAML that Ansible would read for hours; what is not YAML, it says itself."""
+    for file in _files(path):
+        try:
+            check_limits(read_text(file, MOST_BYTES, "part of an inventory"), FILE_LIMITS)
+        except UserError as error:
+            raise UserError(f"the inventory cannot be read: {file}: {error}") from None
+        except (ValueError, yaml.YAMLError):
+            continue
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield the files of an inventory that Ansible takes for YAML, group_vars and all."""
+    roots = [path] if path.is_dir() else [path.parent / "group_vars", path.parent / "host_vars"]
+    below = (file for root in roots for file in root.rglob("*"))
+    for file in itertools.islice(itertools.chain([path], below), MOST_FILES):
+        is_yaml = file.suffix in (".yml", ".yaml", ".json", "")
+        if is_yaml and file.is_file() and (file.suffix or not os.access(file, os.X_OK)):
+            yield file
 
 
 def _why(stderr: str, path: Path) -> str:
@@ -103,10 +193,9 @@ def _bad_yaml(path: Path) -> str:
     """Return `file:line` of the first file there that is not YAML: Ansible leaves it out of
     group_vars.
     """
-    files = sorted(path.rglob("*.y*ml")) if path.is_dir() else [path]
-    for file in files:
+    for file in sorted(_files(path)):
         try:
-            yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+            check_limits(file.read_text(encoding="utf-8"), FILE_LIMITS)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             return f"{file}:{mark.line + 1}" if mark else str(file)
@@ -116,14 +205,19 @@ def _bad_yaml(path: Path) -> str:
 
 
 def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
-    """Build a cluster from `ansible-inventory --list`'s answer."""
-    hosts = _members(listed, NODES)
+    """Build a cluster from `ansible-inventory --list`'s answer. Raises UserError."""
+    try:
+        return _cluster(_LISTED.check(listed, str(path)), path)
+    except UnfitError as error:
+        raise UserError(str(error)) from None
+
+
+def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
+    hosts = _members(listed)
     if not hosts:
         raise UserError(no_nodes(path))
-    variables = {
-        host: _named(listed.get("_meta", {}).get("hostvars", {}).get(host, {}), host, path)
-        for host in hosts
-    }
+    known = listed.get("_meta", {}).get("hostvars", {})
+    variables = {host: _named(known.get(host, {}), host, path) for host in hosts}
     shared = {
         key: _same(variables, key, path)
         for key in (
@@ -144,8 +238,11 @@ def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
         )
     lost = shared["cluster_lost_contact_s"]
     lost = 6.0 if lost is None else lost
-    if not _is_number(lost) or lost < 3:
-        raise UserError(f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds")
+    if not _is_number(lost) or not 3 <= lost <= MOST_S:
+        raise UserError(
+            f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds, and at most"
+            f" {MOST_S}"
+        )
     memory = shared["cluster_device_memory_mib"]
     if memory is not None and (not _is_number(memory) or memory <= 0):
         raise UserError(f"{path}: cluster_device_memory_mib is {memory!r}; it must be a number")
@@ -153,15 +250,16 @@ def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
     if not isinstance(cann_home, str) or not cann_home.startswith("/"):
         raise UserError(f"{path}: npu_cann_home is {cann_home!r}; it must be an absolute path")
     env = shared["cluster_env"]
-    secrets = tuple(name for name in env if SECRET.search(name)) if isinstance(env, dict) else ()
-    if secrets:
-        env = {name: value for name, value in env.items() if name not in secrets}
+    if isinstance(env, dict):  # a secret's value was left out, but its name is in launch.sh
+        env = {name: "" if SECRET.search(name) else value for name, value in env.items()}
+    env = read_env(env, f"{path}: cluster_env")
+    secrets = tuple(name for name in env if SECRET.search(name))
     return Cluster(
         name=_name(path),
         path=path,
         device=device,
         nodes=tuple(_node(host, variables[host], path) for host in hosts),
-        env=read_env(env, f"{path}: cluster_env"),
+        env={name: value for name, value in env.items() if name not in secrets},
         device_memory_mib=memory,
         lost_contact_s=float(lost),
         secrets=secrets,
@@ -205,13 +303,19 @@ def _name(path: Path) -> str:
     return resolved.stem if resolved.stem != "hosts" else resolved.parent.name
 
 
-def _members(listed: Mapping[str, Any], group: str) -> list[str]:
-    """Return the hosts of a group and of its children, in the inventory's order, each once."""
-    entry = listed.get(group, {})
-    hosts = list(entry.get("hosts", []))
-    for child in entry.get("children", []):
-        hosts += [host for host in _members(listed, child) if host not in hosts]
-    return hosts
+def _members(listed: Mapping[str, Any]) -> list[str]:
+    """Return the hosts of the nodes and of their child groups, in the inventory's order, once."""
+    hosts: dict[str, None] = {}
+    groups, seen = [NODES], {NODES}
+    while groups:
+        group = listed.get(groups.pop(0), {})
+        hosts |= dict.fromkeys(group.get("hosts", ()))
+        children = [child for child in group.get("children", ()) if child not in seen]
+        seen.update(children)
+        groups = children + groups
+    if len(hosts) > MOST_NODES:
+        raise UserError(f"the inventory has {len(hosts)} nodes, more than {MOST_NODES}")
+    return list(hosts)
 
 
 def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
@@ -226,6 +330,7 @@ def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any
     if isinstance(env := kept.get("cluster_env"), dict):
         kept["cluster_env"] = {k: None if SECRET.search(str(k)) else v for k, v in env.items()}
     for key, value in kept.items():
+        Plain(lines=key == "cluster_env").check(value, f"{path}: {key} of {host}")
         if re.search(r"\{[{%]", json.dumps(value)):
             raise UserError(
                 f"{path}: {key} of {host} is a template ({{{{ ... }}}}), which the runner does not"
@@ -246,11 +351,13 @@ def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> A
 
 
 def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", host):
+    try:
+        host = HostName(host)
+    except UnfitError:
         raise UserError(
             f"{path}: {host!r} cannot be a node's name, because it also names folders; use letters,"
             " digits, '.', '_', '-', and put the address into ansible_host"
-        )
+        ) from None
     local = variables.get("ansible_connection") == "local"
     root = variables.get("cluster_root")
     if not isinstance(root, str) or not root:
@@ -263,15 +370,17 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
             f"{path}: cluster_root of {host} is {root!r}; on a remote node it must be absolute"
         )
     devices = variables.get("cluster_devices_per_node")
-    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
+    if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_NODES:
         raise UserError(
             f"{path}: cluster_devices_per_node of {host} is {devices!r}; it must be a whole number"
-            " of at least 1"
+            f" of at least 1, and at most {MOST_NODES}"
         )
     default = "127.0.0.1" if local else variables.get("ansible_host") or host
     return Node(
         host=host,
-        address=str(variables.get("cluster_address") or default),
+        address=Address(
+            str(variables.get("cluster_address") or default), f"{path}: the address of {host}"
+        ),
         devices=devices,
         root=node_root(root),
     )

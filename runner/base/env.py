@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+from node.checked import VariableName
+from node.schema import UnfitError
 from runner.base.errors import UserError
 
 MOST_VARIABLES = 1_000  # of one mapping
@@ -20,8 +22,10 @@ def read_env(value: Any, where: str) -> dict[str, str]:
     if len(value) > MOST_VARIABLES:
         raise UserError(f"{where} has {len(value)} variables, more than {MOST_VARIABLES}")
     for name, text in value.items():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
-            raise UserError(f"{where}: {name!r} is not a variable's name")
+        try:
+            VariableName(name)
+        except UnfitError:
+            raise UserError(f"{where}: {name!r} is not a variable's name") from None
         if isinstance(text, bool) or not isinstance(text, str | int):
             raise UserError(
                 f"{where}: {name} is {json.dumps(text)}, not text; quote it, so that processes see"

@@ -1,7 +1,6 @@
 """`python -m runner compare A B`: what got slower, broke or vanished between two campaigns."""
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _side(name: str, runs: Path) -> Any:
+    from node.schema import MOST_BYTES, MOST_DEPTH, MOST_ITEMS, Plain, UnfitError, parse
     from runner.archive import archive
+    from runner.base.files import read_text
     from runner.compare.verdicts import saved, side
     from runner.load.records import records_of
 
@@ -81,8 +82,9 @@ def _side(name: str, runs: Path) -> Any:
             begins = stream.read(1)
         if begins != b"\x1f":  # not gzip
             try:
-                return saved(name, json.loads(path.read_text(encoding="utf-8")))
-            except ValueError:
+                text = read_text(path, MOST_BYTES, "a saved table")
+                return saved(name, parse(text, Plain(MOST_DEPTH, MOST_ITEMS, lines=True)))
+            except UnfitError:
                 raise UserError(
                     f"{name} is neither an archive of `export` nor a table of"
                     " `collect --format json`"

@@ -11,16 +11,32 @@ silently ran less must not pass.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from node.schema import (
+    SAFE,
+    AnyOf,
+    Fields,
+    List,
+    Mapped,
+    Maybe,
+    Number,
+    Plain,
+    Text,
+    UnfitError,
+    Whole,
+    Words,
+)
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.tables.build import rows
 from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
+from runner.terms.cell import MOST_CELLS
 from runner.terms.record import Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
@@ -129,16 +145,43 @@ def side(name: str, records: Sequence[Record]) -> Side:
 
 def saved(name: str, document: Any) -> Side:
     """Read what `collect --format json` wrote as one side. Raises UserError for any other JSON."""
-    table = document.get("rows") if isinstance(document, dict) else None
-    if not isinstance(table, list) or not all(
-        isinstance(row, dict) and {"cell", "cell_id", "status"} <= set(row) for row in table
-    ):
+    try:
+        table = _SAVED.check(document, name)
+    except UnfitError as error:
         raise UserError(
-            f"{name} is not a saved table; `python -m runner collect --format json --output FILE`"
-            " writes one"
-        )
-    environment = document.get("environment")
-    return Side(name, table, environment if isinstance(environment, dict) else None)
+            f"{name} is not a saved table ({error}); `python -m runner collect --format json"
+            " --output FILE` writes one"
+        ) from None
+    return Side(name, table["rows"], table["environment"])
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# What a comparison reads of a saved table.
+_FIGURE = Maybe(AnyOf(Whole(-SAFE), Number()))
+_ROW = Fields(
+    {"cell": Text(), "cell_id": Text(), "status": Text(most=100)},
+    {
+        **{name: (Maybe(Text()), None) for name in ("numbers_from", "marks")},
+        **{
+            name: (Maybe(Whole()), None)
+            for name in ("steps_measured", "window_first_iteration", "window_last_iteration")
+        },
+        **{
+            f"{name}{part}": (_FIGURE, None)
+            for name in QUANTITIES
+            for part in ("", "_ci_low", "_ci_high", "_spread_percent")
+        },
+        "reason": (Words(), ""),
+        "parameters": (Maybe(Mapped(Text(), Plain())), None),
+    },
+    make=_given,
+)
+_SAVED = Fields(
+    {"rows": List(_ROW, MOST_CELLS)}, {"environment": (Maybe(Mapped(Text(), Words())), None)}
+)
 
 
 def thresholds(options: Iterable[str]) -> dict[str, float]:
@@ -187,11 +230,11 @@ def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
     """Pair cells that are the same in every parameter, then those that are named alike."""
     by_id = {row["cell_id"]: row for row in b}
     pairs: list[_Pair] = [(row, by_id.pop(row["cell_id"], None)) for row in a]
-    names = [row["cell"] for row in by_id.values()]
-    by_name = {row["cell"]: row for row in by_id.values() if names.count(row["cell"]) == 1}
-    lonely = [row["cell"] for row, other in pairs if other is None and row is not None]
+    names = Counter(row["cell"] for row in by_id.values())
+    by_name = {row["cell"]: row for row in by_id.values() if names[row["cell"]] == 1}
+    lonely = Counter(row["cell"] for row, other in pairs if other is None and row is not None)
     for index, (row, other) in enumerate(pairs):
-        if row is not None and other is None and lonely.count(row["cell"]) == 1:
+        if row is not None and other is None and lonely[row["cell"]] == 1:
             namesake = by_name.get(row["cell"])
             if namesake is not None:
                 pairs[index] = (row, by_id.pop(namesake["cell_id"]))
@@ -258,7 +301,7 @@ def _noise(row: _Row, name: str) -> float | None:
     if name.startswith("memory") or name == "final_loss":
         return 0.0  # a peak, and a loss of the same seed and data, have no spread over steps
     low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
-    if low is not None and high is not None:
+    if low is not None and high is not None and row[name] > 0:
         return float((high - low) / 2 / row[name] * 100)
     spread = row.get(f"{name}_spread_percent", row.get("samples_per_s_spread_percent"))
     return None if spread is None else float(spread) / 2

@@ -5,6 +5,8 @@ from functools import cache
 
 import jinja2
 
+from node.checked import VariableName
+from node.printable import printable
 from runner.base.paths import TEMPLATES
 from runner.terms.run import Run
 
@@ -21,6 +23,8 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     env.filters["quote"] = lambda value: shlex.quote(str(value))
+    env.filters["variable"] = VariableName  # which no shell can be asked to quote
+    env.filters["printable"] = lambda value: printable(str(value))
     env.filters["quote_all"] = lambda values: [shlex.quote(str(value)) for value in values]
     return env
 
