@@ -15,7 +15,9 @@ def read_start(path: Path, most: int) -> bytes | None:
     """Return the first bytes of a plain file; None for what is none. Raises OSError."""
     # Without a pause at a pipe that nobody writes to.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-        return stream.read(most) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
+        what = os.fstat(stream.fileno())
+        # No more than there is: a buffer of `most` bytes costs a thousand times a small file.
+        return stream.read(min(most, what.st_size + 1)) if stat.S_ISREG(what.st_mode) else None
 
 
 def read_text(path: Path, most: int, what: str) -> str:
