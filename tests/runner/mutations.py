@@ -7,7 +7,6 @@ import contextlib
 import copy
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from runner.archive.export import export

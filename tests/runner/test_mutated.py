@@ -73,18 +73,25 @@ def written(runs: Path) -> Campaign:
         polls = [{"node": 1_795_000_000.0 + n, "log_bytes": 200 * n} for n in range(3)]
         text = "".join(json.dumps(poll) + "\n" for poll in polls)
         (node / names.TIMELINE).write_text(text)
-        done = {"ended_by": "exit", "rc": 0, "signal": None, "oom_kills": 0, "log": "", "others": ""}
+        done = {
+            "ended_by": "exit",
+            "rc": 0,
+            "signal": None,
+            "oom_kills": 0,
+            "log": "",
+            "others": "",
+        }
         (node / names.DONE).write_text(json.dumps(done))
     return campaign
 
 
 def test_no_value_of_a_file_ends_a_command_with_a_traceback(tmp_path: Path) -> None:
-    """Every 61st of the cases, another one of each file's values each time; `make fuzz` has all."""
+    """Every 97th of the cases: a few of each file's values."""
     campaign = written(tmp_path)
     read_all(campaign)
     for number, (where, folder) in enumerate(cases(campaign)):
-        if number % 61 == 0:
-            for record in read_all(folder, slowly=number % (61 * 40) == 0):
+        if number % 97 == 0:
+            for record in read_all(folder, slowly=number % (97 * 40) == 0):
                 # Each file's kind refuses it: nothing is left to what catches all else.
                 assert not record.reason.startswith("reading it failed"), where
     assert number > 10_000
@@ -105,15 +112,14 @@ def test_each_value_of_a_file_is_read_or_refused_in_one_sentence(name: str, tmp_
     kind = shape(NOUNS[name])
     text = next(written(tmp_path).path.rglob(name)).read_text(encoding="utf-8")
     kind.check(json.loads(text), name)
-    refused = 0
+    refusals = []
     for _, mutated in mutations(json.loads(text)):
         try:
             parse(mutated, kind, name)
         except UnfitError as error:
-            assert str(error).isprintable()
-            assert len(str(error)) < 1_000
-            refused += 1
-    assert refused > 50
+            refusals.append(str(error))
+    assert len(refusals) > 50
+    assert [words for words in refusals if not words.isprintable() or len(words) > 1_000] == []
 
 
 # --- one run's files are that run's row ----------------------------------------------------------
@@ -200,7 +206,7 @@ def test_what_a_node_said_that_does_not_fit_is_said_beside_the_others(
     records = records_of(campaign, campaign.path)
     assert [record.status for record in records] == ["ok", "failed", "pending"]
     differs = dict(environment_section(records)["node_differs"])
-    assert any(" is " in value for value, _ in differs["unreadable"])
+    assert any(" is " in value or " has " in value for value, _ in differs["unreadable"])
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"node": 1e999, "log_bytes": 1e999}', "5", "[1]"])

@@ -23,9 +23,10 @@ from runner.folder.campaign import Campaign, campaigns, find_campaign
 from runner.folder.checkup import Reply, checkup_of
 from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load, write_json
-from runner.terms.cell import Matrix
+from runner.terms.cell import MOST_REPEATS, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import ENV
+from runner.terms.outcome import Outcome
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
 MATRIX = small_matrix({"zero_stage": [0, 1]}, repeats=2)
@@ -380,3 +381,79 @@ def test_a_checkup_forgets_and_numbers_its_probes(tmp_path: Path) -> None:
         found.locked(),
     ):
         pass
+
+
+# --- what cannot be read --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": 2}', "[" * 100_000, '{"schema": 1}'])
+def test_an_unreadable_campaign_json_is_never_written_anew(begun: Campaign, text: str) -> None:
+    """Its pins would be forgotten, and two mix in one campaign."""
+    path = begun.path / "campaign.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"put back the campaign\.json that bench wrote, or move"):
+        begun.open(MATRIX, CLUSTER)
+    with pytest.raises(UserError, match=r"campaign\.json"):
+        begun.fix_environment({"dataset default": {"x.bin": "1"}})
+    assert path.read_text() == text
+
+
+def test_runs_without_a_campaign_json_are_no_new_campaign(begun: Campaign) -> None:
+    (begun.path / "campaign.json").unlink()
+    with pytest.raises(
+        UserError, match=r"has runs and no campaign\.json, .*; put it back"
+    ):
+        begun.open(MATRIX, CLUSTER)
+    assert not (begun.path / "campaign.json").exists()
+
+
+@pytest.mark.parametrize("more", [{"repeats": 10**9}, {"cells": 101}])
+def test_a_campaign_json_with_more_runs_than_a_table_can_have_is_refused(
+    begun: Campaign, more: dict[str, int]
+) -> None:
+    path = begun.path / "campaign.json"
+    content = json.loads(path.read_text())
+    content["repeats"] = more.get("repeats", MOST_REPEATS)
+    content["cells"] = content["cells"][:1] * more.get("cells", 1)
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"campaign.json: (repeats is|its cells have 101000 runs)"):
+        print(begun.settings)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+@pytest.mark.parametrize("name", ["lock", "campaign.json", "outcome.json"])
+def test_a_fifo_in_place_of_a_file_is_one_sentence_and_holds_nobody_up(
+    begun: Campaign, name: str
+) -> None:
+    (attempt,) = begun.attempts(MATRIX.cells[0].id, 1)
+    path = (attempt.path if name == "outcome.json" else begun.path) / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert not begun.is_locked()
+    if name == "outcome.json":
+        assert attempt.outcome == Outcome("unreadable", "", "outcome.json is not a plain file")
+    elif name == "lock":
+        with (
+            pytest.raises(UserError, match=r"is no plain file, .*; remove it"),
+            begun.locked(),
+        ):
+            pass
+    else:
+        with pytest.raises(UserError, match=r"campaign\.json is not a plain file; put back"):
+            print(begun.settings)
+
+
+def test_folders_are_this_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        campaign = Campaign(tmp_path / "runs" / "m-rack")
+        with campaign.locked():
+            campaign.open(MATRIX, CLUSTER)
+            attempt = campaign.new_attempt("cell-1", 1)
+        write_json(attempt.node(0, "n1") / "done.json", {})
+    finally:
+        os.umask(before)
+    folders = [path for path in (tmp_path / "runs").rglob("*") if path.is_dir()]
+    assert len(folders) > 4
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "runs", *folders)}
+    assert modes == {0o700}

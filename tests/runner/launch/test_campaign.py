@@ -326,6 +326,22 @@ def test_a_run_without_an_outcome_is_run_again(run: Run, nodes: Nodes, tmp_path:
     assert nodes.attempts[2:] == ["zero_stage=1 r1a2"]
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", '{"status": "ok"', "[" * 100_000])
+def test_a_run_whose_outcome_cannot_be_read_is_made_again_beside_it(
+    run: Run, nodes: Nodes, tmp_path: Path, text: str
+) -> None:
+    run()
+    cell = MATRIX.cells[0].id
+    path = tmp_path / "m-rack" / cell / "repeat1" / "attempt1" / names.OUTCOME
+    path.write_text(text)
+    shown = io.StringIO()
+    view = View(Screen(file=shown))
+    assert bench(MATRIX, small_cluster(), tmp_path, engine=nodes, view=view).exit_code == 0
+    assert nodes.attempts[2:] == ["zero_stage=0 r1a2"]
+    assert "itismadeagain,asanotherattempt" in "".join(shown.getvalue().split())
+    assert path.read_text() == text
+
+
 def test_again_runs_finished_cells_once_more(run: Run, nodes: Nodes) -> None:
     run()
     tally = run(again=True, only=["zero_stage=1"])
