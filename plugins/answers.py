@@ -39,13 +39,18 @@ class DebName(Checked):
 
 COUNT = Whole()
 BUILT = Fields({"key": Mapped(Text(), Plain()), "wheel": AnyOf(WHEEL, Fields({}))})
+_LONG = Text(most=100_000)
+TODO = having(
+    {"what": Text(), "words": _LONG},
+    {"name": Text(), "install": List(Text()), "remove": List(Text())},
+)
 _HAS: dict[str, Kind] = {
     "python": Text(),
     "versions": Mapped(Text(), Text()),
     "lock": Text(),
     "lines": List(Text()),
     "faults": List(Words()),
-    "todo": List(Plain()),
+    "todo": List(TODO),
     "make": OneOf("", "venv", "conda", "link", "image"),
 }
 _ID = Text(r"[0-9a-z]*")

@@ -15,6 +15,8 @@ from roles.trainer.action_plugins import pins as trainer
 from runner.base.paths import PROJECT
 
 SECRET = b"the control node's own\n"
+ENV = {"python": "3", "versions": {}, "lock": "", "lines": [], "faults": [], "todo": [], "make": ""}
+PIN = {"trees": [], "env": ENV, "files": [], "installed": {}, "differs": []}
 SUM = hashlib.sha256(SECRET).hexdigest()
 
 
@@ -159,6 +161,10 @@ def test_a_nodes_lock_is_exact_pins_on_another_node(line: str) -> None:
         {"system": "toy", "pins": {}, "differing": []},
         {"system": "toy", "pins": {"p": {"env": 3}}, "differing": []},
         {"system": "../x", "pins": {"p": {}}, "differing": ["p"]},
+        *(
+            {"system": "toy", "pins": {"p": {**PIN, "env": {**ENV, **odd}}}, "differing": []}
+            for odd in ({"todo": [3]}, {"todo": ["name"]}, {"lines": [3]}, {"make": "rm -r /"})
+        ),
     ],
 )
 def test_an_odd_answer_of_a_pin_set_is_one_sentence(
