@@ -348,7 +348,7 @@ fields(
     FACTS,
     "`gpu.problem`: escape sequences",
     "compared",
-    gpu={"driver": None, "problem": ESCAPE, "devices": []},
+    gpu={"driver": None, "problem": "broken " + ESCAPE, "devices": []},
 )
 
 

@@ -400,9 +400,7 @@ def test_an_unreadable_campaign_json_is_never_written_anew(begun: Campaign, text
 
 def test_runs_without_a_campaign_json_are_no_new_campaign(begun: Campaign) -> None:
     (begun.path / "campaign.json").unlink()
-    with pytest.raises(
-        UserError, match=r"has runs and no campaign\.json, .*; put it back"
-    ):
+    with pytest.raises(UserError, match=r"has runs and no campaign\.json, .*; put it back"):
         begun.open(MATRIX, CLUSTER)
     assert not (begun.path / "campaign.json").exists()
 
