@@ -108,7 +108,10 @@ def live(console: Screen, line: Callable[[float], str]) -> Iterator[None]:
     over = threading.Event()
 
     def words() -> Text:
-        return one_line(line(time.monotonic() - began))
+        try:
+            return one_line(line(time.monotonic() - began))
+        except Exception as error:  # of what has come of a log so far; the run itself goes on
+            return one_line(f"how far it is cannot be read: {error}")
 
     def watch() -> None:
         if console.is_terminal:

@@ -77,6 +77,7 @@ def draw(
     with mpl.rc_context(style), warnings.catch_warnings():
         # A glyph that matplotlib's own font lacks does not matter: the page's font draws it.
         warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # of figures that no scale can hold
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
         target = io.StringIO()
         try:

@@ -2,8 +2,10 @@
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from runner.folder.campaign import Campaign
 from runner.launch import status, view
 from runner.launch.live import left_s, memory, now_of
 from runner.launch.view import View, lasting, live
+from runner.terms.outcome import Outcome
+from runner.terms.record import Measurement
 from tests.on_nodes.campaign import wait
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, sampled, torch_gpt, write
@@ -112,6 +116,37 @@ def test_the_view_tells_step_memory_and_the_time_left(
     assert "[2/4] seed=2: iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, " in text
     assert "about 3 s left, campaign about 83 s left" in text  # 2 of 40 s, and 3 s
     assert "[3/4]" not in text
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_a_run_says_does_nothing_to_the_terminal(
+    running: Callable[..., tuple[Campaign, Attempt]],
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+) -> None:
+    """Names, reasons and what could not be read: each in its line, without what is obeyed."""
+    monkeypatch.setattr(view, "PLAIN_S" if not terminal else "LIVE_S", 0.01)
+    obeyed = "\x1b]0;x\x07\x1b[2J\x9b2J\u202e\r\nFORGED [red]"
+    campaign, attempt = running()
+    cell = replace(small_matrix(defaults={"nodes": 2}).cells[0], name=f"c{obeyed}")
+    out = io.StringIO()
+    shown = View(Screen(file=out, force_terminal=terminal, width=300, soft_wrap=True))
+    shown.begin(campaign, 1, {})
+
+    def fails(*_: object) -> str:
+        raise ValueError(obeyed)
+
+    for words in (lambda now, wanted, elapsed_s: f"step {obeyed}", fails):
+        monkeypatch.setattr(view, "progress", words)
+        before = out.tell()
+        with shown.running(cell, 1, attempt):
+            wait(lambda place=before: out.tell() > place + 40, 10, "a line")  # type: ignore[misc]
+    shown.ended(cell, 1, attempt, Outcome("failed", "", f"n1: {obeyed}"), Measurement())
+    text = re.sub(r"\x1b\[(\d+(;\d+)*m|[12]?[AKG]|\?25[lh])|\r", "", out.getvalue())
+    assert all(line.isprintable() for line in text.split("\n")), ascii(text)
+    assert not any(line.startswith("FORGED") for line in text.split("\n"))
+    assert "how far it is cannot be read: " in text
+    assert "[red]" in text
 
 
 def test_status_from_another_terminal_tells_the_same(

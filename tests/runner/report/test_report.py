@@ -201,6 +201,19 @@ def test_the_same_records_give_the_same_page() -> None:
     assert render(CAMPAIGN, "html") == render(CAMPAIGN, "html")
 
 
+def test_a_plot_that_cannot_be_drawn_says_so_and_the_page_is_there() -> None:
+    run = CAMPAIGN[0]
+    steps = [
+        replace(step, loss=(-1) ** number * 1e308)
+        for number, step in enumerate(run.measurement.intervals)
+    ]
+    wild = replace(run, measurement=replace(run.measurement, intervals=tuple(steps)))
+    page = Page(render([wild, *CAMPAIGN[1:]], "html"))
+    assert page.open == []
+    assert any("This plot cannot be drawn: " in text for text in page.text)
+    assert any(tag == "svg" for tag, _ in page.elements)
+
+
 def test_a_long_run_is_thinned() -> None:
     steps = tuple(Interval(n, 1, 100.0, None, 9.0) for n in range(1, 20_001))
     long = replace(CAMPAIGN[0], measurement=Measurement(steps))

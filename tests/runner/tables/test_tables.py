@@ -486,6 +486,18 @@ def test_any_mix_of_records_compares(records: list[Record]) -> None:
         assert render(records, format, baseline).endswith("\n")
 
 
+@pytest.mark.parametrize("format", ["table", "markdown", "csv", "json", "html"])
+def test_a_cell_that_no_format_can_show_is_a_row_that_says_why(format: str) -> None:
+    """One run's figures end no table: the other cells' stand there."""
+    good, bad = (cell(name, 100.0, 1.0, axes={"x": name}) for name in ("good", "bad"))
+    steps = tuple(Interval(n, 1, 10**400, None, loss=1.0) for n in range(1, 20))
+    bad = replace(bad, measurement=replace(bad.measurement, intervals=steps))
+    text = render([good, bad], format, "x=good")
+    assert "its figures cannot be shown: int too large to convert to float" in text
+    assert "unreadable" in text
+    assert "100.0" in text
+
+
 def test_a_whole_number_of_many_digits_is_written_as_it_is() -> None:
     records = [cell("a", 1.0, 1.0, axes={"x": 10**400}), cell("b", 1.0, 1.0, axes={"x": 1 << 63})]
     for format in ("table", "markdown", "csv", "json"):
