@@ -17,8 +17,10 @@ from typing import Any
 
 from node.schema import MOST_LETTERS, Plain, parse
 from runner.base.env import SECRET
+from runner.base.errors import UserError
 
 REDACTED = "redacted"
+MOST_USERS = 2_000  # each word of each log is compared with all of them
 # Users whose name tells nobody anything, or is a word that logs are full of.
 _COMMON = frozenset(
     {
@@ -71,6 +73,11 @@ class Redaction:
 
     def _user(self, name: str) -> None:
         if name and name != "root" and name not in self._users:
+            if len(self._users) == MOST_USERS:
+                raise UserError(
+                    f"more than {MOST_USERS:,} home folders or logins of different users are named"
+                    " in the campaign; export without --redact and redact by hand"
+                )
             self._users[name] = f"user{len(self._users) + 1}"
             self._pattern = None
 

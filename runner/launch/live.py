@@ -8,7 +8,6 @@ from pathlib import Path
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.folder.stored import UnreadableError
 from runner.load.samples import CPU, read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
@@ -30,11 +29,15 @@ class Now:
 
 
 def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
-    """Say how far a run of `wanted` iterations is."""
+    """Say how far a run of `wanted` iterations is; nothing is known where reading it fails."""
     try:
-        logs, run = attempt.logs(), attempt.run
-    except UnreadableError:
+        return _now_of(system, attempt, wanted)
+    except Exception:  # whatever lies there: its outcome says why, and this is one look of many
         return Now(None, None, None)
+
+
+def _now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
+    logs, run = attempt.logs(), attempt.run
     devices = run.cell.device_ids if run else None
     sampled = [memory(log.with_name(names.SAMPLES), devices) for log in logs.values()]
     used = max((each for each in sampled if each is not None), default=None)
@@ -44,7 +47,7 @@ def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
     step = measured.intervals[-1]
     left = None
     if wanted and step.step_time_ms:
-        left = (wanted - step.iteration) * step.step_time_ms / 1000
+        left = max(wanted - step.iteration, 0) * step.step_time_ms / 1000
     return Now(step, measured.memory_used_mib if used is None else used, left)
 
 

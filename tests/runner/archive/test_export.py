@@ -1,5 +1,6 @@
 """A campaign as one archive: the same bytes twice, nothing lost, no name left when redacted."""
 
+import base64
 import gzip
 import io
 import json
@@ -265,6 +266,19 @@ def test_what_is_a_name_and_what_is_not(text: str, after: str | None) -> None:
     redaction = Redaction(["vs008", "vs009", "a"], ["alice"])
     redaction.learn(text)
     assert redaction.text(text) == (text if after is None else after)
+
+
+@pytest.mark.parametrize("inside", [b"[" * 100_000, b"9" * 5_000, b"{}" * 9, b"\xff" * 9])
+def test_nodes_that_a_log_encodes_badly_are_taken_out(inside: bytes) -> None:
+    """Issue 12, point 13: brackets within brackets raised RecursionError."""
+    world = base64.urlsafe_b64encode(inside).decode()
+    assert Redaction([], []).text(f"world_info={world.rstrip('=')}=") == "world_info=redacted"
+
+
+def test_a_log_that_names_users_without_end_is_not_redacted_for_hours() -> None:
+    redaction = Redaction([], [])
+    with pytest.raises(UserError, match="more than 2,000 home folders or logins"):
+        redaction.learn("".join(f"/home/u{number}/ " for number in range(3_000)))
 
 
 # --- what others send -----------------------------------------------------------------------------

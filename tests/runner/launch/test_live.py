@@ -176,3 +176,18 @@ def test_a_campaign_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.M
 
 def test_long_times_are_told_in_minutes() -> None:
     assert (lasting(119.0), lasting(120.0)) == ("about 119 s left", "about 2 min left")
+
+
+def test_a_look_that_fails_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 12, point 4: the thread of the live view died with a traceback."""
+
+    def broken(*_: object) -> None:
+        raise ValueError("what nobody thought of")
+
+    campaign = write(
+        tmp_path, small_matrix(), small_cluster(1), lambda *_: Story({0: torch_gpt(9)})
+    )
+    (attempt,) = campaign.attempts(small_matrix().cells[0].id, 1)
+    assert now_of("torch_gpt", attempt, 50).step is not None
+    monkeypatch.setattr("runner.launch.live.latest", broken)
+    assert now_of("torch_gpt", attempt, 50).step is None
