@@ -1,17 +1,22 @@
 """Documents agree with the code. `python -m tests.test_docs` writes the generated parts."""
 
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
 import yaml
 
 from node.causes import Cause
 from runner.base.paths import DEFAULT_INVENTORY
+from runner.base.shape import shape
 from runner.doctor.items import ITEM_RULES
+from runner.folder import names
+from runner.folder.endings import Ending
 from runner.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET
@@ -19,8 +24,12 @@ from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
+from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
+from runner.terms.run import Run
+from runner.terms.settings import Settings
 from tests.hostile import WAYS
+from tests.runner.test_mutated import written
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -113,6 +122,39 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/security.md": {"hostile": hostile_ways},
 }
 
+# The files of a campaign, and of a run in it, each as the noun that it is read as.
+SCHEMAS: Mapping[str, type] = {
+    names.CAMPAIGN: Settings,
+    names.RUN: Run,
+    names.OUTCOME: Outcome,
+    names.DONE: Ending,
+}
+
+
+def schema_of(name: str) -> str:
+    """The JSON schema of a file of a campaign: what this version reads of it, and refuses."""
+    words = (SCHEMAS[name].__doc__ or "").partition("\n\n")[0]
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        "description": f"{' '.join(words.split())} docs/runs.md. What else it has is not read.",
+    }
+    return json.dumps({**head, **shape(SCHEMAS[name]).json_schema()}, indent=1) + "\n"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_of_a_campaigns_files_are_up_to_date(name: str) -> None:
+    text = (ROOT / "docs" / "schemas" / name).read_text(encoding="utf-8")
+    assert text == schema_of(name), "run: python -m tests.test_docs"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_bench_writes_fits_the_schemas(name: str, tmp_path: Path) -> None:
+    files = list(written(tmp_path).path.rglob(name))
+    assert files
+    for path in files:
+        jsonschema.validate(json.loads(path.read_text()), json.loads(schema_of(name)))
+
 
 def generated(path: str) -> str:
     text = (ROOT / path).read_text(encoding="utf-8")
@@ -202,3 +244,5 @@ def test_tests_that_documents_name_are_there() -> None:
 if __name__ == "__main__":
     for document in PARTS:
         (ROOT / document).write_text(generated(document), encoding="utf-8")
+    for file in SCHEMAS:
+        (ROOT / "docs" / "schemas" / file).write_text(schema_of(file), encoding="utf-8")

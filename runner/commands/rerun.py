@@ -15,6 +15,9 @@ cell; the old campaign's table stays what it was (`bench --again --only CELL` re
 its own campaign). It is refused where the inventory, or what is installed on the nodes, is not what
 it was, and says what differs. At the end the two are compared.
 
+What run.json says is executed on the nodes, whoever wrote it: look before you run what somebody
+else recorded.
+
   python -m runner rerun \\
     runs/quickstart-local/devices_per_node=1,zero_stage=0-4c0397a0/repeat1/attempt1
 
