@@ -2,8 +2,8 @@
 
 Dense: data sheets since Ampere print the rate with 2:4 sparsity beside or instead of it; no
 training here uses that, so theirs is halved. `fp16` and `bf16` are the tensor cores' rates with
-fp32 accumulation, `tf32` likewise; `fp32` is without tensor cores. A rate that a device lacks is
-not there: V100 and T4 multiply neither bf16 nor tf32.
+fp32 accumulation, `tf32` and `fp8` likewise; `fp32` is without tensor cores. A rate that a device
+lacks is not there: V100 and T4 multiply neither bf16 nor tf32, A100 no fp8.
 
 Devices are recognised by the name that nvidia-smi or npu-smi prints. A name that is not in the
 table has no peak: a peak of the wrong card would give a wrong MFU without anybody noticing.
@@ -24,9 +24,10 @@ class Device:
     source: str
 
 
-def _half(rate: float, tf32: float, fp32: float) -> dict[str, float]:
-    """Give bf16 and fp16 the same rate."""
-    return {"bf16": rate, "fp16": rate, "tf32": tf32, "fp32": fp32}
+def _half(rate: float, tf32: float, fp32: float, fp8: float | None = None) -> dict[str, float]:
+    """Give bf16 and fp16 the same rate; fp8 None: the device has none."""
+    rates = {"bf16": rate, "fp16": rate, "tf32": tf32, "fp32": fp32}
+    return rates if fp8 is None else {**rates, "fp8": fp8}
 
 
 _A100 = "NVIDIA A100 Tensor Core GPU data sheet (2188504, June 2021)"
@@ -59,29 +60,35 @@ DEVICES = (
         _A100,
     ),
     Device("A10", r"A10", _half(125, 62.5, 31.2), "NVIDIA A10 data sheet (2021)"),
-    Device("H100 SXM", r"H[18]00 80GB HBM3", _half(989.5, 494.5, 67), _H100),
-    Device("H100 PCIe", r"H100 PCIe", _half(756.5, 378, 51), _H100),
-    Device("H100 NVL", r"H100 NVL", _half(835.5, 417.5, 60), _H100),
+    Device("H100 SXM", r"H[18]00 80GB HBM3", _half(989.5, 494.5, 67, 1979), _H100),
+    Device("H100 PCIe", r"H100 PCIe", _half(756.5, 378, 51, 1513), _H100),
+    Device("H100 NVL", r"H100 NVL", _half(835.5, 417.5, 60, 1670.5), _H100),
     Device(
         "H200 SXM",
         r"H200",
-        _half(989.5, 494.5, 67),
+        _half(989.5, 494.5, 67, 1979),
         "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved",
     ),
     Device(
         "H200 NVL",
         r"H200 NVL",
-        _half(835.5, 417.5, 60),
+        _half(835.5, 417.5, 60, 1670.5),
         "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved",
     ),
     Device(
         "B200",
         r"B200",
-        _half(2250, 1100, 75),
+        _half(2250, 1100, 75, 4500),
         "NVIDIA Blackwell data sheet (2024), HGX B200 column, rates with sparsity halved",
     ),
-    Device("L4", r"L4", _half(121, 60, 30.3), "NVIDIA L4 data sheet (2023), halved"),
-    Device("L40S", r"L40S", _half(362, 183, 91.6), "NVIDIA L40S data sheet (2023)"),
+    Device(
+        "GB200",
+        r"GB200",
+        _half(2500, 1250, 80, 5000),
+        "NVIDIA GB200 NVL72 data sheet (2024), Grace Blackwell column, a GPU, sparsity halved",
+    ),
+    Device("L4", r"L4", _half(121, 60, 30.3, 242.5), "NVIDIA L4 data sheet (2023), halved"),
+    Device("L40S", r"L40S", _half(362, 183, 91.6, 733), "NVIDIA L40S data sheet (2023)"),
     Device(
         "RTX 3090",
         r"GeForce RTX 3090",
@@ -91,8 +98,27 @@ DEVICES = (
     Device(
         "RTX 4090",
         r"GeForce RTX 4090",
-        _half(165.2, 82.6, 82.6),
+        _half(165.2, 82.6, 82.6, 330.3),
         "NVIDIA Ada GPU Architecture white paper V2, appendix A",
+    ),
+    # A device is one of the card's two dies.
+    Device(
+        "MI250X",
+        r"AMD Instinct MI250X( / MI250)?",
+        {"bf16": 191.5, "fp16": 191.5, "fp32": 47.9},
+        "AMD Instinct MI250X data sheet (2021), halved: a card has two devices",
+    ),
+    Device(
+        "MI300X",
+        r"AMD Instinct MI300X( OAM)?",
+        _half(1307.4, 653.7, 163.4, 2614.9),
+        "AMD Instinct MI300X data sheet (2023), dense",
+    ),
+    Device(
+        "MI325X",
+        r"AMD Instinct MI325X( OAM)?",
+        _half(1307.4, 653.7, 163.4, 2614.9),
+        "AMD Instinct MI325X data sheet (2024), dense",
     ),
     Device(
         "Ascend 910A",

@@ -1,16 +1,19 @@
-"""Floating-point operations: a GPT's, by Megatron's formula, and TFLOP/s a device of any model.
+"""Floating-point operations: a decoder's, by one formula, and TFLOP/s a device of any model.
 
 *Model* FLOPs are the multiply-adds of one forward and one backward pass: what the training needs,
 whatever the implementation does. *Hardware* FLOPs add what is computed again because activations
 were not kept. Model FLOPs are what systems and settings can be compared by; the tables show them
-under the id `megatron-model-flops`.
+under the id `model-flops`.
 
-Sources: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters
-Using Megatron-LM", arXiv:2104.04473, equation 3 (full recomputation, factor 96); Korthikanti et
-al. 2022, "Reducing Activation Recomputation in Large Transformer Models", arXiv:2205.05198,
-appendix A (model FLOPs, factor 72). The two differ by the second forward pass of the transformer
-layers (24 of 96); the logits layer is never recomputed and counts 6*B*s*h*V in both, which is why
-its denominator is 16lh in one and 12lh in the other.
+The formula is 6 x the weights that one token is multiplied with (the embedding's lookup is none,
+the output layer is one; of experts, those that it is routed to), plus attention in full: Chowdhery
+et al. 2022, "PaLM", arXiv:2204.02311, appendix B; torchtitan b5bcd76, torchtitan/models/utils.py,
+get_dense_model_nparams_and_flops. For a GPT-2 it is 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), which is
+Megatron-LM's until core_v0.11 (megatron/training/training.py:118, num_floating_point_operations)
+and Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the second forward pass; with it, the
+factor is 96. Since core_v0.12 Megatron-LM, and Megatron-Bridge (067f987,
+src/megatron/bridge/training/utils/flop_utils.py, transformer_flops), count half of the attention,
+for the causal mask: `causal` gives their figure.
 """
 
 from dataclasses import dataclass
@@ -19,48 +22,92 @@ from runner.terms.architecture import Architecture, Divided, Formula
 from runner.terms.record import Measurement
 
 MODEL_FLOPS = Formula(
-    id="megatron-model-flops",
-    expression="72*B*s*l*h^2*(1 + s/(6h) + V/(12lh))",
-    meaning="forward and backward pass, no recomputation counted",
-    source="Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass",
+    id="model-flops",
+    expression="6*B*s*(N + 2*l*a*d*s)",
+    meaning=(
+        "forward and backward pass, no recomputation counted; N weights that a token is multiplied"
+        " with (no embedding; of experts the active ones), attention in full"
+    ),
+    source="Chowdhery et al. 2022, arXiv:2204.02311, appendix B",
 )
 HARDWARE_FLOPS = Formula(
-    id="megatron-hardware-flops",
-    expression="96*B*s*l*h^2*(1 + s/(6h) + V/(16lh))",
+    id="hardware-flops",
+    expression="8*B*s*(N + 2*l*a*d*s) - 2*B*s*h*V",
     meaning="with the forward pass of every layer computed again (full recomputation)",
     source="Narayanan et al. 2021, arXiv:2104.04473, eq. 3",
 )
 
 
 @dataclass(frozen=True)
-class Gpt:
-    """A GPT-2: all counts, no units."""
+class Decoder:
+    """A decoder-only transformer: GPT-2 and 3, Llama, mixtures of experts. All counts, no units.
+
+    `ffn_hidden_size` None is 4 x hidden_size; `gated`: the MLP has a third matrix (SwiGLU).
+    `num_query_groups` None is a key and value for each head; `kv_channels` is the size of a head,
+    None hidden_size / heads. In `moe_layers` layers an MLP is `num_experts` experts of
+    `moe_ffn_hidden_size`, of which a token goes through `moe_router_topk`, and a shared one.
+    Names are Megatron-LM's.
+    """
 
     num_layers: int
     hidden_size: int
     num_attention_heads: int
     seq_length: int
     vocab_size: int
+    ffn_hidden_size: int | None = None
+    num_query_groups: int | None = None
+    kv_channels: int | None = None
+    gated: bool = False
+    moe_layers: int = 0
+    num_experts: int = 0
+    moe_router_topk: int = 0
+    moe_ffn_hidden_size: int = 0
+    moe_shared_expert_intermediate_size: int = 0
 
     @property
     def formula(self) -> Formula:
-        """Megatron's, for model FLOPs."""
+        """The one of model FLOPs."""
         return MODEL_FLOPS
 
-    def flops(self, *, recompute: bool = False, vocab_size: int | None = None) -> float:
-        """Return the FLOPs of one sample: of the model (72), or with full recomputation (96).
+    @property
+    def _head_size(self) -> float:
+        return self.kv_channels or self.hidden_size / self.num_attention_heads
+
+    @property
+    def layer_weights(self) -> float:
+        """Weights of all layers that one token is multiplied with, biases and norms left out."""
+        h, heads, size = self.hidden_size, self.num_attention_heads, self._head_size
+        groups = self.num_query_groups or heads
+        attention = 2 * h * size * (heads + groups)
+        matrices = 3 if self.gated else 2
+        dense = matrices * h * (self.ffn_hidden_size or 4 * h)
+        width = self.moe_router_topk * self.moe_ffn_hidden_size
+        routed = matrices * h * (width + self.moe_shared_expert_intermediate_size)
+        experts = routed + h * self.num_experts
+        layers = self.num_layers
+        return layers * attention + (layers - self.moe_layers) * dense + self.moe_layers * experts
+
+    def flops(
+        self, *, recompute: bool = False, vocab_size: int | None = None, causal: bool = False
+    ) -> float:
+        """Return the FLOPs of one sample: of the model, or with full recomputation of its layers.
 
         `vocab_size` is the padded one where it is known: the padded rows are multiplied, too.
+        `causal` counts half of the attention.
         """
-        s, layers, h = self.seq_length, self.num_layers, self.hidden_size
-        factor = 96 if recompute else 72
-        # h^2 * (1 + s/(6h)) multiplied out, so that no size is divided by.
-        transformer = factor * s * layers * h * (h + s / 6)
-        return transformer + 6 * s * h * (vocab_size or self.vocab_size)
+        s, width = self.seq_length, self.num_attention_heads * self._head_size
+        attention = 2 * self.num_layers * width * s / (2 if causal else 1)
+        layers = (8 if recompute else 6) * s * (self.layer_weights + attention)
+        return layers + 6 * s * self.hidden_size * (vocab_size or self.vocab_size)
 
     def divided(self) -> tuple[Divided, ...]:
-        """Keep the heads whole."""
-        return (Divided("tensor_parallel", "num_attention_heads", self.num_attention_heads),)
+        """Keep the heads whole, and the groups that share keys and values."""
+        groups = self.num_query_groups
+        heads = Divided("tensor_parallel", "num_attention_heads", self.num_attention_heads)
+        return (
+            heads,
+            *([Divided("tensor_parallel", "num_query_groups", groups)] if groups else []),
+        )
 
 
 def tflop_per_s_per_device(

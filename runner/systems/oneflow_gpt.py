@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.systems.common import gpt
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
@@ -106,10 +106,10 @@ def command(cell: Cell, node: NodeContext) -> Command:
     )
 
 
-def model(values: Mapping[str, Any]) -> Gpt:
+def model(values: Mapping[str, Any]) -> Decoder:
     """Return the model's shape."""
     heads, width, layers = MODELS[values["model"]]
-    return Gpt(layers, width, heads, values["seq_length"], values["vocab_size"])
+    return Decoder(layers, width, heads, values["seq_length"], values["vocab_size"])
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:

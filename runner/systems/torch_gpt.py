@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.systems.common import gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED
 from runner.systems.common.pins import pins
@@ -67,10 +67,10 @@ PARAMETERS = (
 DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own figure replaces it
 
 
-def shape(parameters: Mapping[str, Any]) -> Gpt:
+def shape(parameters: Mapping[str, Any]) -> Decoder:
     """Return the model's shape: the named size, with any of its numbers overridden."""
     layers, hidden, heads, length = MODELS[parameters["model"]]
-    return Gpt(
+    return Decoder(
         num_layers=parameters["num_layers"] or layers,
         hidden_size=parameters["hidden_size"] or hidden,
         num_attention_heads=parameters["num_attention_heads"] or heads,
@@ -97,7 +97,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
     _check_deepspeed(cell, cluster)
 
 
-def _check_parallel(cell: Cell, model: Gpt) -> None:
+def _check_parallel(cell: Cell, model: Decoder) -> None:
     """Refuse what the trainer does not split, or not together."""
     values = cell.parameters
     tensor, pipeline = values["tensor_parallel"], values["pipeline_parallel"]

@@ -1,6 +1,6 @@
 """What a GPT cell is expected to need, before it runs. Estimates, good to a factor of two."""
 
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
 # npu: from 59.7 samples/s of GPT-2 345M on 8 NPUs (document 004, table 2).
@@ -8,7 +8,7 @@ SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
 START_S = 15.0  # imports, rendezvous, first iteration
 
 
-def parameters(shape: Gpt) -> int:
+def parameters(shape: Decoder) -> int:
     """Count the weights of a GPT with tied embeddings (arXiv:2104.04473, eq. 2)."""
     layers, hidden = shape.num_layers, shape.hidden_size
     inside = 12 * layers * hidden * hidden * (1 + 13 / (12 * hidden))
@@ -16,7 +16,7 @@ def parameters(shape: Gpt) -> int:
 
 
 def memory_mib(
-    shape: Gpt,
+    shape: Decoder,
     *,
     micro_batch_size: int,
     zero_stage: int,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.systems.common import estimates
 from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, Split, parallel_sizes
@@ -51,9 +51,9 @@ def parallel(cell: Cell) -> dict[str, int]:
     return parallel_sizes(cell, PARALLEL)
 
 
-def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Gpt:
+def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Decoder:
     """Return the model's shape from the parameters that say it."""
-    return Gpt(
+    return Decoder(
         num_layers=values["num_layers"],
         hidden_size=values["hidden_size"],
         num_attention_heads=values["num_attention_heads"],
@@ -62,7 +62,7 @@ def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Gpt:
     )
 
 
-def check_shape(model: Gpt, *, pipeline: int, even: bool = True) -> None:
+def check_shape(model: Decoder, *, pipeline: int, even: bool = True) -> None:
     """Refuse a shape that no trainer takes; `even`: stages must have equally many layers."""
     if model.hidden_size % model.num_attention_heads:
         raise UserError(
@@ -107,7 +107,7 @@ def estimate(
     cell: Cell,
     cluster: Cluster,
     *,
-    model: Gpt | None = None,
+    model: Decoder | None = None,
     zero_stage: int | None = None,
     flash_attention: bool = False,
 ) -> Estimate:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from runner.figures.devices import DEVICES, find_device, peak
-from runner.figures.flops import MODEL_FLOPS, Gpt
+from runner.figures.flops import MODEL_FLOPS, Decoder
 from runner.tables.build import rows
 from runner.tables.machine import machine_value, to_json
 from runner.tables.terminal import to_table
@@ -31,6 +31,10 @@ NAMES = {
     "NVIDIA H200": ("H200 SXM", 989.5),
     "NVIDIA H200 NVL": ("H200 NVL", 835.5),
     "NVIDIA B200": ("B200", 2250),
+    "NVIDIA GB200": ("GB200", 2500),
+    "AMD Instinct MI300X": ("MI300X", 1307.4),
+    "AMD Instinct MI325X": ("MI325X", 1307.4),
+    "AMD Instinct MI250X": ("MI250X", 191.5),
     "NVIDIA L4": ("L4", 121),
     "NVIDIA L40S": ("L40S", 362),
     "NVIDIA L40": (None, None),
@@ -55,7 +59,9 @@ def test_a_name_is_one_device_only_and_each_has_its_source() -> None:
     assert len({device.pattern for device in DEVICES}) == len(DEVICES)
     for device in DEVICES:
         assert device.source
-        assert max(device.peak.values()) == device.peak["fp16"]
+        half = [rate for name, rate in device.peak.items() if name != "fp8"]
+        assert max(half) == device.peak["fp16"]
+        assert 1.9 < device.peak.get("fp8", 2 * device.peak["fp16"]) / device.peak["fp16"] < 2.1
 
 
 def test_what_cannot_be_told_has_no_peak_and_a_reason() -> None:
@@ -70,7 +76,7 @@ def test_mfu_and_hfu_of_a_published_run() -> None:
     run = replace(
         cell("530B", 280 / 37.83),
         nodes=35,
-        model=Gpt(105, 20480, 128, 2048, 51200),
+        model=Decoder(105, 20480, 128, 2048, 51200),
         device="NVIDIA A100-SXM4-80GB",
         arithmetic="fp16",
         activation_checkpointing=True,
@@ -127,3 +133,11 @@ def test_an_architecture_brings_its_own_formula() -> None:
     assert [machine_value(row, "flop_formula") for row in table] == ["flat", MODEL_FLOPS.id]
     assert [one["id"] for one in json.loads(to_json(table))["formula"]] == ["flat", MODEL_FLOPS.id]
     assert "TFLOP/s per device: flat = 6*N*s" in to_table(table, 400)
+
+
+def test_under_fp8_the_peak_is_fp8s_or_there_is_none() -> None:
+    assert peak("NVIDIA H100 80GB HBM3", "fp8")[0] == 1979
+    assert peak("NVIDIA H100 80GB HBM3", "bf16")[0] == 989.5
+    rate, why = peak("NVIDIA A100-SXM4-80GB", "fp8")
+    assert rate is None
+    assert "A100 has no fp8 rate" in why

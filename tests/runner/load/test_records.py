@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import UserError
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import RUNNING, layout_of, records_of
@@ -41,7 +41,7 @@ def test_a_cell_that_has_not_run_says_all_that_was_asked(tmp_path: Path) -> None
     )
     assert (last.micro_batch_size, last.global_batch_size, last.warmup_iters) == (2, 8, 3)
     assert last.parameters["model"] == "gpt2-small"
-    assert isinstance(last.model, Gpt)
+    assert isinstance(last.model, Decoder)
     assert last.model.hidden_size == 768
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.load.records import records_of
 from runner.report.formats import render
 from runner.report.groups import MOST_CURVES, groups
@@ -73,7 +73,7 @@ def record(name: str = "n1-zero0", *, nodes: int = 1, zero: int = 0, **more: Any
         "micro_batch_size": 4,
         "global_batch_size": 32 * nodes,
         "warmup_iters": 5,
-        "model": Gpt(12, 768, 12, 1024, 50257),
+        "model": Decoder(12, 768, 12, 1024, 50257),
         "measurement": Measurement(tuple(steps), 9000.0 - 1000 * zero, 10000.0 - 1000 * zero),
         "log": f"{name}/launcher.log",
         "environment": {"nodes": {f"node-{n}": {"driver": f"5{n}"} for n in range(nodes)}},

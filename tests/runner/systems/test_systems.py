@@ -104,7 +104,7 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
 TOY = '''
 """A toy: a program that takes tensor and pipeline sizes."""
 
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.systems.common.system import Estimate, Split, System
 from runner.terms.cell import Parameter
 from runner.terms.run import Command
@@ -125,7 +125,7 @@ SYSTEM = System(
         cwd=str(node.home),
         files={"toy.json": "{}"},
     ),
-    model=lambda parameters: Gpt(2, 8, 4, 16, 100),
+    model=lambda parameters: Decoder(2, 8, 4, 16, 100),
     estimate=lambda cell, cluster: Estimate(1.0, 2.0, "a guess"),
     parallel=(
         Split("tensor_parallel"),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import UserError
-from runner.figures.flops import Gpt
+from runner.figures.flops import Decoder
 from runner.report.formats import FORMATS, render
 from runner.tables.build import rows
 from runner.tables.formatting import difference_text, number_text, value_text
@@ -22,7 +22,7 @@ from runner.tables.row import Difference
 from runner.tables.terminal import to_table
 from runner.terms.record import STATUSES, Interval, Measurement, Record
 
-SHAPE = Gpt(12, 768, 12, 1024, 50257)
+SHAPE = Decoder(12, 768, 12, 1024, 50257)
 
 
 def cell(
@@ -239,9 +239,9 @@ did_not_run  on            8      8/64            –       –             – 
 10-5: did_not_run: no training step was logged
 samples/s and step time: median over the steps after warm-up (the window); spread: interquartile range of the logged
   intervals, in percent of the median.
-TFLOP/s per device: megatron-model-flops = 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), forward and backward pass, no
-  recomputation counted (Narayanan et al. 2021, arXiv:2104.04473, eq. 3 without the recomputed forward pass); rows
-  compare only where window and vocabulary are the same.
+TFLOP/s per device: model-flops = 6*B*s*(N + 2*l*a*d*s), forward and backward pass, no recomputation counted; N weights
+  that a token is multiplied with (no embedding; of experts the active ones), attention in full (Chowdhery et al. 2022,
+  arXiv:2204.02311, appendix B); rows compare only where window and vocabulary are the same.
 Memory, MiB; allocated (memory_allocated_mib): not measured; used (memory_used_mib): what the device (on a CPU, the
   process) had in use.
 Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
@@ -366,7 +366,7 @@ def test_json_is_as_documented() -> None:
     assert (document["schema"], document["campaign"]) == (1, "osdi")
     assert document["common"]["system"] == "oneflow_gpt"
     assert "optimization" not in document["common"]
-    assert document["formula"]["id"] == "megatron-model-flops"
+    assert document["formula"]["id"] == "model-flops"
     row = document["rows"][1]
     assert row["axes"]["optimization"] == "on"
     assert row["memory_used_mib_difference"] == -1754
@@ -380,7 +380,7 @@ def test_json_is_as_documented() -> None:
 
 def test_formula_and_window_stand_in_every_text_table() -> None:
     for text in (render(OSDI), render(OSDI, "markdown").replace("\\", "")):
-        assert "megatron-model-flops" in text
+        assert "model-flops" in text
         assert "window 3-12" in text
 
 
@@ -465,7 +465,7 @@ any_records = st.builds(
     ),
     global_batch_size=st.one_of(st.none(), sizes),
     warmup_iters=st.integers(0, 10),
-    model=st.one_of(st.none(), st.builds(Gpt, *[sizes] * 5)),
+    model=st.one_of(st.none(), st.builds(Decoder, *[sizes] * 5)),
     measurement=measurements,
     last_words=texts,
     environment=st.dictionaries(texts, any_value, max_size=2),
