@@ -2,13 +2,15 @@
 
     sampler:sample     write rows into the spec's `path`, of its `device`, until it is killed
 
-cuda: nvidia-smi's own loop, one process for the whole run, its rows and header as it prints them
-(times in UTC). npu: npu-smi's table, printed anew each second. cpu: this node's processors and
-memory, from /proc. The supervisor starts it with the run and ends it with the run.
+cuda: by the driver's library (node/nvml.py), with energy and why clocks are low; without it by
+nvidia-smi's own loop, its rows and header as it prints them (times in UTC). npu: npu-smi's table,
+printed anew each second. cpu: this node's processors and memory, from /proc. The supervisor starts
+it with the run and ends it with the run.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import subprocess
 import time
@@ -17,11 +19,17 @@ TYPE_CHECKING = False  # as typing's, whose import takes longer than all else
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from node.nvml import Driver
+
 PERIOD_S = 1.0
 GPU_COLUMNS = (
     "timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,clocks.sm,temperature.gpu"
 )
-CPU_HEADER = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
+CPU_HEADER = (
+    "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB], total_energy [mJ]\n"
+)
+ABSENT = "[N/A]"  # as nvidia-smi prints what a device does not tell
+RAPL = "/sys/class/powercap/intel-rapl:*[0-9]/energy_uj"  # a file a zone; packages are intel-rapl:N
 
 
 def processor_times() -> tuple[int, int]:
@@ -43,9 +51,40 @@ def memory_mib() -> tuple[int, int]:
     return (found["MemTotal"] - found["MemAvailable"]) // 1024, found["MemTotal"] // 1024
 
 
+class Packages:
+    """The energy counters of this node's processors (RAPL), which root alone may read."""
+
+    def __init__(self, pattern: str = RAPL) -> None:
+        zones = [path for path in glob.glob(pattern) if os.path.dirname(path).count(":") == 1]
+        self.counters = {zone: self.read(zone) for zone in zones}
+        self.total_uj = 0
+
+    def read(self, path: str) -> int | None:
+        """Return a counter in microjoules; None where it cannot be read."""
+        try:
+            with open(path, encoding="ascii") as stream:
+                return int(stream.read())
+        except (OSError, ValueError):
+            return None
+
+    def used_mj(self) -> int | None:
+        """Return millijoules since the beginning; None where a counter cannot be read."""
+        for path, before in self.counters.items():
+            now = self.read(path)
+            if now is None or before is None:
+                return None
+            if now < before:  # it began again
+                limit = self.read(os.path.join(os.path.dirname(path), "max_energy_range_uj"))
+                before -= limit or before
+            self.total_uj += now - before
+            self.counters[path] = now
+        return self.total_uj // 1000 if self.counters else None
+
+
 def sample_cpu(out: TextIO) -> None:
-    """One row a second: `epoch seconds, percent, MiB, MiB`."""
+    """One row a second: `epoch seconds, percent, MiB, MiB, mJ`."""
     out.write(CPU_HEADER)
+    packages = Packages()
     before = processor_times()
     following = time.monotonic() + PERIOD_S
     while True:
@@ -56,7 +95,9 @@ def sample_cpu(out: TextIO) -> None:
         busy = 100.0 * (now[0] - before[0]) / span if span else 0.0
         before = now
         used, total = memory_mib()
-        out.write(f"{time.time():.3f}, {busy:.0f} %, {used} MiB, {total} MiB\n")
+        energy = packages.used_mj()
+        took = ABSENT if energy is None else f"{energy} mJ"
+        out.write(f"{time.time():.3f}, {busy:.0f} %, {used} MiB, {total} MiB, {took}\n")
         out.flush()
 
 
@@ -69,15 +110,33 @@ def sample_npu(out: TextIO) -> None:
         time.sleep(PERIOD_S)
 
 
+def sample_gpus(out: TextIO, driver: Driver) -> None:
+    """A row of each GPU once a second."""
+    out.write(driver.header)
+    following = time.monotonic()
+    while True:
+        out.writelines(driver.rows())
+        out.flush()
+        following = max(following + PERIOD_S, time.monotonic())
+        time.sleep(max(0.0, following - time.monotonic()))
+
+
 def sample(spec: dict[str, str]) -> None:
     """Sample until killed."""
     device, path = spec["device"], spec["path"]
     os.nice(5)  # never in the trainer's way
     if device == "cuda":
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(handle, 1)
-        argv = ["nvidia-smi", "--query-gpu=" + GPU_COLUMNS, "--format=csv"]
-        argv += [f"--loop-ms={PERIOD_S * 1000:.0f}"]
-        os.execvpe(argv[0], argv, {**os.environ, "TZ": "UTC"})  # noqa: S606 - no shell
+        from node.nvml import Driver  # loads ctypes, which processors need not
+
+        try:
+            driver = Driver()
+        except OSError:  # no such library; nvidia-smi may be a program of its own
+            os.dup2(handle, 1)
+            argv = ["nvidia-smi", "--query-gpu=" + GPU_COLUMNS, "--format=csv"]
+            argv += [f"--loop-ms={PERIOD_S * 1000:.0f}"]
+            os.execvpe(argv[0], argv, {**os.environ, "TZ": "UTC"})  # noqa: S606 - no shell
+        with os.fdopen(handle, "w", encoding="ascii") as out:
+            sample_gpus(out, driver)
     with open(path, "w", encoding="ascii") as out:
         (sample_npu if device == "npu" else sample_cpu)(out)

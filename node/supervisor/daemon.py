@@ -116,16 +116,24 @@ def take_lock(job: dict[str, Any]) -> int:
 
 
 def watch(job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for go, start the launcher, wait for one of its ends; what done.json then says."""
+    """Wait for go, start the launcher, wait for one of its ends; what done.json then says.
+
+    The devices are sampled from the beginning: while nodes wait, they are idle.
+    """
     lease: dict[str, Any] = {}
+    sampler = spawn_sampler(job)
     while not os.path.exists(GO):
+        early: dict[str, Any] | None = None
         if stop_reason():
-            return {"ended_by": EndedBy.STOP, "message": stop_reason()}
-        if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
-            return {"ended_by": EndedBy.LEASE}
+            early = {"ended_by": EndedBy.STOP, "message": stop_reason()}
+        elif lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
+            early = {"ended_by": EndedBy.LEASE}
+        if early is not None:
+            send(sampler, signal.SIGKILL)
+            await_end(sampler, {}, SAMPLER_S)
+            return early
         time.sleep(0.01)
     killed_before = oom_kills()
-    sampler = spawn_sampler(job)
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
     dead: dict[int, int] = {}

@@ -15,8 +15,16 @@ from node.schema import Fields, Number, UnfitError, Whole, parse
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
 from runner.figures.summary import counted_intervals
 from runner.folder import names
-from runner.load import tensorboard
-from runner.load.utilisation import Sample, peak_memory, steady_window, times_of_steps, utilisation
+from runner.folder.stored import read_json
+from runner.load import energy, tensorboard
+from runner.load.utilisation import (
+    Sample,
+    Window,
+    peak_memory,
+    steady_window,
+    times_of_steps,
+    utilisation,
+)
 from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
 from runner.terms.record import Measurement, Record
@@ -79,6 +87,7 @@ def _sampled(
     )
     counted = counted_intervals(record)
     busy = None
+    power, heat = measured.energy, measured.thermals
     if counted:
         first = min(interval.iteration - interval.iterations for interval in counted) + 1
         last = max(interval.iteration for interval in counted)
@@ -88,13 +97,26 @@ def _sampled(
             rank: _window(record.system, node, (first, last)) for rank, node in nodes.items()
         }
         any_window = next((window for window in windows.values() if window), None)
-        busy = utilisation((samples[str(rank)], windows[rank] or any_window) for rank in nodes)
+        of_nodes = [(samples[str(rank)], windows[rank] or any_window) for rank in nodes]
+        busy = utilisation(of_nodes)
+        power = energy.energy(of_nodes)
+        heat = energy.thermals(
+            (*of_node, _began(nodes[rank])) for of_node, rank in zip(of_nodes, nodes, strict=True)
+        )
     return replace(
         measured,
+        energy=power,
+        thermals=heat,
         memory_used_mib=measured.memory_used_mib if memory is None else memory,
         utilisation=busy or measured.utilisation,
         busy={rank: _over_time(samples[str(rank)]) for rank in nodes},
     )
+
+
+def _began(node: Path) -> float | None:
+    """When the node's launcher started, by its own clock; None where its done.json is not here."""
+    began = (read_json(node / names.DONE) or {}).get("started_at")
+    return began if isinstance(began, float) else None
 
 
 def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
@@ -109,7 +131,7 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
     return tuple((time - begin, fmean(at[time])) for time in sorted(at))
 
 
-def _window(system: str, node: Path, counted: tuple[int, int]) -> tuple[float, float] | None:
+def _window(system: str, node: Path, counted: tuple[int, int]) -> Window | None:
     try:
         polls = list(_polls(_beginning(node / names.TIMELINE)))
         log = (node / names.LOG).read_bytes()
@@ -148,14 +170,30 @@ def read_samples(data: bytes) -> list[Sample]:
             time = _time(row["timestamp"])
             busy = _number(row.get("utilization.gpu") or row.get("utilization.cpu") or "")
             if time is not None and (busy is not None or "memory.used" in row):
-                device = row.get("index", CPU)
-                samples.append(Sample(time, device, busy, _number(row.get("memory.used", ""))))
+                samples.append(_sample(time, busy, row))
         elif now is not None:
             if match := _NPU.match(line):
                 npu = match[1]
             for used, percent in npu_readings(line.encode()):
                 samples.append(Sample(now, npu, percent, used))
     return samples
+
+
+def _sample(time: float, busy: float | None, row: Mapping[str, str]) -> Sample:
+    """Make a sample of a row's fields."""
+    energy_mj = _number(row.get("total_energy", ""))
+    events = row.get("clocks_event_reasons.active", "")
+    return Sample(
+        time=time,
+        device=row.get("index", CPU),
+        utilisation_percent=busy,
+        memory_used_mib=_number(row.get("memory.used", "")),
+        power_w=_number(row.get("power.draw", "")),
+        energy_j=None if energy_mj is None else energy_mj / 1000,
+        temperature_c=_number(row.get("temperature.gpu", "")),
+        sm_clock_mhz=_number(row.get("clocks.current.sm", "")),
+        clock_events=int(events, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", events) else None,
+    )
 
 
 def _time(text: str) -> float | None:

@@ -9,6 +9,7 @@ with the line before the first counted one and ends with the last counted one.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from runner.logs.kinds import KINDS, kinds_of
 from runner.terms.record import Utilisation
@@ -16,12 +17,20 @@ from runner.terms.record import Utilisation
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at one device: node time in s, percent busy, MiB in use (None: not told)."""
+    """One look at one device at a node's time in s; None: not told.
+
+    `energy_j` counts from some time before the run; `clock_events` are NVML's bits.
+    """
 
     time: float
     device: str
     utilisation_percent: float | None
     memory_used_mib: float | None
+    power_w: float | None = None
+    energy_j: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    clock_events: int | None = None
 
 
 def times_of_steps(
@@ -49,21 +58,34 @@ def times_of_steps(
     return []
 
 
-def steady_window(
-    steps: Sequence[tuple[int, float]], counted: tuple[int, int]
-) -> tuple[float, float] | None:
-    """Begin and end (node time) of the counted iterations (first, last); None if not logged."""
+class Window(NamedTuple):
+    """When steps ran, by their node's clock in s: from the line before them to their last one."""
+
+    begin: float
+    end: float
+    iterations: int
+
+
+def steady_window(steps: Sequence[tuple[int, float]], counted: tuple[int, int]) -> Window | None:
+    """Return when the counted iterations (first, last) ran; None where that was not logged.
+
+    Without a line before them it begins with their first one, whose own iterations are then left
+    out.
+    """
     first, last = counted
-    before = [time for iteration, time in steps if iteration < first]
-    within = [time for iteration, time in steps if first <= iteration <= last]
+    before = [step for step in steps if step[0] < first]
+    within = [step for step in steps if first <= step[0] <= last]
     if not within:
         return None
-    begin = max(before, default=min(within))
-    return (begin, max(within)) if max(within) > begin else None
+    begins = max(before or [min(within)], key=lambda step: step[1])
+    ends = max(within, key=lambda step: step[1])
+    if ends[1] <= begins[1]:
+        return None
+    return Window(begins[1], ends[1], ends[0] - begins[0])
 
 
 def utilisation(
-    nodes: Iterable[tuple[Sequence[Sample], tuple[float, float] | None]],
+    nodes: Iterable[tuple[Sequence[Sample], Window | None]],
 ) -> Utilisation | None:
     """Average over all devices of all nodes each device's mean within its node's window."""
     means = []

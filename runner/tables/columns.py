@@ -40,6 +40,9 @@ _PLACES = {
     "memory_used_mib": 0,
     "final_loss": 4,
     "utilisation_percent": 0,
+    "energy_per_token_j": 4,
+    "mean_power_w": 0,
+    "temperature_max_c": 0,
     "mfu_percent": 1,
     "hfu_percent": 1,
     "logged_lines": 0,
@@ -59,6 +62,12 @@ HEADERS = {
     "mfu_percent": "MFU %",
     "hfu_percent": "HFU %",
     "utilisation_percent": "utilisation %",
+    "energy_per_token_j": "J/token",
+    "tokens_per_j": "tokens/J",
+    "mean_power_w": "W/device",
+    "idle_power_w": "idle W/device",
+    "temperature_max_c": "max °C",
+    "sm_clock_min_mhz": "min SM MHz",
     "final_loss": "final loss",
     "perplexity": "PPL",
     "logged_lines": "logged lines",
@@ -133,6 +142,10 @@ def columns(table: Sequence[Row]) -> list[Column]:
         _measure("mfu_percent", "MFU\n%"),
         _recomputed("hfu_percent", "HFU\n%"),
         _measure("utilisation_percent", "util\n%"),
+        _measure("energy_per_token_j", "energy\nJ/token"),
+        _measure("mean_power_w", "power\nW/device"),
+        _measure("temperature_max_c", "max\n°C"),
+        Column("throttled", "throttled", _throttled),
         _measure("memory_allocated_mib", "allocated\nMiB"),
         _versus("memory_allocated_mib", "allocated vs\nbaseline"),
         _measure("memory_used_mib", "used\nMiB"),
@@ -243,6 +256,11 @@ def _versus(key: str, header: str) -> Column:
         return difference_text(difference, decimal_places(key, value)) + mark
 
     return Column(f"{key}_difference", header, text)
+
+
+def _throttled(row: Row) -> str:
+    reasons = row.power.thermals.throttled
+    return ", ".join(reasons) if reasons else MISSING
 
 
 def _efficiency(kind: str) -> Column:

@@ -76,6 +76,14 @@ _MEASURED: _Columns = {
     **_own("arithmetic", "peak_tflop_per_s", "peak_source", "mfu_percent", "hfu_percent"),
     "utilisation_percent": lambda r: r.utilisation.percent if r.utilisation else None,
     "utilisation_source": lambda r: r.utilisation.source if r.utilisation else None,
+    "energy_per_token_j": lambda r: r.power.joules_per_token,
+    "tokens_per_j": lambda r: r.power.tokens_per_joule,
+    "energy_method": lambda r: r.power.method,
+    "mean_power_w": lambda r: r.power.thermals.mean_power_w,
+    "idle_power_w": lambda r: r.power.thermals.idle_power_w,
+    "temperature_max_c": lambda r: r.power.thermals.temperature_c,
+    "sm_clock_min_mhz": lambda r: r.power.thermals.sm_clock_mhz,
+    "throttled": lambda r: _throttled(r.power.thermals.throttled),
     "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
     "memory_used_mib": lambda r: r.statistics.memory_used_mib,
     "final_loss": lambda r: r.statistics.final_loss,
@@ -120,6 +128,11 @@ _PUBLISHED: _Columns = {
 }
 
 _EVERY = {**_OUTCOME, **_DEVICES, **_BATCH, **_MEASURED, **_BASELINE, **_PUBLISHED}
+
+
+def _throttled(reasons: Sequence[str] | None) -> str | None:
+    """Return why clocks were lowered, `no` where they were not; None where no sample says it."""
+    return None if reasons is None else "; ".join(reasons) or "no"
 
 
 def _trained(row: Row, count: Any) -> Any:

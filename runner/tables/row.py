@@ -10,6 +10,7 @@ from typing import Any
 from runner.figures import devices as catalogue
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
+from runner.figures.power import Power, cell_power
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
@@ -235,6 +236,11 @@ class Row:
         return max(readings, key=lambda item: item.percent, default=None)
 
     @property
+    def power(self) -> Power:
+        """Energy a token, watts a device, and how warm it was."""
+        return cell_power(self.records)
+
+    @property
     def perplexity(self) -> float | None:
         """Of the last evaluation: the median of the runs that count."""
         _, runs = runs_that_count(self.records)
@@ -260,6 +266,8 @@ class Row:
             reasons |= {"mfu_percent": why, "hfu_percent": why}
         if self.utilisation is None:
             reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
+        if self.power.joules_per_token is None:
+            reasons["energy_per_token_j"] = self.power.missing
         parity = self.comparison.parity if self.comparison else None
         if parity is not None and parity.same is None:
             reasons["loss_parity"] = parity.why_not

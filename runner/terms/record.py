@@ -63,6 +63,35 @@ class Utilisation:
 
 
 @dataclass(frozen=True)
+class Energy:
+    """What all devices took over `iterations` steps: joules, None with the reason in `missing`.
+
+    `method` is counter, integrated (of power samples, where a device's counter could not be used)
+    or log (the trainer's own figure).
+    """
+
+    joules: float | None
+    method: Literal["counter", "integrated", "log"] | None = None
+    iterations: int = 0
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Thermals:
+    """Power and temperature of the devices over the counted steps; None: no sample says it.
+
+    Mean W of one device, W of one while its node waited for the others, the hottest in °C, the
+    lowest clock of the multiprocessors in MHz, and why clocks were lowered (none: ()).
+    """
+
+    mean_power_w: float | None = None
+    idle_power_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    throttled: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What a parser read from the logs of one run, all nodes together.
 
@@ -86,6 +115,8 @@ class Measurement:
     curve: tuple[tuple[int, float], ...] = ()
     by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
     busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    energy: Energy = Energy(None, missing="the devices were not sampled")
+    thermals: Thermals = Thermals()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from node.sampler import Packages
 from plugins import program
 
 
@@ -28,5 +29,22 @@ def test_sampler_writes_a_row_a_second_and_costs_little(tmp_path: Path) -> None:
     assert header.startswith("timestamp, utilization.cpu [%], memory.used [MiB]")
     stamps = [float(row.split(", ")[0]) for row in rows]
     assert all(0.9 < after - before < 2.0 for before, after in itertools.pairwise(stamps))
-    assert all(row.endswith(" MiB") and " %" in row for row in rows)
+    assert all(row.endswith((" mJ", "[N/A]")) and " MiB, " in row and " %" in row for row in rows)
     assert int(ticks[11]) + int(ticks[12]) < 20  # hundredths of a second, start included
+
+
+def test_a_processors_counter_that_begins_again_goes_on(tmp_path: Path) -> None:
+    zone = tmp_path / "intel-rapl:0"
+    zone.mkdir()
+    (zone / "max_energy_range_uj").write_text("1000000")
+    (zone / "energy_uj").write_text("900000")
+    (tmp_path / "intel-rapl:0:0").mkdir()  # a part of the package, which has it already
+    (tmp_path / "intel-rapl:0:0" / "energy_uj").write_text("5")
+    packages = Packages(f"{tmp_path}/intel-rapl:*[0-9]/energy_uj")
+    (zone / "energy_uj").write_text("950000")
+    assert packages.used_mj() == 50
+    (zone / "energy_uj").write_text("100000")
+    assert packages.used_mj() == 200
+    (zone / "energy_uj").unlink()
+    assert packages.used_mj() is None
+    assert Packages(f"{tmp_path}/nothing").used_mj() is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runner.judge import judge
 from runner.load.samples import read_samples, with_fetched
-from runner.load.utilisation import steady_window, times_of_steps
+from runner.load.utilisation import Window, steady_window, times_of_steps
 from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.runner.load.test_tensorboard import VERSION, event
 from tests.runner.tables.test_tables import cell
@@ -135,7 +135,8 @@ def test_steps_are_timed_by_the_poll_that_brought_their_whole_line() -> None:
     first = log.index(b"\n") + 1
     polls = [(1.0, first - 1), (2.0, first + 5), (3.0, len(log)), (4.0, len(log))]
     assert times_of_steps("torch_gpt", log, polls) == [(1, 2.0), (2, 3.0)]
-    assert steady_window([(1, 2.0), (2, 3.0), (3, 5.0)], (2, 3)) == (2.0, 5.0)
+    assert steady_window([(1, 2.0), (2, 3.0), (3, 5.0)], (2, 3)) == Window(2.0, 5.0, 2)
+    assert steady_window([(2, 3.0), (3, 5.0)], (2, 3)) == Window(3.0, 5.0, 1)
     assert steady_window([(1, 2.0)], (2, 3)) is None
 
 
