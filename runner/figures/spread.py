@@ -8,6 +8,9 @@ run the medians of MOST_BLOCKS equal pieces are drawn from, which bounds the tim
 Fewer than warmup.FEWEST values of one run give no interval; nor do runs with one value each unless
 there are FEWEST_RUNS of them.
 
+*Interval of a difference*: of ours minus theirs, in percent of theirs, from such resamples of both,
+drawn apart. A difference is real where the interval leaves 0 out.
+
 *Drift*: half against half. The median of the second half of the counted steps minus that of the
 first, in percent, is beyond noise when it is larger than DRIFT_PERCENT and than DRIFT_SIGMAS
 standard errors. A median's standard error is 1.2533 * sigma / sqrt(m), sigma is robust (1.4826 *
@@ -54,18 +57,40 @@ class Drift:
 
 def confidence(runs: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """Compute the interval of the median of the runs' medians; None of too few values."""
-    runs = [run for run in runs if len(run)]
-    if len(runs) < FEWEST_RUNS and any(len(run) < FEWEST for run in runs):
+    medians = _resampled(runs)
+    return None if medians is None else _interval(medians)
+
+
+def difference(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]
+) -> tuple[float, float] | None:
+    """Compute the interval of ours minus theirs, in percent of theirs; None of too few values."""
+    mine, base = _resampled(ours), _resampled(theirs)
+    if mine is None or base is None:
         return None
-    if not runs:
+    # Runs of one length are drawn alike: in another order the two are independent.
+    base = np.random.default_rng(_SEED).permutation(base)
+    return _interval((mine / base - 1) * 100)
+
+
+def _resampled(runs: Sequence[Sequence[float]]) -> Floats | None:
+    """Return RESAMPLES medians of the runs' medians; None of too few values."""
+    runs = [run for run in runs if len(run)]
+    if not runs or (len(runs) < FEWEST_RUNS and any(len(run) < FEWEST for run in runs)):
         return None
     medians = np.stack([_medians(np.asarray(run, np.float64)) for run in runs])
-    if len(runs) > 1:
-        generator = np.random.default_rng(_SEED)
-        drawn = generator.integers(0, len(runs), (len(runs), RESAMPLES))
-        medians = np.median(medians[drawn, np.arange(RESAMPLES)], axis=0, keepdims=True)
+    if len(runs) == 1:
+        only: Floats = medians[0]
+        return only
+    generator = np.random.default_rng(_SEED)
+    drawn = generator.integers(0, len(runs), (len(runs), RESAMPLES))
+    result: Floats = np.median(medians[drawn, np.arange(RESAMPLES)], axis=0)
+    return result
+
+
+def _interval(values: Floats) -> tuple[float, float]:
     tail = (100 - CONFIDENCE_PERCENT) / 2
-    low, high = np.percentile(medians[0], [tail, 100 - tail])
+    low, high = np.percentile(values, [tail, 100 - tail])
     return float(low), float(high)
 
 

@@ -348,6 +348,13 @@ _QUANTITIES = (
 )
 
 
+def rates(records: Sequence[Record]) -> list[list[float]]:
+    """Return the counted samples/s of each run that counts."""
+    _, runs = runs_that_count(records)
+    series = _series(samples_per_s, runs, [counted_intervals(run) for run in runs])
+    return [[item.value for item in run] for run in series]
+
+
 def _series(
     of: _Quantity, runs: Sequence[Record], counted: Sequence[Sequence[Interval]]
 ) -> list[list[Value]]:

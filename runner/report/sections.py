@@ -7,8 +7,8 @@ from runner.base.text import printable
 from runner.figures.parity import Parity
 from runner.figures.summary import runs_that_count
 from runner.report.links import href
-from runner.tables.columns import decimal_places, measure_text
-from runner.tables.formatting import MISSING, axis_text, difference_text
+from runner.tables.columns import measure_text
+from runner.tables.formatting import MISSING, axis_text, change_text
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Difference, Row
 from runner.tables.selection import Selection
@@ -100,14 +100,13 @@ def _parity(parity: Parity | None) -> dict[str, Any]:
 
 def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) -> dict[str, str]:
     verdict = ""
-    if difference and abs(difference.percent) >= 0.05:
+    # A speed is coloured where its difference is beyond its noise; a peak of memory has none.
+    if difference and (difference.real if name == "samples_per_s" else difference.percent):
         verdict = "good" if (difference.percent > 0) == (name in _HIGHER_IS_BETTER) else "bad"
     return {
         "ours": measure_text(row, name) if row.finished else MISSING,
         "theirs": measure_text(base, name) if base and base.finished else MISSING,
-        "difference": difference_text(
-            difference, decimal_places(name, machine_value(row, name) or 0)
-        ),
+        "difference": change_text(difference),
         "verdict": verdict,
     }
 

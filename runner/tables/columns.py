@@ -8,8 +8,8 @@ from runner.base.text import printable
 from runner.tables.formatting import (
     MISSING,
     axis_text,
+    change_text,
     decimals,
-    difference_text,
     initials,
     number_text,
     percent_text,
@@ -253,7 +253,7 @@ def _versus(key: str, header: str) -> Column:
             return "baseline"
         difference = row.comparison.differences.get(key)
         mark = DOUBTFUL if difference and row.comparison.note else ""
-        return difference_text(difference, decimal_places(key, value)) + mark
+        return change_text(difference) + mark
 
     return Column(f"{key}_difference", header, text)
 

@@ -55,6 +55,16 @@ def percent_text(value: float | None) -> str:
     return MISSING if value is None else f"{value:.1f}%"
 
 
+def change_text(difference: Difference | None) -> str:
+    """Write a difference in percent with half its 95 % interval: `-28.1 % ± 3.2`."""
+    if difference is None:
+        return MISSING
+    text = f"{difference.percent:+.1f} %"
+    if difference.interval is None:
+        return text
+    return f"{text} ± {(difference.interval[1] - difference.interval[0]) / 2:.1f}"
+
+
 def difference_text(difference: Difference | None, places: int) -> str:
     """Write a difference as document 003 does (docs/documents.md): `-1754,↓31.3%`."""
     if difference is None:

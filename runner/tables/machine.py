@@ -112,6 +112,10 @@ _BASELINE: _Columns = {
         for name in COMPARED
         for suffix, part in (("difference", "absolute"), ("difference_percent", "percent"))
     },
+    **{
+        f"samples_per_s_difference_percent_ci_{end}": lambda r, place=place: _interval(r, place)  # type: ignore[misc]
+        for place, end in enumerate(("low", "high"))
+    },
     "loss_parity": lambda r: _parity(r, "verdict"),
     "loss_diverges_at_iteration": lambda r: _parity(r, "at"),
     "loss_difference": lambda r: _parity(r, "by"),
@@ -157,6 +161,11 @@ def _of_published(row: Row, name: str) -> float | None:
 
 def _efficiency(row: Row, kind: str) -> float | None:
     return row.scaling[kind].efficiency if kind in row.scaling else None
+
+
+def _interval(row: Row, place: int) -> float | None:
+    interval = _difference(row, "samples_per_s", "interval")
+    return None if interval is None else interval[place]
 
 
 def _difference(row: Row, name: str, part: str) -> Any:

@@ -14,7 +14,7 @@ from runner.matrix.table_shape import TableShape
 from runner.tables.columns import DOUBTFUL, HEADERS, decimal_places, doubt_marks
 from runner.tables.entries import difference
 from runner.tables.footnotes import notes, of_published
-from runner.tables.formatting import MISSING, difference_text, number_text, value_text
+from runner.tables.formatting import MISSING, change_text, number_text, value_text
 from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, axis_names, facts
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
@@ -133,7 +133,7 @@ def _cell(row: Row, key: str) -> SheetCell:
         base = machine_value(compared.base, key) if compared.base.finished else None
         change = difference(value, base)
     if change is not None:
-        text += f" ({difference_text(change, decimal_places(key, value))})"
+        text += f" ({change_text(change)})"
         text += DOUBTFUL if compared and compared.note else ""
     if key == "samples_per_s":
         text += doubt_marks(row)

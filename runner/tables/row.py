@@ -23,10 +23,19 @@ NO_ARCHITECTURE = "the system does not say the architecture of its model"
 
 @dataclass(frozen=True)
 class Difference:
-    """A row's value minus its baseline's, in the value's unit, and as percent of the baseline."""
+    """A row's value minus its baseline's, in the value's unit, and as percent of the baseline.
+
+    `interval` is of the percentage, 95 %; None where the value is not one of many, or of too few.
+    """
 
     absolute: float
     percent: float
+    interval: tuple[float, float] | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether it is one: its interval leaves 0 out. Without an interval nobody can tell."""
+        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
 
 
 @dataclass(frozen=True)
