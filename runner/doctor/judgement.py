@@ -26,6 +26,7 @@ PROBE_MARK = "TRAINBENCH_DOCTOR "
 # paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
 FLOORS: Mapping[str, float] = {"devices": 0.05, "cpu": 0.20, "network": 0.10}
 NOISES = 3.0
+TOO_NOISY = 2.0  # floors of noise, beyond which nothing slow could be told from it
 TESTS: Mapping[str, tuple[str, str]] = {
     "matmul_fp32": ("matrix product fp32", "TFLOP/s"),
     "matmul_bf16": ("matrix product bf16", "TFLOP/s"),
@@ -170,6 +171,8 @@ class Judgement:
             parts.append(one_line(f"nothing could be measured with {self.torch}", "yellow"))
         elif not self.slow:
             result = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
+            if all(row.reason for row in self.rows):
+                result = "nothing can be told from it"
             parts.append(one_line(f"measured in {self.took_s:.0f} s with {self.torch}: {result}"))
         return parts
 
@@ -336,6 +339,11 @@ def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> Prob
         usual = reference([statistics.median(one.tries[0]) for one in figures])
     elif len(figures) > 1:
         slow = [one for one in figures if _is_slow(one.value, usual, one.noise, common, floor)]
+    if not slow and not reason and common > TOO_NOISY * floor:
+        reason = (
+            f"too noisy to tell ({common:.0%} of noise): see what else uses the nodes, end it, and"
+            " ask again"
+        )
     return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from node.causes import Cause, EndedBy, known
-from node.schema import Maybe, Text, Whole, Words
+from node.schema import Maybe, Number, Text, Whole, Words
 
 Code = Annotated[int | None, Maybe(Whole(-(2**31), 2**32))]
 Word = Annotated[str | None, Maybe(Text(most=100))]
@@ -28,7 +28,7 @@ class Ending:
     """What of a done.json says how the node's launcher ended.
 
     `own_cause` is the launch plugin's, where it has one; `log` says what of the log did not come
-    home.
+    home; `started_at` is of the node's clock (epoch seconds).
     """
 
     ended_by: Word = None
@@ -38,6 +38,7 @@ class Ending:
     own_cause: Word = field(default=None, metadata={"key": "cause"})
     oom_kills: Annotated[int | None, Maybe(Whole())] = 0
     log: Sentence = ""
+    started_at: Annotated[float | None, Maybe(Number(0, 1e11))] = None
 
     @property
     def well(self) -> bool:

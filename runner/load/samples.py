@@ -13,9 +13,11 @@ from statistics import fmean
 
 from node.schema import Fields, Number, UnfitError, Whole, parse
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
+from runner.base.shape import shape
 from runner.figures.summary import counted_intervals
 from runner.folder import names
-from runner.folder.stored import read_json
+from runner.folder.endings import Ending
+from runner.folder.stored import load
 from runner.load import energy, tensorboard
 from runner.load.utilisation import (
     Sample,
@@ -115,8 +117,8 @@ def _sampled(
 
 def _began(node: Path) -> float | None:
     """When the node's launcher started, by its own clock; None where its done.json is not here."""
-    began = (read_json(node / names.DONE) or {}).get("started_at")
-    return began if isinstance(began, float) else None
+    ending: Ending | None = load(node / names.DONE, shape(Ending))
+    return ending.started_at if ending else None
 
 
 def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:

@@ -73,6 +73,20 @@ def test_a_device_10_percent_below_is_named() -> None:
     assert "TFLOP/s, 1" in found.slow[0].words
 
 
+def test_noise_in_which_nothing_slow_could_be_seen_is_no_result() -> None:
+    """Of figures with 88 % of noise nobody can say "nothing slow": an answer is missing."""
+    found = judged(devices(healthy(), noise=0.9))
+    assert found.slow == ()
+    assert found.unanswered  # exit code 2
+    text = plain_text(found.parts(100), 100)
+    assert "too noisy to tell" in text
+    assert "see what else uses the nodes" in text
+    assert "nothing slow" not in text
+    assert "nothing can be told from it" in text
+    calm = next(r for r in judged(devices(healthy(), noise=0.05)).rows if r.test == "matmul_bf16")
+    assert calm.reason == ""
+
+
 def test_a_node_is_named_instead_of_its_eight_devices() -> None:
     values = {place: value * (0.8 if place[0] == 1 else 1) for place, value in healthy().items()}
     found = judged(devices(values))

@@ -124,7 +124,7 @@ def test_baseline_values_are_read_as_a_matrix_writes_them(value: str) -> None:
 def test_systems_are_an_axis_even_where_the_matrix_names_none() -> None:
     records = [cell("a", 100.0), cell("b", 150.0, system="torch_gpt")]
     found = by_name(records, "system=oneflow_gpt")["b"].comparison
-    assert found.differences["samples_per_s"] == Difference(50.0, 50.0)
+    assert found.differences["samples_per_s"] == Difference(50.0, 50.0, (50.0, 50.0))
 
 
 def test_no_counterpart_two_counterparts_and_unfinished_ones_are_said() -> None:
@@ -141,7 +141,7 @@ def test_different_windows_are_marked() -> None:
     short = replace(OSDI[1], warmup_iters=5)
     table = rows([OSDI[0], short], "optimization=off")
     assert "different iterations" in table[1].comparison.note  # type: ignore[union-attr]
-    assert "↓14.4%‡" in to_markdown(table)
+    assert "-14.4 %‡" in to_markdown(table)
 
 
 # --- scaling --------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ status       optimization  batch  batch   samples/s  spread  samples/s vs  step 
                                   global                                              /device
 --------------------------------------------------------------------------------------------------------------------
 ok           off           4      4/32        239.0    0.0%      baseline      133.9    26.14  11,301  2.0000     10
-ok           on            4      4/32        235.0    0.0%    -4.0,↓1.7%      136.2    25.70    9547  2.0000     10
+ok           on            4      4/32        235.0    0.0%  -1.7 % ± 0.0      136.2    25.70    9547  2.0000     10
 did_not_run  on            8      8/64            –       –             –          –        –       –       –      –
 
 10-5: did_not_run: no training step was logged
