@@ -44,6 +44,10 @@ class Cause(str, Enum):
         *("stopped_early", "failed", FINISHED),
         "every launcher ended with exit code 0, before the last iteration",
     )
+    NAN_LOSS = (
+        *("nan_loss", "diverged", FINISHED),
+        "every launcher ended well at the last iteration, and the last loss is NaN or infinite",
+    )
     # What ended it on purpose.
     TIME_LIMIT = ("time_limit", "timed_out", FINISHED, "the run reached time_limit_s")
     STALLED = ("stalled", "stalled", FINISHED, "no node printed anything for stall_limit_s")

@@ -36,6 +36,7 @@ from typing import Literal
 import numpy as np
 
 from runner.figures import spread
+from runner.figures.learning import last_loss
 from runner.figures.warmup import steady_from
 from runner.logs.batch import unmeasured
 from runner.logs.nodes import after_warmup
@@ -179,16 +180,8 @@ def _per(batch: float | None, by: float | None) -> float | None:
 
 
 def final_loss(record: Record) -> tuple[float | None, str]:
-    """Return the last logged loss of a run, or None and why.
-
-    A run that ends in NaN has no final loss: an older finite one would hide the divergence.
-    """
-    for interval in reversed(record.measurement.intervals):
-        if interval.nan > 0 or (interval.loss is not None and not math.isfinite(interval.loss)):
-            return None, f"the loss was not a number at iteration {interval.iteration}"
-        if interval.loss is not None:
-            return interval.loss, ""
-    return None, "the log shows no loss"
+    """Return the last logged loss of a run, or None and why."""
+    return last_loss(record.measurement.intervals)
 
 
 @dataclass(frozen=True)

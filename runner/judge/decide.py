@@ -7,6 +7,7 @@ from dataclasses import replace
 from node.causes import LATE, Cause, known
 from node.checked import InsidePath
 from runner.base.text import printable
+from runner.figures.learning import diverged_at
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete
 from runner.judge.diagnosis.rules import rules
@@ -53,7 +54,7 @@ def decide(
         cause = Cause.LAUNCH_ERROR
         ending = play_words or f"{nodes - len(endings)} of {nodes} nodes gave no answer"
     elif not short:
-        return Outcome("ok", "", printable(lacks))
+        return learned(Outcome("ok", "", printable(lacks)), measured)
     elif lacks:  # what is missing may hold the rest
         cause = Cause.LAUNCH_ERROR
         ending = f"the launcher ended with exit code 0, its log at iteration {reached}"
@@ -66,6 +67,19 @@ def decide(
     rule = known(cause)
     status = "did_not_run" if not trained else rule.status if rule else "failed"
     return Outcome(status, cause, ending, ending)
+
+
+def learned(ended: Outcome, measured: Measurement) -> Outcome:
+    """Return an ok outcome as it is, or as diverged where the last loss is no finite number."""
+    at = diverged_at(measured.intervals)
+    if ended.status != "ok" or at is None:
+        return ended
+    cause = Cause.NAN_LOSS
+    words = (
+        f"the loss was NaN or infinite at iteration {at}, the last that logged one: lower lr, or"
+        " check precision and data"
+    )
+    return replace(ended, status=cause.status, cause=cause, reason=words, ending=words)
 
 
 def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:

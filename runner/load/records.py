@@ -14,6 +14,7 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
 from runner.judge import judge
+from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
@@ -174,5 +175,5 @@ def _ended(attempt: Attempt, recorded: Outcome | None, measured: Measurement) ->
         return Outcome(status, "", "bench ended before the run did")
     # By the same rules the logs say the same; one without an ending is of an older version.
     if not recorded.ending or recorded.rules == rules():
-        return recorded
+        return learned(recorded, measured)
     return judge.explain(recorded, attempt, steps=len(measured.intervals))

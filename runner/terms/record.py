@@ -14,6 +14,7 @@ from runner.terms.architecture import Architecture
 # whatever ended it, and carries no numbers; `reason` says what ended it.
 STATUSES: Mapping[str, str] = {
     "ok": "every node's launcher ended with exit code 0 and the last iteration was reached",
+    "diverged": "the last iteration was reached, and the last loss is NaN or infinite",
     "failed": "training started, then a process ended with an error",
     "timed_out": "training started, then the run reached time_limit_s and was ended",
     "stalled": "training started, then no node printed anything for stall_limit_s",

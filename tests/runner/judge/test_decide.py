@@ -14,7 +14,7 @@ from runner.base.paths import PROJECT
 from runner.base.shape import read
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending
-from runner.judge.decide import decide, is_finished, last_words, with_verdict
+from runner.judge.decide import decide, is_finished, last_words, learned, with_verdict
 from runner.judge.diagnosis.verdict import Verdict
 from runner.terms.outcome import Outcome, Place
 from runner.terms.record import STATUSES, Interval, Measurement
@@ -56,6 +56,32 @@ def ended(
 
 def test_all_nodes_well_and_the_last_iteration_reached_is_ok() -> None:
     assert ended() == Outcome("ok", "", "")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        Interval(5, loss=float("nan")),
+        Interval(5, loss=float("inf")),
+        Interval(5, nan=1),  # as Megatron leaves its loss out
+    ],
+)
+def test_a_run_whose_last_loss_is_no_number_is_diverged(last: Interval) -> None:
+    """Such a run has learned nothing: `ok` beside its speed would be a lie."""
+    first = tuple(Interval(n, loss=9.0) for n in range(1, 5))
+    outcome = ended(measured=Measurement((*first, last)))
+    assert (outcome.status, outcome.cause) == ("diverged", "nan_loss")
+    assert "NaN or infinite at iteration 5" in outcome.reason
+    assert is_finished(outcome)
+    again = learned(Outcome("ok", "", ""), Measurement((*first, last)))  # of an older version
+    assert again.status == "diverged"
+
+
+def test_a_last_step_that_the_optimiser_skipped_says_nothing_of_the_loss() -> None:
+    losses = tuple(Interval(n, loss=9.0) for n in range(1, 5))
+    skipped = Interval(5, loss=float("inf"), skipped=1)
+    assert ended(measured=Measurement((*losses, skipped))).status == "ok"
+    assert ended(measured=Measurement((Interval(1, nan=1), *losses[1:], skipped))).status == "ok"
 
 
 @pytest.mark.parametrize(
