@@ -22,6 +22,7 @@ SAYERS = [
     PROJECT / "roles" / "launch" / "action_plugins" / "launch.py",
     PROJECT / "runner" / "launch" / "interrupts.py",
     PROJECT / "runner" / "judge" / "decide.py",
+    PROJECT / "runner" / "judge" / "judge.py",
 ]
 TAKE_A_CAUSE = {"RefusedError", "RefusalError", "halt", "ask_to_halt"}  # as their first argument
 KEYS_OF_CAUSES = {"cause", "refused", "ended_by"}
@@ -124,7 +125,8 @@ def test_bench_makes_again_only_what_a_machine_or_a_person_ended() -> None:
     """What lies in the cell would end it so the next time, too."""
     finished = {cause.value for cause in Cause if not cause.again}
     assert finished == {
-        *("exit", "no_step", "stopped_early", "nan_loss", "time_limit", "stalled", "log_limit"),
+        *("exit", "no_step", "stopped_early", "nan_loss", "unreadable"),
+        *("time_limit", "stalled", "log_limit"),
     }
     assert finished >= set(map(str, EXPLAINED))
     assert is_finished(Outcome("ok", "", ""))
