@@ -16,9 +16,10 @@ from node.printable import printable
 from node.schema import Fields, Mapped, UnfitError
 from runner.archive.tar import DamagedError, ForeignError, members
 from runner.base.errors import UserError
+from runner.base.shape import shape
 from runner.folder import names
-from runner.folder.campaign import Campaign
 from runner.folder.stored import load
+from runner.terms.settings import Settings
 
 MANIFEST = "manifest.json"  # in an archive: each file's checksum
 MOST_FILES = 100_000  # of an archive, folders counted
@@ -44,12 +45,10 @@ def unpack(path: Path, folder: Path) -> Path:
         ) from None
     except OSError as error:
         raise UserError(f"{where} cannot be extracted: {error.strerror}") from None
-    try:
-        if len(roots) == 1 and homes and Campaign(homes[0]).settings:
-            return homes[0]
-    except UserError:  # it names a folder that is gone by then
-        pass
-    raise UserError(f"{where} holds no campaign.json that this version can read")
+    if len(roots) != 1 or not homes:
+        raise UserError(f"{where} holds no campaign.json, or several")
+    load(homes[0] / names.CAMPAIGN, shape(Settings), f"{where}: {names.CAMPAIGN}")
+    return homes[0]
 
 
 def _extract(path: Path, folder: Path) -> dict[str, str]:

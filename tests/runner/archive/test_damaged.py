@@ -213,6 +213,25 @@ def test_what_would_take_minutes_is_refused_soon(
     assert time.process_time() - began < 4 * SOON_S
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"repeats": 10**12}, "campaign.json: repeats is 1000000000000; it must be 1 to 1000"),
+        ({"repeats": "3"}, "campaign.json: repeats is '3'"),
+        ({"cells": [{"repeats": 10**9}]}, "campaign.json: cells[0]"),
+        ({"schema": 2}, "campaign.json: schema is 2"),
+    ],
+)
+def test_a_campaign_json_that_bench_never_wrote_is_named_with_its_archive(
+    change: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    """A million million repeats filled the memory."""
+    content = {**json.loads(GOOD), **change}
+    path = tar_of(tmp_path / "x.tar.gz", ("c/campaign.json", json.dumps(content).encode()))
+    said = refusal(path)
+    assert said.startswith(f"{path}: {words}")
+
+
 def test_a_members_name_does_nothing_to_a_terminal(tmp_path: Path) -> None:
     for number, name in enumerate(("c/\x1b]0;owned\x07x", "c/a\nb", "\x1b[2J/../x")):
         path = tar_of(tmp_path / f"{number}.tar.gz", ("c/campaign.json", GOOD), (name, b"x"))

@@ -319,7 +319,7 @@ GOOD = ("c/campaign.json", b'{"schema": 1, "repeats": 1, "inventory": "rack", "c
         ([GOOD, ("c/campaign.json/x", b"x")], "is in it twice"),
         ([GOOD, ("d/campaign.json", b"{}")], "holds no campaign.json"),
         ([("c/x", b"x")], "holds no campaign.json"),
-        ([("c/campaign.json", b"[]")], "holds no campaign.json"),
+        ([("c/campaign.json", b"[]")], "campaign.json is a list; it must be a mapping"),
         ([], "holds no campaign.json"),
     ],
 )
