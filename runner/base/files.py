@@ -65,5 +65,10 @@ def whole(target: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         fresh.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     finally:
         fresh.unlink(missing_ok=True)

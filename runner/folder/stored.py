@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from node.schema import MOST_BYTES, UnfitError, parse, unfit
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
-from runner.base.files import read_start
+from runner.base.files import read_start, whole
 from runner.base.text import printable
 
 if TYPE_CHECKING:
@@ -46,15 +45,6 @@ def load(path: Path, kind: Kind, where: str = "") -> Any:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON so that a crash leaves the old file or the new one, on the disk, whole."""
     make_private(path.parent)
-    fresh = path.with_name(f".{path.name}.tmp")
-    with fresh.open("w", encoding="utf-8") as stream:
-        json.dump({"schema": SCHEMA, **content}, stream, indent=1)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    text = json.dumps({"schema": SCHEMA, **content}, indent=1)
+    with whole(path) as stream:
+        stream.write(text.encode() + b"\n")
