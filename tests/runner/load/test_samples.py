@@ -145,3 +145,51 @@ def test_any_samples_are_read_without_an_error(data: bytes) -> None:
     read_samples(data)
     read_samples(GPU_HEADER.encode() + data)
     read_samples(b"timestamp, 1.0\n" + data)
+
+
+@pytest.mark.parametrize(
+    "stamp", ["100 MiB", "1e9", "Infinity", "nan", "9" * 400, "-5", "1_0", "\u0661"]
+)
+def test_a_timestamp_that_is_none_leaves_its_row_out(stamp: str) -> None:
+    """Issue 12, point 7: `100 MiB` crashed the closing table and every later collect."""
+    rows = f"{GPU_HEADER}{stamp}, 0, 97 %, 5 MiB, 9 MiB\n{gpu_row(1, 0, '50 %', 7)}"
+    left = [sample for sample in read_samples(rows.encode()) if sample.memory_used_mib == 5]
+    assert left == [] or stamp == "1e9"
+    assert len(read_samples(rows.encode())) == 1 + len(left)
+
+
+@pytest.mark.parametrize("cell_of_a_row", ["9" * 400, "1e999", "-3", "Infinity", "1_0", "\u0663"])
+def test_a_reading_that_is_no_number_is_none(cell_of_a_row: str) -> None:
+    row = f"2026/01/01 00:00:00.000, 0, {cell_of_a_row} %, {cell_of_a_row} MiB, 9 MiB\n"
+    (sample,) = read_samples((GPU_HEADER + row).encode())
+    assert (sample.utilisation_percent, sample.memory_used_mib) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "poll",
+    [
+        '{"node": Infinity, "log_bytes": 5}',
+        '{"node": 1.0, "log_bytes": Infinity}',
+        '{"node": NaN, "log_bytes": 1e999}',
+        '{"node": 1.0, "log_bytes": -5}',
+        '{"node": "1", "log_bytes": true}',
+        '{"node": ' + "9" * 5000 + ', "log_bytes": 1}',
+        "[" * 100_000,
+        '["node"]',
+        "\udcff",
+    ],
+    ids=lambda poll: poll[:30],
+)
+def test_a_poll_that_is_none_is_passed_over(tmp_path: Path, poll: str) -> None:
+    """Issue 12, points 7 and 13: `size: Infinity` and brackets within brackets were tracebacks."""
+    rows = "".join(gpu_row(second, 0, "50 %", 5) for second in range(10, 60))
+    log = run_folder(tmp_path / "n1", GPU_HEADER + rows)
+    before = with_fetched(a_run(), {0: log}, None).measurement
+    timeline = log.with_name("timeline.jsonl")
+    timeline.write_bytes(poll.encode(errors="surrogateescape") + b"\n" + timeline.read_bytes())
+    assert with_fetched(a_run(), {0: log}, None).measurement == before
+
+
+def test_a_folder_called_like_an_event_file_is_none(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard" / "a.tfevents.b").mkdir(parents=True)
+    with_fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, None)

@@ -92,3 +92,15 @@ def test_any_bytes_are_read_without_an_error(data: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_records_come_back_as_they_were_framed(body: bytes) -> None:
     assert list(records(framed(body) * 2)) == [body, body]
+
+
+def test_a_number_without_an_end_costs_no_more_than_its_length() -> None:
+    """Issue 12, point 5: each of its bytes made the whole number anew, 1 MiB for minutes."""
+    endless = b"\x10" + b"\xff" * (1 << 20)
+    assert parse_events(VERSION + framed(endless) + event(1, "loss", 5.0)) == {"loss": [(1, 5.0)]}
+
+
+@pytest.mark.parametrize("step", [-1, 1 << 62])
+def test_a_step_that_no_run_has_is_none(step: int) -> None:
+    data = VERSION + event(step % (1 << 64), "loss", 5.0) + event(2, "loss", 4.0)
+    assert parse_events(data) == {"loss": [(2, 4.0)]}
