@@ -3,6 +3,8 @@
 What is measured stands in the log, as a number from its first digit to its last.
 """
 
+import ast
+import inspect
 import os
 import re
 import time
@@ -25,6 +27,7 @@ from runner.logs.measure import measure
 from runner.logs.numbers import number, quantity, whole
 from runner.logs.recognise import signs
 from runner.logs.smi import Devices
+from tests.runner.growth import modules_of
 from tests.runner.logs import made_lines as lines
 from tests.runner.logs.everything import not_in_the_log, read, read_file
 from tests.runner.logs.test_properties import LOG, ROWS
@@ -136,6 +139,19 @@ def test_the_rest_of_an_endless_line_is_no_line() -> None:
     header = b"memory.used [MiB], utilization.gpu [%]\n"
     pieces = [header, b"x" * (1 << 17) + b"123", b"45 MiB, 50 %\n", b"77 MiB, 5 %\n"]
     assert measure("libai", {0: pieces}).memory_used_mib == 77
+
+
+@pytest.mark.parametrize("package", ["runner.logs", "runner.judge", "runner.load"])
+def test_no_part_of_a_line_is_made_a_number_elsewhere(package: str) -> None:
+    """`int(match[1])` is: of what a pattern matched, runner/logs/numbers.py alone makes numbers."""
+    for module in modules_of(package):
+        for call in ast.walk(ast.parse(inspect.getsource(module))):
+            if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("int", "float"):
+                continue
+            part = call.args[0]
+            index = part.slice if isinstance(part, ast.Subscript) else None
+            place = index.value if isinstance(index, ast.Constant) else 0
+            assert not isinstance(place, int) or place < 1, f"{module.__name__}:{call.lineno}"
 
 
 CHANGES = (b"9" * 12, DIGITS, b"-", b".", b"e", b"_", b"\0", b" ", b"|", b"nan", b"\r", b"\x1b[1m")
