@@ -15,7 +15,7 @@ from runner.base.suggest import nearest
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.lock import HeldFolder
-from runner.folder.stored import UnreadableError, load, write_json
+from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
 from runner.terms.cell import AskedCell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
@@ -57,7 +57,7 @@ class Campaign(HeldFolder):
     def recorded(self) -> Settings | None:
         """campaign.json; None where there is none. Raises UnreadableError that names the cure."""
         try:
-            settings: Settings | None = load(self._file, shape(Settings))
+            settings: Settings | None = load(self._file, OfThisVersion(shape(Settings)))
         except UnreadableError as error:
             raise UnreadableError(
                 f"{error}; put back the campaign.json that bench wrote, or move {self.path} away"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from node.schema import MOST_BYTES, UnfitError, parse, unfit
+from node.schema import MOST_BYTES, UnfitError, parse, shown, unfit
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
 from runner.base.files import read_start, whole
@@ -40,6 +40,24 @@ def load(path: Path, kind: Kind, where: str = "") -> Any:
         raise UnreadableError(str(error)) from None
     except OSError as error:
         raise UnreadableError(f"{printable(where)} cannot be read: {error.strerror}") from None
+
+
+class OfThisVersion:
+    """A kind whose file says which version of it is meant; another one is refused as that."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    def check(self, value: Any, where: str) -> Any:
+        """Return what the kind makes of it. Raises UnfitError."""
+        if isinstance(value, dict) and value.get("schema", SCHEMA) != SCHEMA:
+            version = shown(value["schema"])
+            raise unfit(where, f"is of another version of TrainBench: schema {version}")
+        return self.kind.check(value, where)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the kind's."""
+        return self.kind.json_schema()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from node.schema import Maybe, Number, Text, UnfitError, Whole
 from runner.terms.cell import MOST_REPEATS, MOST_RUNS, AskedCell, File
@@ -34,7 +34,6 @@ class Settings:
     trainbench: Word = ""
     created_at: Annotated[float, Number(0)] = 0.0
     environment: Mapping[str, Any] | None = None
-    schema: Literal[1] = 1
 
     def __post_init__(self) -> None:
         """Refuse more runs than a table can have."""

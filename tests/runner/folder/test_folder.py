@@ -398,6 +398,12 @@ def test_an_unreadable_campaign_json_is_never_written_anew(begun: Campaign, text
     assert path.read_text() == text
 
 
+def test_a_campaign_json_of_another_version_is_named_as_that(begun: Campaign) -> None:
+    (begun.path / "campaign.json").write_text('{"schema": 99}')
+    with pytest.raises(UserError, match=r"campaign\.json is of another version .*: schema 99; put"):
+        print(begun.settings)
+
+
 def test_runs_without_a_campaign_json_are_no_new_campaign(begun: Campaign) -> None:
     (begun.path / "campaign.json").unlink()
     with pytest.raises(UserError, match=r"has runs and no campaign\.json, .*; put it back"):
