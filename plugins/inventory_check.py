@@ -103,7 +103,8 @@ def read(checkout: Path) -> Known:
 def place(name: str, folder: Path) -> str:
     """` (FILE:LINE)` of an inventory's first line that sets a variable, or an empty string."""
     patterns = ("*.y*ml", "group_vars/**/*.y*ml", "host_vars/**/*.y*ml")
-    for path in (path for pattern in patterns for path in sorted(folder.glob(pattern))):
+    files = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+    for path in filter(Path.is_file, files):  # a pipe, or a device, has no end
         for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
             if re.match(rf"[\s{{,]*{re.escape(name)}\s*:", line):
                 return f" ({path}:{number})"

@@ -22,6 +22,7 @@ from runner.plan.dryrun import describe, dry_run
 from runner.plan.script import launch_script
 from tests.golden.places import inventory
 from tests.runner.builders import small_cluster, small_matrix, small_run
+from tests.runner.campaigns import Story, write
 
 ODD = "\x1b]0;owned\x07\x1b[2J\u202eend"
 MERGES = "a0: &a0 {x: 1}\n" + "".join(
@@ -132,6 +133,19 @@ def test_no_name_of_a_variable_runs_in_launch_sh(tmp_path: Path) -> None:
         with pytest.raises(UnfitError, match="must be a variable's name"):
             launch_script(changed)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tampered_reason_in_status_does_nothing_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = write(tmp_path / "runs", small_matrix(), small_cluster(1), lambda *_: Story({0: ""}))
+    (path,) = campaign.path.glob("*/repeat1/attempt1/outcome.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "reason": f"it {ODD} failed"}))
+    capsys.readouterr()
+    assert main(["status", "--runs", str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr().out
+    assert "failed" in said
+    assert all(line.isprintable() for line in said.split("\n"))
 
 
 # --- command lines --------------------------------------------------------------------------------
