@@ -16,10 +16,9 @@ from node.printable import printable
 from node.schema import Fields, Mapped, UnfitError
 from runner.archive.tar import DamagedError, ForeignError, members
 from runner.base.errors import UserError
-from runner.base.shape import shape
 from runner.folder import names
+from runner.folder.campaign import SETTINGS
 from runner.folder.stored import load
-from runner.terms.settings import Settings
 
 MANIFEST = "manifest.json"  # in an archive: each file's checksum
 MOST_FILES = 100_000  # of an archive, folders counted
@@ -47,7 +46,7 @@ def unpack(path: Path, folder: Path) -> Path:
         raise UserError(f"{where} cannot be extracted: {error.strerror}") from None
     if len(roots) != 1 or not homes:
         raise UserError(f"{where} holds no campaign.json, or several")
-    load(homes[0] / names.CAMPAIGN, shape(Settings), f"{where}: {names.CAMPAIGN}")
+    load(homes[0] / names.CAMPAIGN, SETTINGS, f"{where}: {names.CAMPAIGN}")
     return homes[0]
 
 

@@ -21,6 +21,8 @@ from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
 from runner.terms.settings import Settings
 
+SETTINGS = OfThisVersion(shape(Settings))  # the kind of campaign.json
+
 
 class Campaign(HeldFolder):
     """One matrix on one inventory, as a folder."""
@@ -57,7 +59,7 @@ class Campaign(HeldFolder):
     def recorded(self) -> Settings | None:
         """campaign.json; None where there is none. Raises UnreadableError that names the cure."""
         try:
-            settings: Settings | None = load(self._file, OfThisVersion(shape(Settings)))
+            settings: Settings | None = load(self._file, SETTINGS)
         except UnreadableError as error:
             raise UnreadableError(
                 f"{error}; put back the campaign.json that bench wrote, or move {self.path} away"

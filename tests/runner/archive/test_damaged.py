@@ -219,7 +219,7 @@ def test_what_would_take_minutes_is_refused_soon(
         ({"repeats": 10**12}, "campaign.json: repeats is 1000000000000; it must be 1 to 1000"),
         ({"repeats": "3"}, "campaign.json: repeats is '3'"),
         ({"cells": [{"repeats": 10**9}]}, "campaign.json: cells[0]"),
-        ({"schema": 2}, "campaign.json: schema is 2"),
+        ({"schema": 2}, "campaign.json is of another version of TrainBench: schema 2"),
     ],
 )
 def test_a_campaign_json_that_bench_never_wrote_is_named_with_its_archive(
