@@ -29,7 +29,7 @@ def entries(
             raise ValueError(f"dataset_preprocess names {name}, which the catalogue does not have")
     found: Described = {}
     for name in names:
-        if not NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ValueError(f"dataset {name!r}: a name is letters, digits, '.', '_' and '-'")
         found[name] = None
         if name in described:

@@ -1,6 +1,7 @@
 """What is wrong with an inventory, without a connection: for roles/validate."""
 
 import difflib
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from node.printable import printable
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
 
@@ -116,7 +118,7 @@ def place(name: str, folder: Path) -> str:
 
 def nearest(word: str, right: Iterable[str], cutoff: float = 0.6) -> str:
     """` (did you mean X?)`, or an empty string where nothing is near."""
-    found = difflib.get_close_matches(word, sorted(right), n=1, cutoff=cutoff)
+    found = difflib.get_close_matches(str(word), sorted(right), n=1, cutoff=cutoff)
     return f" (did you mean {found[0]}?)" if found else ""
 
 
@@ -156,13 +158,17 @@ def value_fault(name: str, value: Any, spec: Spec) -> str:
         return "" if isinstance(value, Mapping) else f"{name} must be a mapping"
     if kind == "list":
         if not isinstance(value, list):
-            return f"{name} is {value!r}; it must be a list, such as [{value or ''}]"
+            such = "" if isinstance(value, Mapping) else value or ""
+            return f"{name} is {_said(value)}; it must be a list, such as [{such}]"
         faults = [_element_fault(name, each, spec) for each in value]
         return next(filter(None, faults), "")
     if value is None or _fits(name, value, {**spec, "type": kind}):
         return ""
-    said = "a list or mapping" if isinstance(value, Mapping | list) else repr(value)
-    return f"{name} is {said}; it must be {wanted}"
+    return f"{name} is {_said(value)}; it must be {wanted}"
+
+
+def _said(value: Any) -> str:
+    return "a list or mapping" if isinstance(value, Mapping | list) else repr(value)
 
 
 def _element_fault(name: str, value: Any, spec: Spec) -> str:
@@ -172,14 +178,15 @@ def _element_fault(name: str, value: Any, spec: Spec) -> str:
     if "choices" in spec:
         choices = [str(choice) for choice in spec["choices"]]
         near = nearest(str(value), choices)
-        return f"{name} names {value}{near}; there are {', '.join(choices)}"
-    return f"{name} holds {value!r}; each of it must be {WORDS[kind]}"
+        said = _said(value) if isinstance(value, Mapping | list) else value
+        return f"{name} names {said}{near}; there are {', '.join(choices)}"
+    return f"{name} holds {_said(value)}; each of it must be {WORDS[kind]}"
 
 
 def _fits(name: str, value: Any, spec: Spec) -> bool:
     if spec["type"] in ("str", "path") and not isinstance(value, str | int | float):
         return False
-    if spec["type"] == "int" and isinstance(value, bool):
+    if spec["type"] == "int" and (isinstance(value, bool) or value in (math.inf, -math.inf)):
         return False
     asked = {key: spec[key] for key in ("type", "choices") if key in spec}
     return not ArgumentSpecValidator({name: asked}).validate({name: value}).error_messages
@@ -362,4 +369,4 @@ def inventory_faults(
     if not wrong and (needed := builds(good, known, limits)):
         cure = f'set it to "{needed.most}" or less'
         faults += too_new(gcc_version(good), "base_gcc_version", needed, cure)
-    return faults + unknown(variables, known)
+    return [printable(fault) for fault in faults + unknown(variables, known)]

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from node.checked import Address, HostName
-from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, parse
+from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, parse, shown
 from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.files import read_text
@@ -234,21 +234,23 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
     device = shared["cluster_device"] or "cpu"
     if device not in DEVICES:
         raise UserError(
-            f"{path}: cluster_device is {device!r}; it must be one of {', '.join(DEVICES)}"
+            f"{path}: cluster_device is {_said(device)}; it must be one of {', '.join(DEVICES)}"
         )
     lost = shared["cluster_lost_contact_s"]
     lost = 6.0 if lost is None else lost
     if not _is_number(lost) or not 3 <= lost <= MOST_S:
         raise UserError(
-            f"{path}: cluster_lost_contact_s is {lost!r}; it must be 3 or more seconds, and at most"
-            f" {MOST_S}"
+            f"{path}: cluster_lost_contact_s is {_said(lost)}; it must be 3 or more seconds, and at"
+            f" most {MOST_S}"
         )
     memory = shared["cluster_device_memory_mib"]
     if memory is not None and (not _is_number(memory) or memory <= 0):
-        raise UserError(f"{path}: cluster_device_memory_mib is {memory!r}; it must be a number")
+        raise UserError(
+            f"{path}: cluster_device_memory_mib is {_said(memory)}; it must be a number"
+        )
     cann_home = shared["npu_cann_home"] or CANN_HOME
     if not isinstance(cann_home, str) or not cann_home.startswith("/"):
-        raise UserError(f"{path}: npu_cann_home is {cann_home!r}; it must be an absolute path")
+        raise UserError(f"{path}: npu_cann_home is {_said(cann_home)}; it must be an absolute path")
     env = shared["cluster_env"]
     if isinstance(env, dict):  # a secret's value was left out, but its name is in launch.sh
         env = {name: "" if SECRET.search(name) else value for name, value in env.items()}
@@ -274,22 +276,32 @@ def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
     engine = shared["cluster_container_engine"] or default.engine
     if engine not in ENGINES:
         raise UserError(
-            f"{path}: cluster_container_engine is {engine!r}; it must be one of"
+            f"{path}: cluster_container_engine is {_said(engine)}; it must be one of"
             f" {', '.join(ENGINES)}"
         )
     port = shared["cluster_container_ssh_port"]
     port = default.ssh_port if port is None else port
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        raise UserError(f"{path}: cluster_container_ssh_port is {port!r}; it must be a port")
+        raise UserError(f"{path}: cluster_container_ssh_port is {_said(port)}; it must be a port")
     options = shared["cluster_container_options"] or []
     if not isinstance(options, list) or not all(
         isinstance(word, str) and word.startswith("-") for word in options
     ):
         raise UserError(
-            f"{path}: cluster_container_options is {options!r}; it must be a list of options, each"
-            " one word such as --device=/dev/infiniband"
+            f"{path}: cluster_container_options is {_said(options)}; it must be a list of options,"
+            " each one word such as --device=/dev/infiniband"
         )
     return Containers(engine, port, tuple(options))
+
+
+def _said(value: Any) -> str:
+    """Return a value as a fault says it: nothing of a mapping, which may hold secrets."""
+    nested = isinstance(value, dict) or (isinstance(value, list) and not _plain(value))
+    return shown(value) if nested else repr(value)[:200]
+
+
+def _plain(values: list[Any]) -> bool:
+    return not any(isinstance(value, dict | list) for value in values)
 
 
 def _is_number(value: Any) -> bool:
@@ -367,13 +379,13 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
         )
     if not root.startswith("/") and not local:
         raise UserError(
-            f"{path}: cluster_root of {host} is {root!r}; on a remote node it must be absolute"
+            f"{path}: cluster_root of {host} is {_said(root)}; on a remote node it must be absolute"
         )
     devices = variables.get("cluster_devices_per_node")
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_NODES:
         raise UserError(
-            f"{path}: cluster_devices_per_node of {host} is {devices!r}; it must be a whole number"
-            f" of at least 1, and at most {MOST_NODES}"
+            f"{path}: cluster_devices_per_node of {host} is {_said(devices)}; it must be a whole"
+            f" number of at least 1, and at most {MOST_NODES}"
         )
     default = "127.0.0.1" if local else variables.get("ansible_host") or host
     return Node(

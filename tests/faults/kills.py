@@ -78,10 +78,11 @@ class Night:
         self.benches.append(Bench(self.folder, self.group.inventory, matrix))
         return self.benches[-1]
 
-    def strike(self, total: int) -> None:
-        """Begin benches and kill, until `total` were killed; then let the last campaign end."""
+    def strike(self, total: int, seconds: float) -> None:
+        """Begin benches and kill, until `total` were or the time is up; then let all end."""
+        until = time.monotonic() + seconds
         bench = self.next_bench()
-        while self.kills.total() < total:
+        while self.kills.total() < total and time.monotonic() < until:
             bench.start()
             assert bench.process is not None
             self.wait(bench, bench.process)
@@ -236,6 +237,7 @@ def main() -> int:
     """Exit code 0: nothing lost, nothing twice, nothing left."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=1800, help="kill none after so many")
     parser.add_argument("--seed", type=int, help="default: another each time")
     chosen = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
@@ -248,7 +250,7 @@ def main() -> int:
         inventory = cluster.write_inventory(folder / "nodes", variables=variables() | secret)
         night = Night(Group(cluster, cluster.nodes, inventory), folder, random.Random(seed))
         began = time.monotonic()
-        night.strike(chosen.kills)
+        night.strike(chosen.kills, chosen.seconds)
         code = report(night)
         print(f"in {time.monotonic() - began:.0f} s")
         return code

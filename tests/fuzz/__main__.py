@@ -14,34 +14,40 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from tabulate import tabulate
 
 from tests.conftest import ROOT
-from tests.fuzz.case import FindingError, Guard, finding
-from tests.fuzz.fuzz import Tally, fuzz, quiet
+from tests.fuzz.case import FindingError
+from tests.fuzz.fuzz import Bench, Tally, fuzz
 from tests.fuzz.targets import TARGETS
+
+TELL_S = 30.0  # between two lines of progress
 
 
 def again(path: Path) -> int:
     """One case once more; its traceback is printed."""
-    quiet()
     target = next(target for target in TARGETS if path.name.startswith(f"{target.name}-"))
     data = path.read_bytes()
     with tempfile.TemporaryDirectory(prefix="trainbench-fuzz-") as name:
-        home = Path(name).resolve()
-        tempfile.tempdir = str(home)
-        os.chdir(home)
-        why, took_s = finding(target, data, home, Guard(home))
+        place = Bench(Path(name))
+        why, took_s = place.judge(target, data)
         print(f"{target.name}, {len(data)} bytes, {took_s:.2f} s of CPU: {why or 'nothing'}")
         try:
-            target.judge(data, home)
+            target.judge(data, place.home)
         except FindingError:
             pass
         except Exception:
             traceback.print_exc(limit=-12)
     return bool(why)
+
+
+def progress(tallies: dict[str, Tally], took_s: float) -> Iterator[str]:
+    """A line for who waits."""
+    yield f"{took_s:.0f} s: {sum(tally.cases for tally in tallies.values())} cases,"
+    yield f"{sum(tally.findings.total() for tally in tallies.values())} findings"
 
 
 def report(tallies: dict[str, Tally], took_s: float) -> int:
@@ -78,7 +84,12 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
-    tallies = fuzz(chosen.cases, chosen.seconds, seed, chosen.only, os.cpu_count() or 1)
+    told_s, tallies = 0.0, {}
+    for tallies in fuzz(chosen.cases, chosen.seconds, seed, chosen.only, os.cpu_count() or 1):
+        took_s = time.monotonic() - began
+        if took_s - told_s > TELL_S:
+            told_s = took_s
+            print(*progress(tallies, took_s), file=sys.stderr, flush=True)
     return report(tallies, time.monotonic() - began)
 
 

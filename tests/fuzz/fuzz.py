@@ -22,6 +22,7 @@ from tests.conftest import ROOT
 from tests.fuzz.case import Guard, Target, finding
 from tests.fuzz.targets import TARGETS
 
+PART = 250  # cases that a process takes at once
 KEPT = ROOT / "build" / "fuzz"
 HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
 MEMORY = 6 << 30  # bytes of a worker's address space: what wants more is a finding
@@ -51,63 +52,87 @@ def chance_of(seed: int, kind: str, number: int) -> random.Random:
     return random.Random(f"{seed} {kind} {number}")
 
 
-def cases(total: int, only: str) -> Iterator[tuple[Target, int]]:
-    """Each case of a run: its target and number, the kinds in turn by their shares."""
+def target_of(number: int, only: str) -> Target:
+    """The kind of a case: the kinds in turn by their shares."""
+    return _turns(only)[number % len(_turns(only))]
+
+
+@cache
+def _turns(only: str) -> list[Target]:
     chosen = [target for target in TARGETS if only in ("", target.name)]
-    shares = [target for target in chosen for _ in range(target.share)]
-    random.Random(0).shuffle(shares)
-    for number in range(total):
-        yield shares[number % len(shares)], number
+    turns = [target for target in chosen for _ in range(target.share)]
+    random.Random(0).shuffle(turns)
+    return turns
+
+
+class Bench:
+    """One process's place: its folder, its ear for what leaves it, and what it tries now."""
+
+    def __init__(self, home: Path) -> None:
+        quiet()
+        self.home = home.resolve()
+        tempfile.tempdir = str(self.home)
+        os.chdir(self.home)
+        os.environ.update(dict.fromkeys(HOMES, str(self.home)))
+        self.guard = Guard(self.home)
+        self.warm: set[str] = set()
+        # What a case leaves that ends this process, or that nothing can stop.
+        self.now = KEPT / f"running-{os.getpid()}"
+
+    def judge(self, target: Target, data: bytes) -> tuple[str, float]:
+        """What is wrong with a case, and the CPU seconds that it took."""
+        if target.name not in self.warm:  # imports and first uses are nobody's fault
+            self.warm.add(target.name)
+            finding(target, target.make(chance_of(0, "warm", 0)), self.home, self.guard)
+        self.now.write_bytes(data)
+        found = finding(target, data, self.home, self.guard)
+        self.now.unlink()
+        return found
+
+
+@cache
+def bench(base: Path) -> Bench:
+    """This process's, below `base`."""
+    home = base / str(os.getpid())
+    home.mkdir()
+    return Bench(home)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is to do: the cases whose number leaves `rest` by `workers`."""
+    """Some cases, and when not to begin another."""
 
-    total: int
+    base: Path
     until: float
     seed: int
     only: str
-    rest: int
-    workers: int
+    numbers: range
 
 
 def work(job: Job) -> dict[str, Tally]:
-    """One worker's cases."""
-    quiet()
+    """Run the cases of a job, in one of the processes."""
     tallies: dict[str, Tally] = {}
-    with tempfile.TemporaryDirectory(prefix="trainbench-fuzz-") as name:
-        home = Path(name).resolve()
-        tempfile.tempdir = str(home)
-        os.chdir(home)
-        os.environ.update(dict.fromkeys(HOMES, str(home)))
-        guard = Guard(home)
-        for target, number in cases(job.total, job.only):
-            if number % job.workers != job.rest:
-                continue
-            if time.monotonic() > job.until:
-                break
-            tally = tallies.setdefault(target.name, Tally())
-            if not tally.cases:  # imports and first uses are nobody's fault
-                finding(target, target.make(chance_of(0, "warm", 0)), home, guard)
-            data = target.make(chance_of(job.seed, target.name, number))
-            why, took_s = finding(target, data, home, guard)
-            tally.cases += 1
-            tally.cpu_s += took_s
-            tally.slowest_s = max(tally.slowest_s, took_s)
-            if why:
-                if why not in tally.findings:
-                    tally.inputs[why] = KEPT / f"{target.name}-{job.seed}-{number}"
-                    tally.inputs[why].write_bytes(data)
-                tally.findings[why] += 1
-            if tally.cases % 200 == 0:
-                gc.collect()
+    for number in job.numbers:
+        if time.monotonic() > job.until:
+            break
+        target = target_of(number, job.only)
+        tally = tallies.setdefault(target.name, Tally())
+        data = target.make(chance_of(job.seed, target.name, number))
+        why, took_s = bench(job.base).judge(target, data)
+        tally.cases += 1
+        tally.cpu_s += took_s
+        tally.slowest_s = max(tally.slowest_s, took_s)
+        if why:
+            if why not in tally.findings:
+                tally.inputs[why] = KEPT / f"{target.name}-{job.seed}-{number}"
+                tally.inputs[why].write_bytes(data)
+            tally.findings[why] += 1
+    gc.collect()
     return tallies
 
 
 def quiet() -> None:
-    """No warnings, no .pyc beside what is read, no more memory than there is, one argparse tree,
-    no waiting for disks."""
+    """No warnings, no .pyc, one argparse tree, no waiting for disks, and a limit to memory."""
     command_line.parser = cache(command_line.parser)
     vars(os)["fsync"] = lambda handle: None
     sys.dont_write_bytecode = True
@@ -118,14 +143,16 @@ def quiet() -> None:
 
 def fuzz(
     total: int, seconds: float, seed: int, only: str = "", workers: int = 1
-) -> dict[str, Tally]:
-    """Run cases; each kind's tally."""
+) -> Iterator[dict[str, Tally]]:
+    """Run cases; each kind's tally so far, again and again."""
     KEPT.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + seconds
-    jobs = [Job(total, until, seed, only, rest, workers) for rest in range(workers)]
     tallies = {target.name: Tally() for target in TARGETS if only in ("", target.name)}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for part in pool.map(work, jobs):
-            for name, tally in part.items():
-                tallies[name].add(tally)
-    return tallies
+    with tempfile.TemporaryDirectory(prefix="trainbench-fuzz-") as name:
+        parts = [range(begin, min(begin + PART, total)) for begin in range(0, total, PART)]
+        jobs = [Job(Path(name), until, seed, only, numbers) for numbers in parts]
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            for part in pool.map(work, jobs):
+                for kind, tally in part.items():
+                    tallies[kind].add(tally)
+                yield tallies

@@ -3,18 +3,21 @@
 Nothing of a matrix is executed, and no value of one is a character that a terminal obeys.
 """
 
+import json
 import random
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
 
 from runner import inventory
 from tests.conftest import ROOT
-from tests.fuzz.case import said
+from tests.fuzz.case import Said, said
 from tests.fuzz.mutation import mutated, mutated_json, some
 
 WORDS = (
@@ -69,17 +72,45 @@ class Matrices:
         """Show what would run."""
         path = folder / "m.yaml"
         path.write_bytes(data)
-        form = ("table", "json")[len(data) % 2]
-        with listing(LISTED):
-            said(["bench", "--dry-run", "--matrix", str(path), "-i", str(folder), "--format", form])
+        dry_run(path, json.dumps(LISTED).encode(), ("table", "json")[len(data) % 2])
+
+
+class Listing:
+    """Stands in for `ansible-inventory --list`, the program: it prints this and ends well."""
+
+    pid, returncode = 0, 0
+
+    def __init__(self, printed: bytes) -> None:
+        self.printed = printed
+
+    def __enter__(self) -> "Listing":
+        """Begin."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        """What it printed."""
+        return self.printed, b""
 
 
 @contextmanager
-def listing(listed: Any) -> Iterator[None]:
-    """Have `ansible-inventory --list` answer this, without the program."""
-    before = inventory.ansible_inventory
-    inventory.ansible_inventory = lambda path: listed
+def listing(printed: bytes) -> Iterator[None]:
+    """Have the inventory's program print this."""
+    program = SimpleNamespace(**{**vars(subprocess), "Popen": lambda *_, **__: Listing(printed)})
+    vars(inventory)["subprocess"] = program
     try:
         yield
     finally:
-        inventory.ansible_inventory = before
+        vars(inventory)["subprocess"] = subprocess
+
+
+def dry_run(path: Path, listed: bytes, form: str = "table") -> Said:
+    """`bench --dry-run` of a matrix on what the inventory's program prints."""
+    nodes = path.parent / "nodes"
+    nodes.mkdir(exist_ok=True)
+    with listing(listed):
+        return said(
+            ["bench", "--dry-run", "--matrix", str(path), "-i", str(nodes), "--format", form]
+        )

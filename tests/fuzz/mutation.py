@@ -1,5 +1,6 @@
 """Inputs made wrong: bytes, lines and JSON values, by a seeded chance alone."""
 
+import copy
 import json
 import random
 import re
@@ -110,7 +111,7 @@ def odd(chance: random.Random) -> Any:
     what = chance.random()
     if what < 0.2:
         return RAW + str(chance.randrange(len(RAWS)))
-    return chance.choice(TEXTS) if what < 0.6 else chance.choice(VALUES)
+    return chance.choice(TEXTS) if what < 0.6 else copy.deepcopy(chance.choice(VALUES))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

@@ -1,6 +1,7 @@
 """What `make fuzz` is made of: cases by their seed, and oracles that find what is wrong."""
 
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -8,12 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.errors import UserError
+from runner.inventory import load_inventory
 from runner.terms.record import Interval
+from tests.conftest import ROOT
 from tests.fuzz.case import FindingError, printable, strict
-from tests.fuzz.fuzz import chance_of
+from tests.fuzz.fuzz import chance_of, fuzz
 from tests.fuzz.logs import Figures
 from tests.fuzz.mutation import mutated, mutated_json
 from tests.fuzz.targets import TARGETS
+
+CASES, SECONDS, SEED = 800, 60, 12
+
+
+def test_some_cases_of_each_kind_have_no_finding() -> None:
+    *_, tallies = fuzz(CASES, SECONDS, SEED, workers=2)
+    found = {str(tally.inputs[why]): why for tally in tallies.values() for why in tally.findings}
+    assert found == {}, "python -m tests.fuzz --again FILE repeats one"
+    assert all(tally.cases for tally in tallies.values())
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -32,6 +45,19 @@ def test_a_mutation_is_another_text_of_the_same_chance() -> None:
     assert changed == [mutated(text, random.Random(seed)) for seed in range(50)]
     values = [mutated_json({"a": [1, {"b": "c"}]}, random.Random(seed)) for seed in range(50)]
     assert len(set(values)) > 30
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_inventory_is_a_sentence_of_the_real_program(seed: int, tmp_path: Path) -> None:
+    """What the fuzzer stands in for: `ansible-inventory`, which takes a second."""
+    shutil.copytree(ROOT / "inventory" / "vs", tmp_path / "vs")
+    chance = random.Random(seed)
+    for path in sorted((tmp_path / "vs").rglob("*.yml")):
+        path.write_bytes(mutated(path.read_bytes(), chance))
+    try:
+        load_inventory(tmp_path / "vs")
+    except UserError as error:
+        printable("the inventory's fault", str(error))
 
 
 def test_figures_that_are_not_in_the_log_are_found() -> None:

@@ -235,3 +235,18 @@ def test_the_documents_clusters() -> None:
     assert addresses("vs") == ["10.10.0.8", "EDIT-ME"]
     assert addresses("osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]
     assert addresses("thumt") == ["10.10.10.102", "10.10.10.105"]
+
+
+def test_odd_values_and_names_are_printable_sentences_without_what_a_mapping_holds() -> None:
+    """As the fuzzer found them: raised, or said to the terminal."""
+    secret = {"HF_TOKEN": "hf_0123456789"}
+    odd = {
+        "cuda_versions": secret,
+        "dataset_names": [7, secret],
+        "base_gcc_version": float("inf"),
+        "cluster_devices_per_node": secret,
+    }
+    words = faults(odd, "cluster_\x1b[2Jroot", "cuda_version\u2028")
+    assert len(words) > 4
+    assert all(each.isprintable() for each in words)
+    assert "hf_0123456789" not in " ".join(words)
