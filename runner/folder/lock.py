@@ -13,7 +13,7 @@ from runner.base.exclusive import make_private, take
 from runner.folder import names
 
 # What is written before it gets its name: by write_json and the launch plugin's save, create_once,
-# and the launch plugin's complete_log.
+# and BroughtLog.
 HALF_WRITTEN = re.compile(r"^\..+\.(tmp|[0-9a-f]{16})|" + re.escape(names.PART))
 LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
 

@@ -1,6 +1,5 @@
 """A dry run for people: every cell's commands, so that they can be read, and pasted."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,19 +64,6 @@ def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[
 
 
 STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's processes)"
-
-
-def _word(text: str) -> str:
-    """Quote a word for bash, so that a terminal can show it and it can be pasted all the same."""
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + "".join(map(_letter, text)) + "'"
-
-
-def _letter(letter: str) -> str:
-    if letter.isprintable():
-        return f"\\{letter}" if letter in "\\'" else letter
-    return rf"\x{ord(letter):02x}" if letter.isascii() else rf"\U{ord(letter):08x}"
 
 
 def describe(plans: Iterable[Mapping[str, Any]], cluster: Cluster) -> str:
