@@ -1,7 +1,6 @@
 """What is wrong with an inventory, without a connection: for roles/validate."""
 
 import difflib
-import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -186,10 +185,13 @@ def _element_fault(name: str, value: Any, spec: Spec) -> str:
 def _fits(name: str, value: Any, spec: Spec) -> bool:
     if spec["type"] in ("str", "path") and not isinstance(value, str | int | float):
         return False
-    if spec["type"] == "int" and (isinstance(value, bool) or value in (math.inf, -math.inf)):
+    if spec["type"] == "int" and isinstance(value, bool):
         return False
     asked = {key: spec[key] for key in ("type", "choices") if key in spec}
-    return not ArgumentSpecValidator({name: asked}).validate({name: value}).error_messages
+    try:
+        return not ArgumentSpecValidator({name: asked}).validate({name: value}).error_messages
+    except OverflowError:  # of Ansible's: infinity as a whole number, 400 digits as any
+        return False
 
 
 def root_faults(values: Mapping[str, Any], local: bool) -> list[str]:

@@ -244,6 +244,7 @@ def test_odd_values_and_names_are_printable_sentences_without_what_a_mapping_hol
         "cuda_versions": secret,
         "dataset_names": [7, secret],
         "base_gcc_version": float("inf"),
+        "cluster_device_memory_mib": 10**400,
         "cluster_devices_per_node": secret,
     }
     words = faults(odd, "cluster_\x1b[2Jroot", "cuda_version\u2028")
