@@ -24,7 +24,7 @@ from node import schema
 from node.answer import ProgramError
 from node.checked import Sha256, WheelName
 from node.checksum import sha256
-from node.schema import Fields, Mapped, Plain, Text, UnfitError
+from node.schema import Fields, Mapped, Plain, Text
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -84,10 +84,10 @@ def key(spec: Spec) -> Spec:
 def wheel(spec: Spec, wanted: Spec) -> Spec:
     """The wheel that is there and is what this node would build; empty without one."""
     try:  # another node may have written it
-        record: Spec = schema.load(os.path.join(spec["folder"], "wheel.json"), RECORD) or {}
+        record: Spec = schema.recall(os.path.join(spec["folder"], "wheel.json"), RECORD)
         path = os.path.join(spec["folder"], record["name"]) if record else ""
         whole = bool(record) and record["key"] == wanted and sha256(path) == record["sha256"]
-    except (OSError, UnfitError):
+    except OSError:
         return {}
     return record if whole else {}
 

@@ -12,7 +12,6 @@ administrator put into /etc/conda: conda runs with a home of its own.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from node import schema
 from node.answer import ProgramError
-from node.schema import Fields, Text, UnfitError
+from node.schema import Fields, Text
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -70,9 +69,8 @@ def version_of(spec: Spec) -> str:
 
 def recorded(spec: Spec) -> Spec:
     """What the last whole installation wrote down; empty without one."""
-    with contextlib.suppress(UnfitError):
-        return schema.load(os.path.join(spec["prefix"], RECORD), RECORDED) or {}
-    return {}
+    record: Spec = schema.recall(os.path.join(spec["prefix"], RECORD), RECORDED)
+    return record
 
 
 def look(spec: Spec) -> Spec:

@@ -36,7 +36,7 @@ from node.answer import ProgramError
 from node.checksum import BLOCK
 from node.mirrors import mirrored
 from node.printable import printable
-from node.schema import Fields, Text, UnfitError
+from node.schema import Fields, Text
 
 TIMEOUT_S = 30  # without a byte
 SLOW_S = 300.0  # a connection that brings less than SLOW_BYTES in that time is ended
@@ -239,10 +239,7 @@ class Download:
 
     def _validator(self) -> str:
         """What the server called the file when the part was begun; empty for another source."""
-        try:
-            about = schema.load(self.about, ABOUT) or {}
-        except UnfitError:
-            about = {}
+        about = schema.recall(self.about, ABOUT)
         return str(about["validator"]) if about.get("source") == self.source else ""
 
     def _begin(self, validator: str) -> None:

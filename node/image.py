@@ -18,7 +18,6 @@ pip has in it.
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
 import json
@@ -35,7 +34,7 @@ from node.canonical import canonical
 from node.checksum import sha256
 from node.files import write_text
 from node.mirrors import mirrored
-from node.schema import Fields, List, Text, UnfitError
+from node.schema import Fields, List, Text
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -102,9 +101,8 @@ def record_file(spec: Spec) -> str:
 
 def recorded(path: str) -> Spec:
     """What the record says; empty without one."""
-    with contextlib.suppress(UnfitError):
-        return schema.load(path, RECORD) or {}
-    return {}
+    record: Spec = schema.recall(path, RECORD)
+    return record
 
 
 def look(spec: Spec) -> Spec:

@@ -21,7 +21,7 @@ from node.answer import ProgramError
 from node.checked import InsidePath, Sha256
 from node.checksum import sha256
 from node.files import write_text
-from node.schema import Fields, List, Mapped, Row, Text, UnfitError, Whole
+from node.schema import Fields, List, Mapped, Row, Text, Whole
 
 RECORD = ".have.json"
 FILES = Mapped(InsidePath, Row(Whole(), Sha256))
@@ -54,10 +54,7 @@ class Folder:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.path: str = spec["folder"]
         self.files: dict[InsidePath, tuple[int, str]] = FILES.check(spec["files"], "files")
-        try:
-            self.record = schema.load(self.full(InsidePath(RECORD)), KNOWN) or {}
-        except UnfitError:  # the files are read again
-            self.record = {}
+        self.record: dict[str, Any] = schema.recall(self.full(InsidePath(RECORD)), KNOWN)
 
     def full(self, path: InsidePath) -> str:
         """The path on this node."""

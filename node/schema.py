@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import stat
 
 from node.answer import ProgramError
+from node.files import read_start
 from node.printable import printable
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
@@ -61,23 +60,33 @@ def parse(text: str | bytes, kind: Kind, where: str = "", most: int = MOST_BYTES
     return kind.check(value, where and where + ":")
 
 
-def load(path: str, kind: Kind, most: int = MOST_BYTES) -> Any:
-    """Return what a JSON file says, checked; None where there is none.
+def load(path: str, kind: Kind, most: int = MOST_BYTES, where: str = "") -> Any:
+    """Return what a JSON file says, checked; None where there is no file.
 
-    A folder, a pipe or a device is none. Raises UnfitError where the file does not fit.
+    `where` is what messages call it, its path without. Raises UnfitError where it does not fit, or
+    is a folder, a pipe or a device.
     """
+    where = where or path
     try:
-        # not to wait for who would write into a pipe
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-            regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-            text = stream.read(most + 1) if regular else b""
-    except FileNotFoundError:
+        text = read_start(path, most + 1)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise unfit(path, "cannot be read: %s" % error.strerror) from None
-    if not regular:
-        raise unfit(path, "is not a file")
-    return parse(text, kind, path, most)
+        raise unfit(where, "cannot be read: %s" % error.strerror) from None
+    if text is None:
+        raise unfit(where, "is not a plain file")
+    return parse(text, kind, where, most)
+
+
+def recall(path: str, kind: Kind) -> Any:
+    """Return what a record says, checked; empty where there is none, or none that fits.
+
+    It is for what can be found out again.
+    """
+    try:
+        return load(path, kind) or {}
+    except UnfitError:
+        return {}
 
 
 def unfit(where: str, what: str) -> UnfitError:

@@ -26,7 +26,7 @@ from node.answer import ProgramError
 from node.checked import FileName, InsidePath, Sha256
 from node.checksum import sha256
 from node.files import write_bytes, write_text
-from node.schema import Fields, List, Mapped, Plain, Row, Text, UnfitError, Whole
+from node.schema import Fields, List, Mapped, Plain, Row, Text, Whole
 
 MANIFEST = "dataset.json"
 MOST_MANIFEST = 8 << 20  # bytes of a dataset.json; share fetches it as one chunk
@@ -83,11 +83,8 @@ class State:
     def __init__(self, root: str) -> None:
         self.root = root
         self.path = os.path.join(root, ".state.json")
-        try:
-            content = schema.load(self.path, STATE)
-        except UnfitError:  # it costs the cache; whose the datasets are, their manifests say
-            content = None
-        content = content or STATE.check({}, "")
+        # Without it a cache is lost; whose the datasets are, their manifests say.
+        content = schema.recall(self.path, STATE) or STATE.check({}, "")
         self.content: dict[str, Any] = {key: dict(kept) for key, kept in content.items()}
         self._before = json.dumps(self.content, sort_keys=True)
 

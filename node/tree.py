@@ -15,7 +15,6 @@ taken from one known state to another.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -29,7 +28,7 @@ from node import schema
 from node.answer import ProgramError
 from node.files import write_text
 from node.mirrors import mirrored
-from node.schema import Mapped, Plain, Text, UnfitError
+from node.schema import Mapped, Plain, Text
 
 RECORD = os.path.join(".git", "trainbench.json")
 RECORDED = Mapped(Text(), Plain())
@@ -138,9 +137,8 @@ class Tree:
 
     def recorded(self) -> dict[str, Any]:
         """What the record says was put here; empty without one."""
-        with contextlib.suppress(UnfitError):
-            return schema.load(os.path.join(self.path, RECORD), RECORDED) or {}
-        return {}
+        record: dict[str, Any] = schema.recall(os.path.join(self.path, RECORD), RECORDED)
+        return record
 
     def record(self, tree: str) -> dict[str, Any]:
         """Write down what is here now."""

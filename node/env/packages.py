@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from node import schema
 from node.canonical import canonical
-from node.schema import Fields, Mapped, Maybe, Text, UnfitError
+from node.schema import Fields, Mapped, Maybe, Text
 
 if TYPE_CHECKING:
     from .pins import Packages, Spec
@@ -68,11 +68,8 @@ def metadata(folder: str) -> dict[str, str]:
 
 def origin(folder: str) -> str:
     """The address that a package was installed from; empty for one of an index."""
-    try:  # whoever made the package wrote it
-        said = schema.load(os.path.join(folder, "direct_url.json"), ORIGIN)
-    except UnfitError:
-        said = None
-    if said is None:
+    said = schema.recall(os.path.join(folder, "direct_url.json"), ORIGIN)
+    if not said:
         return ""
     archive, vcs = said["archive_info"] or ARCHIVE.check({}, ""), said["vcs_info"]
     sha256 = (archive["hashes"] or {}).get("sha256") or archive["hash"][len("sha256=") :]

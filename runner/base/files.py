@@ -7,17 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from node.files import read_start
 from node.printable import printable
 from runner.base.errors import UserError
-
-
-def read_start(path: Path, most: int) -> bytes | None:
-    """Return the first bytes of a plain file; None for what is none. Raises OSError."""
-    # Without a pause at a pipe that nobody writes to.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-        what = os.fstat(stream.fileno())
-        # No more than there is: a buffer of `most` bytes costs a thousand times a small file.
-        return stream.read(min(most, what.st_size + 1)) if stat.S_ISREG(what.st_mode) else None
 
 
 def read_text(path: Path, most: int, what: str) -> str:

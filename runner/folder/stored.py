@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from node.schema import MOST_BYTES, UnfitError, parse, shown, unfit
+from node import schema
+from node.schema import UnfitError, shown, unfit
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
-from runner.base.files import read_start, whole
-from runner.base.text import printable
+from runner.base.files import whole
 
 if TYPE_CHECKING:
     from node.schema import Kind
@@ -28,18 +28,10 @@ def load(path: Path, kind: Kind, where: str = "") -> Any:
     `where` is what messages call the file, its path without. Raises UnreadableError of one sentence
     for a file that cannot be read, or does not fit.
     """
-    where = where or str(path)
     try:
-        text = read_start(path, MOST_BYTES + 1)
-        if text is None:
-            raise unfit(where, "is not a plain file")
-        return parse(text, kind, where)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        return schema.load(str(path), kind, where=where)
     except UnfitError as error:
         raise UnreadableError(str(error)) from None
-    except OSError as error:
-        raise UnreadableError(f"{printable(where)} cannot be read: {error.strerror}") from None
 
 
 class OfThisVersion:
