@@ -1,11 +1,7 @@
-"""A log as byte blocks, its last lines, and text that is safe to show."""
+"""A log as byte blocks, and its last lines."""
 
 from collections.abc import Iterator
 from pathlib import Path
-
-from node.printable import printable
-
-__all__ = ["blocks", "printable", "tail"]
 
 BLOCK_BYTES = 1 << 20
 

@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
+from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import filled, fits, grid
-from runner.base.text import printable
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from node.printable import printable
 from runner.base.console import one_line
 from runner.base.escapes import TerminalLine
 from runner.base.grid import ruled
-from runner.base.text import printable
 from runner.doctor.differences import ItemDifference, short
 from runner.doctor.items import SPOILS
 

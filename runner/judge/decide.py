@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from node.causes import LATE, Cause, known
 from node.checked import InsidePath
-from runner.base.text import printable
+from node.printable import printable
 from runner.figures.learning import diverged_at
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete

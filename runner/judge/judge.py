@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from node.causes import EXPLAINED, Cause
+from node.printable import printable
 from runner.base.errors import UserError
-from runner.base.text import blocks, printable, tail
+from runner.base.text import blocks, tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.endings import first_bad

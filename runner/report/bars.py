@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.figures.summary import Summary
 from runner.report.groups import MOST_CURVES, Group, axes_of, groups
 from runner.report.links import href

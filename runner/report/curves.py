@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.figures.summary import (
     late_intervals,
     runs_that_count,

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.figures.summary import late_intervals, warmup_of
 from runner.report.curves import FEW_POINTS, DrawnRun, Points, thinned, times
 from runner.report.groups import MOST_CURVES, MOST_PANELS

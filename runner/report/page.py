@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import jinja2
 from markupsafe import Markup
 
+from node.printable import printable
 from runner.base.escapes import TerminalLine, TerminalText
 from runner.base.paths import TEMPLATES
-from runner.base.text import printable
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.report.groups import MOST_CURVES, axes_of
 from runner.report.links import href
 from runner.report.svg import SERIES, draw, mark

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.report.groups import MOST_PANELS, colours, groups
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, WIDTH, draw, line_style, mark

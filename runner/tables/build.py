@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.figures.summary import CellStatistics, cell_statistics
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline

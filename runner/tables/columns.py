@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.tables.formatting import (
     MISSING,
     axis_text,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.matrix.published import PublishedRow, base_of
 from runner.matrix.table_shape import TableShape
 from runner.tables.columns import DOUBTFUL, doubt_marks

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.matrix.published import Printed, PublishedRow
 from runner.tables.formatting import MISSING, decimals, difference_text, number_text, value_text
 from runner.tables.machine import machine_value

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, UNSTEADY
 from runner.tables.machine import machine_value

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.tables.row import Difference, Row
 
 MISSING = "–"

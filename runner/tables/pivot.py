@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from node.printable import printable
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.base.text import printable
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
 from runner.tables.columns import DOUBTFUL, HEADERS, decimal_places, doubt_marks

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.tables.formatting import MISSING, value_text
 from runner.terms.record import Record
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.tables.columns import Column, columns
 from runner.tables.footnotes import notes
 from runner.tables.formatting import MISSING

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.judge.diagnosis.causes import (
     ANY_RULE,
     ASIDE,

@@ -5,7 +5,7 @@
 
 import re
 
-from runner.base.text import printable
+from node.printable import printable
 from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
