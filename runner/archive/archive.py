@@ -22,8 +22,6 @@ from runner.base.files import whole
 from runner.folder import names
 from runner.folder.campaign import Campaign, campaigns, find_campaign
 
-__all__ = ["Opened", "files", "opened", "pack", "unpack"]
-
 
 @dataclass(frozen=True)
 class Opened:

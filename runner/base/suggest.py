@@ -1,12 +1,20 @@
 """Words that people type: which right one they mean, and which they probably meant."""
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
 
-def alike(word: str, right: str) -> bool:
+def meant(value: Any) -> str | float:
+    """Return what is equal for all ways to write a value: 1 and 1.0, off and Off."""
+    text = str(value).casefold()
+    number = _number(text)
+    return text if number is None or math.isnan(number) else number
+
+
+def alike(one: Any, other: Any) -> bool:
     """Return whether the two are the same word, in any case, or the same number."""
-    number = _number(word)
-    return word.casefold() == right.casefold() or (number is not None and number == _number(right))
+    return meant(one) == meant(other)
 
 
 def nearest(word: str, right: Iterable[str]) -> str:

@@ -6,17 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 from node.causes import Cause, EndedBy
-from node.schema import Text
 from runner.base.exclusive import create_once
 from runner.base.shape import shape
 from runner.folder import names
-from runner.folder.endings import Ending, Sentence, Word
+from runner.folder.endings import Ending
 from runner.folder.stored import SCHEMA, UnreadableError, load
 from runner.terms.orders import Orders
-from runner.terms.outcome import Outcome
+from runner.terms.outcome import Outcome, Sentence, Word
 from runner.terms.record import UNREADABLE
 from runner.terms.run import Run
 
@@ -27,8 +26,8 @@ Noun = TypeVar("Noun")
 class Halt:
     """What ended a run first; `host` is None where the control node did."""
 
-    cause: Annotated[str, Text(most=100)]
-    host: Word
+    cause: Word
+    host: Word | None
     message: Sentence
 
 

@@ -48,9 +48,9 @@ class Asked:
 class Reply:
     """What env/<host>.json holds: what a node is and what the inventory expects, or why not."""
 
-    env: Annotated[Mapping[str, Any] | None, Maybe(ENVIRONMENT)] = None
-    expected: Annotated[Mapping[str, Any] | None, Maybe(_EXPECTED)] = field(default_factory=dict)
-    unreachable: Annotated[str | None, Maybe(Words())] = None
+    env: Annotated[Mapping[str, Any], ENVIRONMENT] | None = None
+    expected: Annotated[Mapping[str, Any], _EXPECTED] | None = field(default_factory=dict)
+    unreachable: Annotated[str, Words()] | None = None
 
 
 @dataclass(frozen=True)

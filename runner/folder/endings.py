@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from node.causes import Cause, EndedBy, known
-from node.schema import Maybe, Number, Text, Whole, Words
+from node.schema import Whole
+from runner.terms.outcome import Sentence, Time, Word
 
-Code = Annotated[int | None, Maybe(Whole(-(2**31), 2**32))]
-Word = Annotated[str | None, Maybe(Text(most=100))]
-Sentence = Annotated[str, Words(most=20_000)]
+Code = Annotated[int, Whole(-(2**31), 2**32)]
 
 _WORDS: Mapping[str, str] = {
     EndedBy.LEASE: "the node ended the run itself, having lost the control node",
@@ -31,14 +30,14 @@ class Ending:
     home; `started_at` is of the node's clock (epoch seconds).
     """
 
-    ended_by: Word = None
-    rc: Code = None
-    signal: Code = None
+    ended_by: Word | None = None
+    rc: Code | None = None
+    signal: Code | None = None
     message: Sentence = ""
-    own_cause: Word = field(default=None, metadata={"key": "cause"})
-    oom_kills: Annotated[int | None, Maybe(Whole())] = 0
+    own_cause: Word | None = field(default=None, metadata={"key": "cause"})
+    oom_kills: int | None = 0
     log: Sentence = ""
-    started_at: Annotated[float | None, Maybe(Number(0, 1e11))] = None
+    started_at: Time | None = None
 
     @property
     def well(self) -> bool:

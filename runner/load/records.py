@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from node.printable import printable
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -25,7 +24,6 @@ from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement, Record
 
-MOST_WHY = 300  # letters of what went wrong in reading a run
 RUNNING = "bench runs now: python -m runner status says how far it is"
 
 
@@ -91,8 +89,8 @@ def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterat
             except UserError as error:
                 record = replace(pending, status=UNREADABLE, reason=str(error))
             except Exception as error:  # whatever is in one run's files, the table has the others
-                why = f"reading it failed: {type(error).__name__}: {error}"
-                record = replace(pending, status=UNREADABLE, reason=printable(why)[:MOST_WHY])
+                reason = judge.unreadable(error).reason
+                record = replace(pending, status=UNREADABLE, reason=reason)
             # One without run.json was never planned: bench died in the instant before.
             if record is not None:
                 yield replace(record, attempt=attempt.number)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.suggest import nearest
+from runner.base.suggest import alike, meant, nearest
 
 # Figures that a document may give, as the machine columns name them; `steps` are the iterations
 # that it says it trained.
@@ -68,7 +68,7 @@ class PublishedRow:
     def is_baseline(self) -> bool:
         """Whether its own document compares with it."""
         return bool(self.baseline) and all(
-            key in (self.cell or {}) and same((self.cell or {})[key], value)
+            key in (self.cell or {}) and alike((self.cell or {})[key], value)
             for key, value in (self.baseline or {}).items()
         )
 
@@ -77,25 +77,8 @@ class PublishedRow:
         about.
         """
         return self.cell is not None and all(
-            key in facts and same(facts[key], value) for key, value in self.cell.items()
+            key in facts and alike(facts[key], value) for key, value in self.cell.items()
         )
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two values of a key are the same, as a matrix writes them: 1 and 1.0, off and
-    Off.
-    """
-    return _meant(one) == _meant(other)
-
-
-def _meant(value: Any) -> str | float:
-    """Return what is equal for two values that are the same."""
-    text = str(value).casefold()
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return text if math.isnan(number) else number
 
 
 def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | None:
@@ -114,7 +97,7 @@ def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | N
         and other.source == row.source
         and other.cell is not None
         and set(other.cell) == set(wanted)
-        and all(same(other.cell[key], value) for key, value in wanted.items())
+        and all(alike(other.cell[key], value) for key, value in wanted.items())
     ]
     return bases[0] if len(bases) == 1 else None
 
@@ -156,8 +139,8 @@ class _Cells:
         for number, facts in enumerate(cells):
             for key, value in facts.items():
                 having = self._having.setdefault(key, {})
-                meant = _meant(value)
-                having[meant] = having.get(meant, 0) | 1 << number
+                same = meant(value)
+                having[same] = having.get(same, 0) | 1 << number
                 self._written.setdefault(key, {})[str(value)] = None
 
     def check(self, cell: Mapping[str, Any], where: str) -> None:
@@ -167,14 +150,14 @@ class _Cells:
             if key not in self._having:
                 hint = nearest(key, self._having)
                 raise UserError(f"{where}: cell: no cell has the key {key!r}{hint}")
-            if _meant(value) not in self._having[key]:
+            if meant(value) not in self._having[key]:
                 names = list(self._written[key])
                 raise UserError(
                     f"{where}: cell: no cell has {key}: {value}{nearest(str(value), names)}; values"
                     f" are {', '.join(names)} (`ours: false` for a row that no cell here stands"
                     " for)"
                 )
-            common &= self._having[key][_meant(value)]
+            common &= self._having[key][meant(value)]
         if not common:
             raise UserError(
                 f"{where}: cell: no cell has all of"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from node.checked import CellId, FileName
-from node.schema import Maybe, Text, Whole
+from node.schema import Text, Whole
 from runner.base.errors import UserError
 from runner.terms.orders import MOST_NODES, Rank, Variable
 
@@ -75,7 +75,7 @@ class Cell:
 class AskedCell(Cell):
     """A cell as campaign.json has it; in a campaign of reruns with its own number of `repeats`."""
 
-    repeats: Annotated[int | None, Maybe(Whole(0, MOST_REPEATS))] = None
+    repeats: Annotated[int, Whole(0, MOST_REPEATS)] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from node.schema import (
-    MOST_ITEMS,
-    AnyOf,
-    Mapped,
-    Maybe,
-    Plain,
-    Text,
-    Whole,
-    Words,
-)
+from node.schema import MOST_ITEMS, AnyOf, Mapped, Plain, Text, Whole, Words
+from runner.terms.orders import Line
 
 ENV = "env"  # name of a node's env.json among the files that were inspected
-LINE = Text(most=10_000)
-
-Line = Annotated[str, LINE]
-MaybeLine = Annotated[str | None, Maybe(LINE)]
 
 
 @dataclass(frozen=True)
@@ -29,7 +17,7 @@ class InspectedDevice:
     """An NVIDIA GPU, in nvidia-smi's words."""
 
     name: Line
-    memory_mib: Annotated[str | int, AnyOf(LINE, Whole())]
+    memory_mib: Annotated[str | int, AnyOf(Text(), Whole())]
     driver: Line
 
 
@@ -40,15 +28,15 @@ class Inspected:
     `unreachable` is why it could not be asked, `problem` why what it said cannot be read.
     """
 
-    hostname: MaybeLine = None
-    cpu: MaybeLine = None
+    hostname: Line | None = None
+    cpu: Line | None = None
     cpu_count: int | None = None
     memory_mib: int | None = None
-    system: MaybeLine = None
-    kernel: MaybeLine = None
+    system: Line | None = None
+    kernel: Line | None = None
     devices: tuple[InspectedDevice, ...] | None = ()
-    files: Annotated[Mapping[str, Any], Mapped(LINE, Plain(16, MOST_ITEMS, lines=True), 10_000)] = (
-        field(default_factory=dict)
-    )
-    unreachable: Annotated[str | None, Maybe(Words())] = None
+    files: Annotated[
+        Mapping[str, Any], Mapped(Text(), Plain(16, MOST_ITEMS, lines=True), 10_000)
+    ] = field(default_factory=dict)
+    unreachable: Annotated[str, Words()] | None = None
     problem: str = ""

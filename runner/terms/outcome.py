@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from node.checked import InsidePath
-from node.schema import Maybe, Number, OneOf, Text, Words
+from node.schema import Number, OneOf, Text, Words
 from runner.terms.record import ENDED
 
-WORD = Text(most=100)
-SENTENCE = Words(most=20_000)  # a reason, with the log's own words
+Word = Annotated[str, Text(most=100)]
+Sentence = Annotated[str, Words(most=20_000)]  # a reason, with the log's own words
+Time = Annotated[float, Number(0, 1e11)]  # in epoch seconds
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Outcome:
     """
 
     status: Annotated[str, OneOf(*ENDED)]
-    cause: Annotated[str, WORD]
-    reason: Annotated[str, SENTENCE]
-    ending: Annotated[str, SENTENCE] = ""
-    last_words: Annotated[str, SENTENCE] = ""
-    diagnosis: Annotated[str | None, Maybe(WORD)] = None
+    cause: Word
+    reason: Sentence
+    ending: Sentence = ""
+    last_words: Sentence = ""
+    diagnosis: Word | None = None
     evidence: Place | None = None
-    rules: Annotated[str, WORD] = ""
-    started_at: Annotated[float | None, Maybe(Number(0, 1e11))] = None
+    rules: Word = ""
+    started_at: Time | None = None
     wall_s: Annotated[float, Number(0)] = 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from node.checked import FileName
-from node.schema import Maybe, Text, Whole
+from node.schema import Whole
 from node.supervisor.names import EVENTS
 from runner import __version__
 from runner.terms.cell import Cell
@@ -95,7 +95,7 @@ class Run:
     master_address: Line
     master_port: Port
     nodes: Nodes
-    rerun_of: Annotated[str | None, Maybe(Text())] = None
+    rerun_of: Line | None = None
     secrets: tuple[Variable, ...] = ()
 
     @property

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from node.schema import Maybe, Number, Text, UnfitError, Whole
+from node.schema import Number, UnfitError, Whole
 from runner.terms.cell import MOST_REPEATS, MOST_RUNS, AskedCell, File
-
-Word = Annotated[str, Text(most=1_000)]
-MaybeWord = Annotated[str | None, Maybe(Text(most=10_000))]
+from runner.terms.orders import Line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +20,16 @@ class Settings:
     """
 
     matrix: str = ""
-    matrix_name: MaybeWord = None
-    baseline: MaybeWord = None
+    matrix_name: Line | None = None
+    baseline: Line | None = None
     warmup_iters: int | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[Mapping[str, Any], ...] = ()
     repeats: Annotated[int, Whole(1, MOST_REPEATS)]
     cells: tuple[AskedCell, ...]
     inventory: File
-    inventory_digest: Word = ""
-    trainbench: Word = ""
+    inventory_digest: Line = ""
+    trainbench: Line = ""
     created_at: Annotated[float, Number(0)] = 0.0
     environment: Mapping[str, Any] | None = None
 

@@ -329,7 +329,7 @@ def test_what_no_export_would_hold_is_refused(
     path = made(tmp_path / "x.tar.gz", *members)
     (tmp_path / "in").mkdir()
     with pytest.raises(UserError, match=words):
-        archive.unpack(path, tmp_path / "in")
+        extraction.unpack(path, tmp_path / "in")
     assert {found.name for found in tmp_path.iterdir()} == {"x.tar.gz", "in"}
 
 
@@ -357,7 +357,7 @@ def test_a_cut_archive_is_refused_at_any_length(
         folder = tmp_path / f"in{part}"
         folder.mkdir()
         with pytest.raises(UserError):
-            archive.unpack(path, folder)
+            extraction.unpack(path, folder)
 
 
 def test_what_is_too_large_is_refused_before_it_fills_the_disk(
@@ -375,5 +375,5 @@ def test_what_is_too_large_is_refused_before_it_fills_the_disk(
         folder = tmp_path / f"in-{path.stem}"
         folder.mkdir()
         with pytest.raises(UserError, match=r"holds more than|has 1073741824 bytes"):
-            archive.unpack(path, folder)
+            extraction.unpack(path, folder)
         assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 1 << 20
