@@ -123,11 +123,7 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
     lease: dict[str, Any] = {}
     sampler = spawn_sampler(job)
     while not os.path.exists(GO):
-        early: dict[str, Any] | None = None
-        if stop_reason():
-            early = {"ended_by": EndedBy.STOP, "message": stop_reason()}
-        elif lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
-            early = {"ended_by": EndedBy.LEASE}
+        early = asked_to_end(job, lease)
         if early is not None:
             send(sampler, signal.SIGKILL)
             await_end(sampler, {}, SAMPLER_S)
@@ -140,15 +136,13 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] | None = None
     while result is None:
         dead.update(reap())
-        now = time.monotonic()
+        now, asked = time.monotonic(), asked_to_end(job, lease)
         if launcher in dead:
             result = {"ended_by": EndedBy.EXIT}
         elif os.path.exists(OVER):  # said only to a node that waits for another's launcher
             result = {"ended_by": EndedBy.EXIT, "rc": 0}
-        elif stop_reason():
-            result = {"ended_by": EndedBy.STOP, "message": stop_reason()}
-        elif lease_age(lease, now) > job["lost_contact_s"]:
-            result = {"ended_by": EndedBy.LEASE}
+        elif asked is not None:
+            result = asked
         elif now - begun > job["time_limit_s"]:
             result = {"ended_by": EndedBy.TIME_LIMIT}
         elif size_of(LOG) > job["log_limit_bytes"]:
@@ -179,6 +173,19 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
         left=left,
     )
     return result
+
+
+def asked_to_end(job: dict[str, Any], lease: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what done.json says of a run that somebody stops, or that nobody renews the lease of.
+
+    None while it may go on; `lease` is what `lease_age` saw of it last.
+    """
+    reason = stop_reason()
+    if reason:
+        return {"ended_by": EndedBy.STOP, "message": reason}
+    if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
+        return {"ended_by": EndedBy.LEASE}
+    return None
 
 
 def oom_kills() -> int | None:
