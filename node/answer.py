@@ -8,7 +8,7 @@ import sys
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Optional
 
 SIGN = "TRAINBENCH "  # begins the line that is an answer
 
@@ -30,10 +30,16 @@ def write(facts: "Any") -> None:
     sys.stdout.flush()
 
 
+def line(output: str) -> "Optional[str]":
+    """Return the JSON of the answer in what a program printed; None without one."""
+    _, sign, rest = ("\n" + output).partition("\n" + SIGN)
+    return rest.partition("\n")[0] if sign else None
+
+
 def read(output: str) -> "Any":
     """Return the answer in what a program printed; None without one."""
-    lines = [line for line in output.splitlines() if line.startswith(SIGN)]
-    return json.loads(lines[0][len(SIGN) :]) if lines else None
+    text = line(output)
+    return None if text is None else json.loads(text)
 
 
 def serve(program: "Callable[[Any], Any]", arguments: "Any") -> int:

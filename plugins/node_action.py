@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from node.answer import SIGN
+from node import answer
 from node.printable import printable, printable_lines
 from node.schema import Plain, UnfitError, parse, unfit
 from plugins.answers import KINDS
@@ -176,11 +176,8 @@ def read(output: str, kind: Kind, where: str) -> Any:
     """
     if len(output) > MOST_BYTES:
         raise unfit(where, f"has more than {MOST_BYTES} letters")
-    begins = 0 if output.startswith(SIGN) else output.find("\n" + SIGN) + 1
-    if not output.startswith(SIGN, begins):
-        return None
-    line = output[begins + len(SIGN) :].partition("\n")[0]
-    return parse(line, kind, where)
+    text = answer.line(output)
+    return None if text is None else parse(text, kind, where)
 
 
 def one_line(error: BaseException) -> str:

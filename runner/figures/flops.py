@@ -30,12 +30,6 @@ MODEL_FLOPS = Formula(
     ),
     source="Chowdhery et al. 2022, arXiv:2204.02311, appendix B",
 )
-HARDWARE_FLOPS = Formula(
-    id="hardware-flops",
-    expression="8*B*s*(N + 2*l*a*d*s) - 2*B*s*h*V",
-    meaning="with the forward pass of every layer computed again (full recomputation)",
-    source="Narayanan et al. 2021, arXiv:2104.04473, eq. 3",
-)
 
 
 @dataclass(frozen=True)

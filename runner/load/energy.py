@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import Literal
 
 from runner.load.utilisation import Sample, Window
 from runner.terms.record import Energy, Thermals
@@ -49,8 +48,7 @@ def energy(nodes: Iterable[tuple[Sequence[Sample], Window | None]]) -> Energy:
             total += used
     if len(iterations) != 1:
         return Energy(None, missing="the nodes logged other steps")
-    method: Literal["counter", "integrated"] = "counter"
-    return Energy(total, "integrated" if "integrated" in methods else method, iterations.pop())
+    return Energy(total, "integrated" if "integrated" in methods else "counter", iterations.pop())
 
 
 def thermals(
@@ -66,7 +64,7 @@ def thermals(
         for samples, window, _ in nodes
         if window is not None
         for sample in samples
-        if window[0] <= sample.time <= window[1]
+        if window.begin <= sample.time <= window.end
     ]
     waiting = [
         sample
@@ -104,17 +102,17 @@ def by_device(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
 def _of_counter(samples: Sequence[Sample], window: Window) -> float | None:
     """Return joules by the counter; None where it was reset, or not read about an edge."""
     points = [(s.time, s.energy_j) for s in samples if s.energy_j is not None]
-    near = [p for p in points if window[0] - GAP_S <= p[0] <= window[1] + GAP_S]
+    near = [p for p in points if window.begin - GAP_S <= p[0] <= window.end + GAP_S]
     if any(after[1] < before[1] for before, after in pairwise(near)):
         return None
-    first, last = _at(points, window[0]), _at(points, window[1])
+    first, last = _at(points, window.begin), _at(points, window.end)
     return None if first is None or last is None else last - first
 
 
 def _of_power(samples: Sequence[Sample], window: Window) -> float | None:
     """Return joules by the trapezoids under the power samples; None with a gap."""
     points = [(s.time, s.power_w) for s in samples if s.power_w is not None]
-    edges = [(edge, _at(points, edge)) for edge in window[:2]]
+    edges = [(edge, _at(points, edge)) for edge in (window.begin, window.end)]
     inner = [point for point in points if window.begin < point[0] < window.end]
     curve: list[Point] = []
     for time, watts in (edges[0], *inner, edges[1]):
@@ -142,6 +140,6 @@ def _at(points: Sequence[Point], time: float) -> float | None:
 def _why_not(samples: Sequence[Sample], window: Window) -> str:
     if all(s.energy_j is None and s.power_w is None for s in samples):
         return "neither its energy counter nor its power can be read"
-    if window[0] < samples[0].time or window[1] > samples[-1].time:
+    if window.begin < samples[0].time or window.end > samples[-1].time:
         return "its samples do not span the counted steps"
     return f"its samples have a gap of more than {GAP_S:g} s"

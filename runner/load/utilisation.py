@@ -94,7 +94,7 @@ def utilisation(
             continue
         by_device: dict[str, list[float]] = {}
         for sample in samples:
-            if window[0] <= sample.time <= window[1] and sample.utilisation_percent is not None:
+            if window.begin <= sample.time <= window.end and sample.utilisation_percent is not None:
                 by_device.setdefault(sample.device, []).append(sample.utilisation_percent)
         means += [fmean(values) for values in by_device.values()]
     return Utilisation(fmean(means), "samples") if means else None

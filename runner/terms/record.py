@@ -67,12 +67,11 @@ class Utilisation:
 class Energy:
     """What all devices took over `iterations` steps: joules, None with the reason in `missing`.
 
-    `method` is counter, integrated (of power samples, where a device's counter could not be used)
-    or log (the trainer's own figure).
+    `method` is counter, or integrated: of power samples, where a counter could not be used.
     """
 
     joules: float | None
-    method: Literal["counter", "integrated", "log"] | None = None
+    method: Literal["counter", "integrated"] | None = None
     iterations: int = 0
     missing: str = ""
 
