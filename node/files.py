@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll of a run
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import IO, Any
+
+
+class NotPlainError(OSError):
+    """A device, a pipe or a socket, which may have no end."""
+
+
+def open_plain(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a plain file to be read. Raises OSError, NotPlainError for what is none."""
+    # Without a pause at a pipe that nobody writes to.
+    stream = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream
+    stream.close()
+    raise NotPlainError(errno.EINVAL, "it is not a plain file", str(path))
 
 
 def read_start(path: str | os.PathLike[str], most: int) -> bytes | None:
     """Return the first bytes of a plain file; None for what is none. Raises OSError."""
-    # Without a pause at a pipe that nobody writes to.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-        what = os.fstat(stream.fileno())
-        # No more than there is: a buffer of `most` bytes costs a thousand times a small file.
-        return stream.read(min(most, what.st_size + 1)) if stat.S_ISREG(what.st_mode) else None
+    try:
+        with open_plain(path) as stream:
+            # No more than there is: a buffer of `most` bytes costs a thousand times a small file.
+            return stream.read(min(most, os.fstat(stream.fileno()).st_size + 1))
+    except NotPlainError:
+        return None
 
 
 def read_text(path: str) -> str:

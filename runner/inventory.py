@@ -170,7 +170,10 @@ def _files(path: Path) -> Iterator[Path]:
     below = (file for root in roots for file in root.rglob("*"))
     for file in itertools.islice(itertools.chain([path], below), MOST_FILES):
         is_yaml = file.suffix in (".yml", ".yaml", ".json", "")
-        if is_yaml and file.is_file() and (file.suffix or not os.access(file, os.X_OK)):
+        is_program = not file.suffix and os.access(file, os.X_OK)
+        # Ansible runs no file of variables, whatever its mode.
+        is_variables = {"group_vars", "host_vars"}.intersection(file.parts)
+        if is_yaml and file.is_file() and (is_variables or not is_program):
             yield file
 
 

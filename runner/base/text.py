@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from node.files import open_plain
+
 BLOCK_BYTES = 1 << 20
 
 
 def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Yield a file's bytes in blocks (1 MiB by default); nothing where there is no file."""
     try:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             while block := stream.read(size):
                 yield block
     except FileNotFoundError:
@@ -19,7 +21,7 @@ def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
 def tail(path: Path, size: int = 1 << 16) -> bytes:
     """Return the last bytes of a file, from the start of a line; empty where there is no file."""
     try:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             end = stream.seek(0, 2)
             stream.seek(max(0, end - size))
             data = stream.read()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from node.files import open_plain
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -54,7 +55,7 @@ def _now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
 def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
     """Return MiB in use on the fullest of a node's `devices` (None: all) at the newest samples."""
     try:
-        with samples.open("rb") as stream:
+        with open_plain(samples) as stream:
             head = stream.read(_HEAD).splitlines()[:1]
     except OSError:
         return None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
+from node.files import open_plain
 from node.schema import Fields, Number, UnfitError, Whole, parse
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
 from runner.base.shape import shape
@@ -68,7 +69,7 @@ def _events(folder: Path) -> list[Path]:
 
 
 def _beginning(path: Path) -> bytes:
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         return stream.read(MOST_BYTES)
 
 

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from node.files import open_plain
 from runner.base.text import blocks
 from runner.logs import recognise
 from runner.logs.batch import unmeasured
@@ -75,7 +76,7 @@ def read(
 
 
 def _sample(path: Path) -> bytes:
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         head = stream.read(SAMPLE)
         end = stream.seek(0, 2)
         stream.seek(max(len(head), end - SAMPLE))

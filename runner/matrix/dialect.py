@@ -123,7 +123,7 @@ def read_yaml(text: str, where: str) -> Any:
         raise UserError(f"{where} is not valid YAML{line}: {error.problem}") from None
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    except (yaml.YAMLError, ValueError, LookupError) as error:  # of `!!int x`, `!!bool x`
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError) as error:  # of a tagged word
         problem = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{where} is not valid YAML: {problem}") from None
 

@@ -258,6 +258,19 @@ def test_a_file_that_is_no_yaml_is_named_with_its_line(
         assert word in str(caught.value)
 
 
+def test_variables_that_are_executable_are_looked_at_before_ansible_reads_them(
+    tmp_path: Path,
+) -> None:
+    """Ansible runs no file of group_vars, and an alias bomb in one would keep it for hours."""
+    folder = write(tmp_path / "rack", "nodes: {hosts: {a: {}}}", **BASE)
+    bomb = "a0: &a0 [x, x]\n"
+    bomb += "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 9))
+    (folder / "group_vars" / "nodes").write_text(bomb)
+    (folder / "group_vars" / "nodes").chmod(0o755)
+    with pytest.raises(UserError, match=r"group_vars/nodes: it nests too deeply, or holds too muc"):
+        load_inventory(folder)
+
+
 def test_a_wrong_path_names_the_nearest_inventory(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no inventory .*locl \(did you mean 'local'\?\)"):
         load_inventory(Path("inventory/locl"))

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
+from node.files import open_plain
 from node.printable import printable
 from runner.judge.diagnosis.causes import (
     ANY_RULE,
@@ -78,7 +79,7 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
 
     0 where there is no step (in the last `limit` bytes).
     """
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         end = stream.seek(0, 2)
         stop = max(0, end - limit) if limit is not None else 0
         place, later = end, b""
@@ -102,7 +103,7 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
     """Yield lines from `begin` on, counted from 0 there; of a very long rest both ends."""
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         stream.seek(begin)
         number, size = 0, path.stat().st_size - begin
         for line, begins in _pieces(stream):
@@ -120,7 +121,7 @@ def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
             number += line.endswith(b"\n")
 
 
-def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Yield lines, endless ones in pieces of LONGEST, and whether a piece begins one."""
     begins = True
     while piece := stream.readline(LONGEST):
@@ -131,7 +132,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
 def lines_before(path: Path, place: int) -> int:
     """Count the lines that a log has before a place in it."""
     count = 0
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         while stream.tell() < place:
             count += stream.read(min(BLOCK, place - stream.tell())).count(b"\n")
     return count

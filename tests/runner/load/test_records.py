@@ -1,6 +1,7 @@
 """A campaign's folder as records."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from runner.matrix.table_shape import TableShape
 from runner.tables.ran_on import environment_section
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix, small_run
-from tests.runner.campaigns import Story, inspected, torch_gpt, write
+from tests.runner.campaigns import Story, inspected, sampled, torch_gpt, write
 
 
 def pending(tmp_path: Path) -> tuple[Campaign, list[Record]]:
@@ -149,3 +150,34 @@ def test_the_environment_has_what_env_json_knows_of_a_node(tmp_path: Path) -> No
     assert section["node_differs"] == [
         ("power limit, W", [("300", "n1"), ("300, 250", "n2")]),
     ]
+
+
+@pytest.mark.parametrize("name", ["launcher.log", "timeline.jsonl", "samples.csv"])
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_what_has_no_end_in_place_of_evidence_holds_no_table_up(
+    tmp_path: Path, name: str, what: str
+) -> None:
+    """A pipe, or a link to a device, where a node's log or samples were."""
+    matrix = small_matrix({"zero_stage": [0, 1]}, {"train_iters": 12})
+    stories = {
+        cell.id: Story({0: torch_gpt(12)}, samples={0: sampled(60, 20, 2)}) for cell in matrix.cells
+    }
+    write(tmp_path, matrix, small_cluster(1, 2), lambda cell, _: stories[cell.id])
+    campaign = Campaign(tmp_path / "m-rack")
+    before = records_of(campaign, tmp_path)
+    (node,) = (tmp_path / "m-rack" / before[0].cell_id).glob("repeat1/attempt1/nodes/*")
+    (node / name).unlink(missing_ok=True)
+    if what == "pipe":
+        os.mkfifo(node / name)
+    else:
+        (node / name).symlink_to("/dev/zero")
+    first, second = records_of(campaign, tmp_path)
+    assert second == before[1]
+    if name == "launcher.log":
+        assert (first.status, first.measurement.intervals) == ("unreadable", ())
+        assert "not a plain file" in first.reason
+    else:
+        assert (first.status, first.measurement.intervals) == (
+            before[0].status,
+            before[0].measurement.intervals,
+        )

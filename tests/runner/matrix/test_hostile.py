@@ -40,6 +40,7 @@ HOSTILE = {
     "digits": (f"{SYSTEM}repeats: {LONG}", "is too large for a number"),
     "digits of a published figure": (SYSTEM + ROWS % LONG, "is too large for a number"),
     "base 60": (f"{SYSTEM}repeats: !!int '1{':1' * 100_000}'", "is too large for a number"),
+    "base 60 with a dot": (f"{SYSTEM}repeats: !!float '1{':1' * 300}'", "too large to convert"),
     "infinite": (f"{SYSTEM}time_limit_s: 1e999", "is too large for a number"),
     "repeats": (f"{SYSTEM}repeats: 1000000000000", "a whole number of 1 to 1000"),
     "runs": (f"{SYSTEM}repeats: 1000\n{SEEDS}", "are more than 100000 runs"),
