@@ -72,7 +72,7 @@ class Campaign(HeldFolder):
         """campaign.json. Raises UserError where there is none, or none that can be read."""
         settings = self.recorded
         if settings is None:
-            raise UserError(f"{self.path} holds no {names.CAMPAIGN}; it is no campaign's folder")
+            raise UserError(f"{self.path} holds no {names.CAMPAIGN}; it is not a campaign's folder")
         return settings
 
     def write(self, settings: Settings) -> None:

@@ -82,7 +82,7 @@ def held(lock: Path, refusal: str) -> Iterator[str]:
             f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
         ) from None
     if lock.exists() and not lock.is_file():
-        raise UserError(f"{lock} is no plain file, so nothing can hold it; remove it")
+        raise UserError(f"{lock} is not a plain file, so nothing can hold it; remove it")
     with lock.open("a+b") as handle:
         if not take(handle, LOCK_PATIENCE_S):
             raise UserError(f"{refusal}; wait for it, or end it with Ctrl-C there")

@@ -438,7 +438,7 @@ def test_a_fifo_in_place_of_a_file_is_one_sentence_and_holds_nobody_up(
         assert attempt.outcome == Outcome("unreadable", "", "outcome.json is not a plain file")
     elif name == "lock":
         with (
-            pytest.raises(UserError, match=r"is no plain file, .*; remove it"),
+            pytest.raises(UserError, match=r"is not a plain file, .*; remove it"),
             begun.locked(),
         ):
             pass
