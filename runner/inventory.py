@@ -277,7 +277,7 @@ def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
     """Read how the cluster runs containers."""
     default = Containers()
     engine = shared["cluster_container_engine"] or default.engine
-    if engine not in ENGINES:
+    if engine not in tuple(ENGINES):  # it may be a mapping, which has no hash
         raise UserError(
             f"{path}: cluster_container_engine is {_said(engine)}; it must be one of"
             f" {', '.join(ENGINES)}"

@@ -34,8 +34,8 @@ def nearest(word: str, right: Iterable[str]) -> str:
     return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
-def _number(text: str) -> float | None:
+def _number(text: object) -> float | None:
     try:
-        return float(text)
+        return float(str(text))
     except ValueError:
         return None

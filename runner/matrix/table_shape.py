@@ -91,7 +91,7 @@ def check_table(value: Any, where: str) -> dict[str, Any]:
 
 def shape_named(name: Any, where: str) -> str:
     """Return one of SHAPES. Raises UserError naming the nearest."""
-    if name not in SHAPES:
+    if name not in tuple(SHAPES):  # it may be a mapping, which has no hash
         names = ", ".join(SHAPES)
         raise UserError(f"{where} is {name!r}{nearest(str(name), SHAPES)}; shapes are {names}")
     return str(name)

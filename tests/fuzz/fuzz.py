@@ -77,6 +77,7 @@ class Bench:
         self.guard = Guard(self.home)
         self.warm: set[str] = set()
         # What a case leaves that ends this process, or that nothing can stop.
+        KEPT.mkdir(parents=True, exist_ok=True)
         self.now = KEPT / f"running-{os.getpid()}"
 
     def judge(self, target: Target, data: bytes) -> tuple[str, float]:

@@ -45,6 +45,7 @@ _PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
 NEAR = 20  # lines: so near is what belongs to an exception's message
 MOST = 200  # pieces of evidence that are kept of one log
 MOST_RANKS = 10_000  # that are kept of one log
+SHORTEST = 5  # bytes of a line that can say something, its end among them
 LONGEST = 1 << 13  # bytes of a line that are looked at
 LONGEST_PREFIX = 1 << 8  # bytes; what is longer is none of a launcher's
 
@@ -106,27 +107,28 @@ def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
     with open_plain(path) as stream:
         stream.seek(begin)
         number, size = 0, path.stat().st_size - begin
-        for line, begins in _pieces(stream):
+        for line, begins, ends in _pieces(stream):
             if begins:
                 yield number, line
-            number += line.endswith(b"\n")
+            number += ends
             if size > LONGEST_TAIL and stream.tell() - begin > LONGEST_TAIL // 2:
                 break
         resume = begin + size - LONGEST_TAIL // 2
         while stream.tell() < resume:
             number += stream.read(min(BLOCK, resume - stream.tell())).count(b"\n")
-        for line, begins in _pieces(stream):
+        for line, begins, ends in _pieces(stream):
             if begins:
                 yield number, line
-            number += line.endswith(b"\n")
+            number += ends
 
 
-def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield lines, endless ones in pieces of LONGEST, and whether a piece begins one."""
+def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool, bool]]:
+    """Yield lines, endless ones in pieces of LONGEST, and whether a piece begins and ends one."""
     begins = True
     while piece := stream.readline(LONGEST):
-        yield piece, begins
-        begins = piece.endswith(b"\n")
+        ends = piece.endswith(b"\n")
+        yield piece, begins, ends
+        begins = ends
 
 
 def lines_before(path: Path, place: int) -> int:
@@ -151,6 +153,8 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
     time: tuple[int, ...] | None = None
     for place, line in _lines(path, begin):
         evidence.lines = place + 1
+        if len(line) < SHORTEST:
+            continue
         if b":" in line and (stamp := _TIME.search(line)):
             time = tuple(whole(part) or 0 for part in stamp.groups() if part is not None)
         if b"ank" in line and len(evidence.ranks) < MOST_RANKS:

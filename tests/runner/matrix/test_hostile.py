@@ -29,6 +29,8 @@ HOSTILE = {
     "alias bomb": (ALIASES, "nests too deeply, or holds too much"),
     "alias in itself": ("a: &a {<<: *a}", "'a' is in itself"),
     "depth": ("a: " + "[" * 100_000, "nests too deeply, or holds too much"),
+    "a shape that is a mapping": (f"{SYSTEM}table: {{shape: {{a: 1}}}}", "shapes are flat"),
+    "a system that is none": ("defaults: {system: null}\n", "system"),
     "depth of keys": ("? " * 100_000, "nests too deeply, or holds too much"),
     "30,000 keys": ("".join(f"key{n}: {n}\n" for n in range(30_000)), "unknown key 'key0'"),
     "keys of one hash": (
