@@ -35,12 +35,28 @@ from node.schema import (
     Plain,
     Text,
     Whole,
+    shown,
+    unfit,
 )
 
 if TYPE_CHECKING:
     from node.schema import Kind
 
 Noun = TypeVar("Noun")
+
+
+class Written(Text):
+    """Text that a file in UTF-8 can hold: JSON may have halves of characters, which none can."""
+
+    def check(self, value: Any, where: str) -> str:
+        """Return the text."""
+        text = super().check(value, where)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = shown(text[error.start])
+            raise unfit(where, f"has {half}, half a character, at {error.start}") from None
+        return text
 
 
 def read(noun: type[Noun], content: Any, where: str = "") -> Noun:
@@ -105,7 +121,7 @@ def kind_of(hint: Any) -> Kind:
         int: Whole(),
         float: Number(),
         bool: Flag(),
-        str: Text(most=MOST_LETTERS, lines=True),
+        str: Written(most=MOST_LETTERS, lines=True),
     }
     if hint in simple:
         return simple[hint]

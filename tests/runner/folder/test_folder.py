@@ -424,6 +424,15 @@ def test_a_campaign_json_with_more_runs_than_a_table_can_have_is_refused(
         print(begun.settings)
 
 
+def test_half_a_character_in_a_campaign_is_one_sentence(begun: Campaign) -> None:
+    """JSON may hold one, and no file in UTF-8 can: `export` wrote the matrix with a traceback."""
+    path = begun.path / "campaign.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "matrix": "x\ud800"}))
+    with pytest.raises(UserError, match=r"campaign\.json: matrix has '.ud800', half a character"):
+        print(begun.settings)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
 @pytest.mark.parametrize("name", ["lock", "campaign.json", "outcome.json"])
 def test_a_fifo_in_place_of_a_file_is_one_sentence_and_holds_nobody_up(
