@@ -72,10 +72,11 @@ class Devices:
             at = text.find(b" MiB", end)
 
     def _row(self, line: bytes) -> None:
-        values = [value.strip() for value in line.split(b",")]
+        width = line.count(b",") + 1
         for columns in self._headers:
-            if len(columns) != len(values):
+            if len(columns) != width:
                 continue
+            values = [value.strip() for value in line.split(b",")]
             readings: dict[bytes, float] = {}
             for column, value in zip(columns, values, strict=True):
                 unit = column.rpartition(b"[")[2].rstrip(b"]")
