@@ -394,7 +394,7 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
     return Node(
         host=host,
         address=Address(
-            str(variables.get("cluster_address") or default), f"{path}: the address of {host}"
+            variables.get("cluster_address") or default, f"{path}: the address of {host}"
         ),
         devices=devices,
         root=node_root(root),

@@ -143,6 +143,9 @@ def resolved(cell: Cell) -> dict[str, Any]:
     return values
 
 
+MOST_RAMP = 1_000_000  # iterations, which are counted one by one
+
+
 def last_iteration(values: Mapping[str, Any]) -> int:
     """Return at which iteration a run by samples ends: exit_interval, or where the samples are used
     up.
@@ -207,11 +210,17 @@ def _check_length(values: Mapping[str, Any], data_parallel: int) -> None:
             raise UserError(f"{name} does not go with train_samples; leave it out")
     text = values["rampup_batch_size"]
     if text is not None:
-        if not re.fullmatch(r"[1-9]\d* [1-9]\d* [1-9]\d*", text):
+        if not re.fullmatch(r"[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14}", text):
             raise UserError(
-                f"rampup_batch_size is {text!r}; write start, growth and samples, as '2 2 1000'"
+                f"rampup_batch_size is {text[:60]!r}; write start, growth and samples, as"
+                " '2 2 1000'"
             )
-        start, growth, _ = _rampup(values) or (0, 0, 0)
+        start, growth, over = _rampup(values) or (1, 1, 0)
+        if over // start > MOST_RAMP:
+            raise UserError(
+                f"rampup_batch_size {text!r} grows over more than {MOST_RAMP} iterations; take"
+                " fewer samples, or a larger start"
+            )
         passes = values["micro_batch_size"] * data_parallel
         if values["global_batch_size"] < start or (values["global_batch_size"] - start) % growth:
             raise UserError(

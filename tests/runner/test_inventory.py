@@ -347,13 +347,19 @@ def test_playbooks_and_runner_agree_on_where_checkups_lie(tmp_path: Path) -> Non
     assert load_inventory(local).label == "local"
 
 
-@pytest.mark.parametrize("key", ["cluster_devices_per_node", "cluster_device", "cluster_root"])
-def test_a_mapping_where_a_value_belongs_is_not_shown(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "called"),
+    [
+        *((f"cluster_{name}",) * 2 for name in ("devices_per_node", "device", "root")),
+        ("cluster_address", "the address of a"),
+    ],
+)
+def test_a_mapping_where_a_value_belongs_is_not_shown(key: str, called: str) -> None:
     """It may be cluster_env, one line too far to the right."""
     secret = {"HF_TOKEN": "hf_0123456789"}
     facts = {"cluster_root": "/opt/tb", "cluster_devices_per_node": 2, key: secret}
     listed = {"nodes": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": facts}}}
     with pytest.raises(UserError) as caught:
         parse_inventory(listed, Path("inventory/x"))
-    assert f"{key}" in str(caught.value)
+    assert called in str(caught.value)
     assert "hf_0123456789" not in str(caught.value)

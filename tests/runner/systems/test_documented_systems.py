@@ -107,6 +107,8 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
         ({**MDS, "rampup_batch_size": "2 2 8"}, CUDA, ["rampup_batch_size needs train_samples"]),
         ({**MDS, **RAMP, "train_iters": 200}, CUDA, ["ends at iteration 100", "train_iters: 100"]),
         ({**MDS, **RAMP, "rampup_batch_size": "2 2"}, CUDA, ["as '2 2 1000'"]),
+        ({**MDS, **RAMP, "rampup_batch_size": f"2 2 {'9' * 15}"}, CUDA, ["more than 1000000"]),
+        ({**MDS, **RAMP, "rampup_batch_size": f"2 2 {'9' * 99}"}, CUDA, ["as '2 2 1000'"]),
         ({**MDS, **RAMP, "rampup_batch_size": "2 4 1000"}, CUDA, ["does not reach"]),
         ({**MDS, **RAMP, "micro_batch_size": 4}, CUDA, ["multiples of", "which is 4"]),
         ({**MDS, **RAMP, "lr_decay_iters": 5}, CUDA, ["does not go with train_samples"]),
