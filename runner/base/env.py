@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from node.checked import VariableName
-from node.schema import UnfitError
+from node.schema import UnfitError, shown
 from runner.base.errors import UserError
 
 MOST_VARIABLES = 1_000  # of one mapping
@@ -27,9 +27,11 @@ def read_env(value: Any, where: str) -> dict[str, str]:
         except UnfitError:
             raise UserError(f"{where}: {name!r} is not a variable's name") from None
         if isinstance(text, bool) or not isinstance(text, str | int):
+            nested = isinstance(text, dict | list)  # which may hold secrets
+            value = shown(text) if nested else json.dumps(text)
             raise UserError(
-                f"{where}: {name} is {json.dumps(text)}, not text; quote it, so that processes see"
-                " what you wrote"
+                f"{where}: {name} is {value}, not text; quote it, so that processes see what you"
+                " wrote"
             )
         if "\0" in str(text):
             raise UserError(f"{where}: {name} holds a NUL character, which no variable can")

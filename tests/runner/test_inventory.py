@@ -352,12 +352,14 @@ def test_playbooks_and_runner_agree_on_where_checkups_lie(tmp_path: Path) -> Non
     [
         *((f"cluster_{name}",) * 2 for name in ("devices_per_node", "device", "root")),
         ("cluster_address", "the address of a"),
+        ("cluster_env", "cluster_env: x is a mapping"),
     ],
 )
 def test_a_mapping_where_a_value_belongs_is_not_shown(key: str, called: str) -> None:
     """It may be cluster_env, one line too far to the right."""
     secret = {"HF_TOKEN": "hf_0123456789"}
-    facts = {"cluster_root": "/opt/tb", "cluster_devices_per_node": 2, key: secret}
+    value = {"x": secret} if key == "cluster_env" else secret
+    facts = {"cluster_root": "/opt/tb", "cluster_devices_per_node": 2, key: value}
     listed = {"nodes": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": facts}}}
     with pytest.raises(UserError) as caught:
         parse_inventory(listed, Path("inventory/x"))
