@@ -86,7 +86,7 @@ import re
 from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
-from runner.logs.decoding import number
+from runner.logs.numbers import number
 
 
 class Toy(LineParser):

@@ -102,12 +102,13 @@ def test_the_odd_node_is_named_and_every_role_is_asked(tmp_path: Path, group: Gr
 def test_devices_and_network_are_measured_in_torch(tmp_path: Path, group: Group) -> None:
     """How fast is not asserted: these nodes share their machine's cores with all else on it."""
     rc, found = asked(tmp_path, group.inventory)
-    assert rc in (0, 1)
-    assert found["measured"]["reason"] == ""
     tests = {one["test"]: one for one in found["measured"]["tests"]}
+    noisy = [one for one in tests.values() if one["reason"].startswith("too noisy to tell")]
+    assert rc in (0, 1, *([2] if noisy else []))
+    assert found["measured"]["reason"] == ""
     assert list(tests) == ["matmul_fp32", "matmul_bf16", "memory", "all", "pair"]
     for one in tests.values():
-        assert one["reason"] == ""
+        assert one["reason"] == "" or one in noisy
         assert all(figure["value"] > 0 for figure in one["figures"])
     assert {tuple(figure["nodes"]) for figure in tests["pair"]["figures"]} == {
         ("node1", "node2"),
