@@ -30,7 +30,7 @@ from runner.terms.outcome import Outcome
 from tests import stand_in
 from tests.cluster import Cluster
 from tests.cluster.fixtures import Group
-from tests.cluster.system import base_python
+from tests.cluster.system import ClusterError, base_python
 from tests.conftest import ROOT
 from tests.faults.__main__ import variables
 from tests.faults.stage import OURS
@@ -115,20 +115,23 @@ class Night:
 
     def kill(self, victim: str, runner: int) -> bool:
         """Kill -9 one process, if there is one of that kind now."""
-        if victim == "runner":
-            os.kill(runner, signal.SIGKILL)
-            return True
-        if victim == "Ansible":
-            pids = descendants(runner)
-            if pids:
-                os.kill(self.chance.choice(pids), signal.SIGKILL)
-            return bool(pids)
-        word = {"supervisor": "supervisor.", "trainer": "train.py"}[victim]
-        node = self.chance.choice(self.group.nodes)
-        found = [pid for pid, argv in node.processes() if word in " ".join(argv)]
-        if found:
-            node.signal(self.chance.choice(found), signal.SIGKILL)
-        return bool(found)
+        try:
+            if victim == "runner":
+                os.kill(runner, signal.SIGKILL)
+                return True
+            if victim == "Ansible":
+                pids = descendants(runner)
+                if pids:
+                    os.kill(self.chance.choice(pids), signal.SIGKILL)
+                return bool(pids)
+            word = {"supervisor": "supervisor.", "trainer": "train.py"}[victim]
+            node = self.chance.choice(self.group.nodes)
+            found = [pid for pid, argv in node.processes() if word in " ".join(argv)]
+            if found:
+                node.signal(self.chance.choice(found), signal.SIGKILL)
+            return bool(found)
+        except (ClusterError, ProcessLookupError):  # it ended between the look and the strike
+            return False
 
     def left(self) -> list[str]:
         """Processes of ours, on the nodes and here."""
