@@ -45,15 +45,17 @@ def test_a_killed_runner_leaves_no_secret_and_the_next_one_sweeps(tmp_path: Path
     (left,) = private.glob("tmp*")
     files = [path for path in left.rglob("*") if path.is_file()]
     assert [path for path in files if secret.encode() in path.read_bytes()] == []
-    play(
-        "bench.yml",
-        inventory,
-        hosts=["localhost"],
-        variables={},
-        private=private,
-        cancelled=lambda: False,
-    )
-    assert not left.exists()
+    until = time.monotonic() + 60
+    while left.exists():  # the killed runner's Ansible may still write there until it ends itself
+        assert time.monotonic() < until
+        play(
+            "bench.yml",
+            inventory,
+            hosts=["localhost"],
+            variables={},
+            private=private,
+            cancelled=lambda: False,
+        )
 
 
 def test_a_living_plays_folder_is_never_swept_nor_one_that_failed(tmp_path: Path) -> None:

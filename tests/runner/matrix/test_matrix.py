@@ -323,7 +323,10 @@ def test_anchors_and_merges_work_and_a_key_beside_them_wins() -> None:
         ),
         ("defaults: {system: torch_gpt, env: [A]}", ["env must be a mapping"]),
         ("defaults: {system: torch_gpt, env: {A-B: x}}", ["'A-B' is not a variable's name"]),
-        ("defaults: {system: torch_gpt, env: {A: [1]}}", ["env: A is [1], not text"]),
+        (
+            "defaults: {system: torch_gpt, env: {A: [1]}}",
+            ["env: A is a list, not text", "quote it"],
+        ),
         ('defaults: {system: torch_gpt, env: {A: "\\0"}}', ["A holds a NUL character"]),
         (f"{SYSTEM}baseline: 5", ["baseline is 5", "AXIS=VALUE"]),
         (f"{SYSTEM}axes: {{seed: [1]}}\nbaseline: sed=1", ["'sed' is not an axis", "'seed'"]),
