@@ -97,6 +97,7 @@ class Campaign(HeldFolder):
             table=dict(matrix.layout),
             published=tuple(matrix.published),
             repeats=matrix.repeats,
+            shuffle_seed=matrix.shuffle_seed,
             cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
             inventory=cluster.name,
             inventory_digest=cluster.digest,
@@ -183,7 +184,7 @@ def _what_changed(was: Settings, now: Settings) -> list[str]:
     """Say what of a matrix is another one, each in a few words."""
     before = {cell.id: cell.name for cell in was.cells}
     after = {cell.id: cell.name for cell in now.cells}
-    keys = ("baseline", "warmup_iters", "repeats")
+    keys = ("baseline", "warmup_iters", "repeats", "shuffle_seed")
     what = [
         f"{key} was {getattr(was, key)}" for key in keys if getattr(was, key) != getattr(now, key)
     ]

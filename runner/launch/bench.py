@@ -1,4 +1,4 @@
-"""The campaign loop: launch what is not finished yet, one cell after the other."""
+"""The campaign loop: launch what is not finished yet, one run after the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
-from runner.matrix.select import select
+from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.terms.cell import Cell, Matrix
@@ -65,7 +65,7 @@ def bench(
     interrupts = Interrupts(limit_s)
     with campaign.locked(), interrupts.handled():
         campaign.open(matrix, cluster)
-        repeats = [(cell, repeat) for cell in cells for repeat in range(1, matrix.repeats + 1)]
+        repeats = in_order(cells, matrix.repeats, matrix.shuffle_seed)
         kept = {} if again else _finished(campaign, repeats, view)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
         view.begin(campaign, len(repeats), kept)

@@ -125,6 +125,7 @@ def _open(target: Campaign, recorded: Recorded) -> int:
         table={},
         published=(),
         repeats=1,
+        shuffle_seed=None,
         cells=(),
         environment=None,
         trainbench=__version__,

@@ -9,7 +9,8 @@
       - {zero_stage: 1, devices_per_node: 1}
     include:                          # add whole cells, on top of the defaults
       - {zero_stage: 3, devices_per_node: 2}
-    repeats: 3                        # runs of each cell (default 1)
+    repeats: 3                        # runs of each cell (default 1): all cells once, then again
+    shuffle_seed: 7                   # shuffles each such round of cells (default: as they stand)
     warmup_iters: 5                   # first iterations left out of every figure (default: found
                                       # in the step times, see docs/measures.md)
     time_limit_s: 600                 # a run that lasts longer is ended (default 3600)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.terms.cell import MOST_REPEATS, Parameter
+from runner.terms.cell import MOST_REPEATS, MOST_SEED, Parameter
 
 # Keys that every system's cells have.
 CELL_KEYS: Mapping[str, Parameter] = {
@@ -30,6 +30,7 @@ TOP_KEYS: Mapping[str, str] = {
     "exclude": "list of mappings; a cell that matches all keys of one is dropped",
     "include": "list of mappings; each adds a cell on top of the defaults",
     "repeats": "runs of each cell",
+    "shuffle_seed": "shuffles the cells' order, each round of repeats anew",
     "warmup_iters": "first iterations that no figure counts",
     "time_limit_s": "seconds after which a run is ended",
     "stall_limit_s": "seconds without a word from any node after which a run is ended",
@@ -42,6 +43,7 @@ NUMBERS = tuple(
     Parameter(name, kind, default, TOP_KEYS[name], minimum=minimum, maximum=maximum)
     for name, kind, default, minimum, maximum in (
         ("repeats", int, 1, 1, MOST_REPEATS),
+        ("shuffle_seed", int, None, 0, MOST_SEED),
         ("warmup_iters", int, None, 0, None),
         ("time_limit_s", float, 3600.0, 1, None),
         ("stall_limit_s", float, 1800.0, 1, None),

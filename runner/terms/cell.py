@@ -18,6 +18,7 @@ from runner.terms.orders import MOST_NODES, Rank, Variable
 MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
 MOST_RUNS = 100_000  # cells x repeats
+MOST_SEED = 2**32 - 1
 File = Annotated[str, FileName]
 Count = Annotated[int, Whole(1, MOST_NODES)]
 
@@ -90,6 +91,7 @@ class Matrix:
     name: str
     cells: tuple[Cell, ...]
     repeats: int = 1
+    shuffle_seed: int | None = None
     warmup_iters: int | None = None
     time_limit_s: float = 3600.0
     stall_limit_s: float = 1800.0

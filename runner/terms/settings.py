@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from node.schema import Number, UnfitError, Whole
-from runner.terms.cell import MOST_REPEATS, MOST_RUNS, AskedCell, File
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, AskedCell, File
 from runner.terms.orders import Line
 
 
@@ -26,6 +26,7 @@ class Settings:
     table: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[Mapping[str, Any], ...] = ()
     repeats: Annotated[int, Whole(1, MOST_REPEATS)]
+    shuffle_seed: Annotated[int, Whole(0, MOST_SEED)] | None = None
     cells: tuple[AskedCell, ...]
     inventory: File
     inventory_digest: Line = ""

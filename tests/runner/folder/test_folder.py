@@ -115,6 +115,7 @@ def test_the_same_again_goes_on_and_leaves_the_record_alone(begun: Campaign) -> 
     ("matrix", "words"),
     [
         (replace(MATRIX, repeats=3), "repeats was 2"),
+        (replace(MATRIX, shuffle_seed=3), "shuffle_seed was None"),
         (replace(MATRIX, warmup_iters=3), "warmup_iters was None"),
         (replace(MATRIX, baseline="zero_stage=0"), "baseline was None"),
         (small_matrix({"zero_stage": [0]}, repeats=2), "1 cells gone, such as zero_stage=1"),

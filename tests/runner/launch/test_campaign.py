@@ -12,6 +12,7 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from runner.launch.bench import Tally, bench
 from runner.launch.launcher import PORT_TRIES
 from runner.launch.view import View
 from runner.load.records import records_of
-from runner.matrix.select import select
+from runner.matrix.select import in_order, select
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Node
 from runner.terms.orders import Orders
@@ -172,7 +173,7 @@ def test_every_repeat_of_every_cell_is_launched_once(
     run: Run, nodes: Nodes, tmp_path: Path
 ) -> None:
     tally = run(small_matrix({"zero_stage": [0, 1]}, {"nodes": 2}, repeats=2))
-    assert nodes.attempts == [
+    assert sorted(nodes.attempts) == [
         "zero_stage=0 r1a1",
         "zero_stage=0 r2a1",
         "zero_stage=1 r1a1",
@@ -185,6 +186,35 @@ def test_every_repeat_of_every_cell_is_launched_once(
         nodes.plays[0]["nodes"][1]["requires"]["/opt/tb/datasets/default/default_text_document.bin"]
         == 7
     )
+
+
+def test_all_cells_run_once_and_then_again_so_that_drift_falls_on_all_alike(
+    run: Run, nodes: Nodes
+) -> None:
+    run(small_matrix({"zero_stage": [0, 1, 2]}, repeats=2))
+    rounds = [attempt.split() for attempt in nodes.attempts]
+    assert rounds == [[f"zero_stage={n}", f"r{r}a1"] for r in (1, 2) for n in (0, 1, 2)]
+
+
+def test_what_was_stopped_goes_on_in_the_order_of_its_recorded_seed(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    matrix = small_matrix({"zero_stage": [0, 1, 2, 3]}, repeats=3, shuffle_seed=7)
+    planned = in_order(matrix.cells, 3, 7)
+    nodes.before_play = lambda: os.kill(os.getpid(), signal.SIGINT)
+    nodes.endings = [{"steps": 3}]
+    assert run(matrix).interrupted
+    nodes.before_play = lambda: None
+    assert run(matrix).exit_code == 0
+    assert nodes.attempts[0] == f"{planned[0][0].name} r1a1"
+    assert nodes.attempts[1:] == [
+        f"{cell.name} r{repeat}a{2 if run == 0 else 1}"
+        for run, (cell, repeat) in enumerate(planned)
+    ]
+    recorded = json.loads((tmp_path / "m-rack" / "campaign.json").read_text())
+    assert recorded["shuffle_seed"] == 7
+    with pytest.raises(UserError, match=r"\(shuffle_seed was 7\)"):
+        run(replace(matrix, shuffle_seed=8))
 
 
 def test_a_failing_cell_does_not_stop_the_next(run: Run, nodes: Nodes, tmp_path: Path) -> None:
