@@ -5,10 +5,9 @@ tokens of these steps; of several runs the median. It is missing where it is mis
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from runner.figures.summary import runs_that_count
 from runner.terms.record import Record, Thermals
 
 
@@ -16,9 +15,9 @@ from runner.terms.record import Record, Thermals
 class Power:
     """Of a cell: None is missing, for the reason in `missing`."""
 
-    joules_per_token: float | None
-    method: str | None
-    thermals: Thermals
+    joules_per_token: float | None = None
+    method: str | None = None
+    thermals: Thermals = field(default_factory=Thermals)
     missing: str = ""
 
     @property
@@ -27,20 +26,17 @@ class Power:
         return 1 / self.joules_per_token if self.joules_per_token else None
 
 
-def cell_power(records: Sequence[Record]) -> Power:
-    """Return what the runs that count took. Every None has its reason."""
-    _, runs = runs_that_count(records)
-    if not runs:
-        return Power(None, None, Thermals(), "no training step was logged")
+def cell_power(runs: Sequence[Record]) -> Power:
+    """Return what the runs of a cell took, those that count. Every None has its reason."""
     heat = _thermals(run.measurement.thermals for run in runs)
     per_token, methods = [], set()
     for run in runs:
         energy = run.measurement.energy
         if energy.joules is None:
-            return Power(None, None, heat, energy.missing)
+            return Power(thermals=heat, missing=energy.missing)
         tokens = energy.iterations * tokens_of_step(run)
         if not tokens:
-            return Power(None, None, heat, "how many tokens a step has is not known")
+            return Power(thermals=heat, missing="how many tokens a step has is not known")
         per_token.append(energy.joules / tokens)
         methods.add(str(energy.method))
     return Power(median(per_token), "+".join(sorted(methods)), heat)

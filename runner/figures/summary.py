@@ -37,6 +37,7 @@ import numpy as np
 
 from runner.figures import spread
 from runner.figures.learning import last_loss
+from runner.figures.power import Power, cell_power
 from runner.figures.warmup import steady_from
 from runner.logs.batch import unmeasured
 from runner.logs.nodes import after_warmup
@@ -45,6 +46,7 @@ from runner.terms.record import Interval, Record
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
+NO_STEP = "no training step was logged"
 # A record with one of these words carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", "pending"})
 
@@ -89,17 +91,19 @@ class CellStatistics:
     """What the runs of one cell measured; every None has its reason in `missing`.
 
     `steps_measured` counts the iterations of the counted lines, and `logged_lines` all lines; all
-    three are summed over the runs that count. `window` is (first, last) iteration that a counted
-    interval covers. Memory is the peak over the runs, in MiB. `warmup` is how many first iterations
-    were left out of each run, the most of any run, `warmup_found` whether we found it ourselves;
-    `steps_left_out` is the sum over the runs of iterations that were logged and left out. `drift`
-    is of the run that drifts most, in step time (positive: slower). `doubts` has a sentence for
-    each word of MARKS that applies.
+    three are summed over the runs that count, whose counted samples/s are `rates`. `window` is
+    (first, last) iteration that a counted interval covers. Memory is the peak over the runs, in
+    MiB. `warmup` is how many first iterations were left out of each run, the most of any run,
+    `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs of
+    iterations that were logged and left out. `drift` is of the run that drifts most, in step time
+    (positive: slower). `doubts` has a sentence for each word of MARKS that applies.
     """
 
     basis: Basis = "none"
     samples_per_s: Summary | None = None
+    rates: tuple[tuple[float, ...], ...] = ()
     step_time_ms: Summary | None = None
+    power: Power = field(default_factory=lambda: Power(missing=NO_STEP))
     memory_allocated_mib: float | None = None
     memory_used_mib: float | None = None
     final_loss: float | None = None
@@ -258,7 +262,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     """
     basis, runs = runs_that_count(records)
     if not runs:
-        return CellStatistics(missing=dict.fromkeys(_QUANTITIES, "no training step was logged"))
+        return CellStatistics(missing=dict.fromkeys(_QUANTITIES, NO_STEP))
     missing: dict[str, str] = {}
     warm = [warmup_of(run) for run in runs]
     late = [
@@ -266,7 +270,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     ]
     counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
     times = _series(step_time_ms, runs, counted)
-    rate = summarise(_series(samples_per_s, runs, counted), rate=True)
+    rates = _series(samples_per_s, runs, counted)
+    rate = summarise(rates, rate=True)
     time = summarise(times)
     why = _why_no_times(runs, warm, late, counted)
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
@@ -287,7 +292,9 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     return CellStatistics(
         basis=basis,
         samples_per_s=rate,
+        rates=tuple(tuple(item.value for item in run) for run in rates),
         step_time_ms=time,
+        power=cell_power(runs),
         memory_allocated_mib=allocated,
         memory_used_mib=in_use,
         final_loss=loss,
@@ -339,13 +346,6 @@ _QUANTITIES = (
     "memory_used_mib",
     "final_loss",
 )
-
-
-def rates(records: Sequence[Record]) -> list[list[float]]:
-    """Return the counted samples/s of each run that counts."""
-    _, runs = runs_that_count(records)
-    series = _series(samples_per_s, runs, [counted_intervals(run) for run in runs])
-    return [[item.value for item in run] for run in series]
 
 
 def _series(

@@ -7,7 +7,7 @@ from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
 from runner.figures import spread
 from runner.figures.parity import parity
-from runner.figures.summary import rates, runs_that_count
+from runner.figures.summary import runs_that_count
 from runner.tables.formatting import value_text
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, BaselineComparison, Difference, Row, axis_names
@@ -73,7 +73,7 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
     if _windows_differ(row, base):
         comparison = replace(comparison, note="the two were measured over different iterations")
     differences = {}
-    between = spread.difference(rates(row.records), rates(base.records))
+    between = spread.difference(row.statistics.rates, base.statistics.rates)
     for name in COMPARED:
         ours, theirs = machine_value(row, name), machine_value(base, name)
         if ours is not None and theirs:

@@ -10,7 +10,7 @@ from typing import Any
 from runner.figures import devices as catalogue
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
-from runner.figures.power import Power, cell_power
+from runner.figures.power import Power
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
@@ -247,7 +247,7 @@ class Row:
     @property
     def power(self) -> Power:
         """Energy a token, watts a device, and how warm it was."""
-        return cell_power(self.records)
+        return self.statistics.power
 
     @property
     def perplexity(self) -> float | None:
