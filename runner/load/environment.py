@@ -1,4 +1,4 @@
-"""What a reader needs to compare runs: machines, versions, datasets, all from the campaign."""
+"""What a reader needs to compare runs: machines, versions, datasets. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,14 @@ from typing import Any
 
 from node.facts.kinds import ENVIRONMENT
 from node.schema import UnfitError
-from runner.folder.campaign import Campaign
 from runner.terms.inspected import ENV, Inspected, InspectedDevice
 from runner.terms.record import Measurement
 from runner.terms.settings import Settings
 
 
-def device_name(campaign: Campaign) -> str:
+def device_name(nodes: Mapping[str, Inspected]) -> str:
     """Return the devices' name; empty where the nodes have none, or different ones."""
-    hosts = campaign.inspections().values()
-    names = {device.name for inspected in hosts for device in inspected.devices or ()}
+    names = {device.name for inspected in nodes.values() for device in inspected.devices or ()}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -31,18 +29,18 @@ def _devices(devices: Sequence[InspectedDevice]) -> str:
     return "; ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"
 
 
-def environment_of(campaign: Campaign, settings: Settings) -> dict[str, Any]:
-    """Return what a reader needs to compare: machines, versions, datasets, all from the
-    campaign.
-    """
+def environment_of(
+    campaign: str, settings: Settings, nodes: Mapping[str, Inspected]
+) -> dict[str, Any]:
+    """Return what a reader needs to compare: machines, versions, datasets."""
     return {
-        "campaign": campaign.name,
+        "campaign": campaign,
         "inventory": settings.inventory,
         "trainbench": settings.trainbench,
         "fingerprints": settings.environment or {},
         "nodes": {
             host: _node(inspected)
-            for host, inspected in campaign.inspections().items()
+            for host, inspected in nodes.items()
             if inspected.hostname is not None or inspected.problem
         },
     }

@@ -23,6 +23,7 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement, Record
+from runner.terms.settings import Settings
 
 RUNNING = "bench runs now: python -m runner status says how far it is"
 
@@ -65,8 +66,7 @@ def records_of(
 
 def record_of(attempt: Attempt, campaign: Campaign) -> Record:
     """Read one run that was made, whether it is its repeat's last attempt or not."""
-    environment = environment_of(campaign, campaign.settings)
-    record = _ran(campaign, attempt, environment, device_name(campaign))
+    record = _ran(campaign, attempt, *_machines(campaign, campaign.settings))
     if record is None:
         raise UserError(f"there is no {names.RUN} in {attempt.path}")
     return record
@@ -75,8 +75,7 @@ def record_of(attempt: Attempt, campaign: Campaign) -> Record:
 def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterator[Record]:
     """Yield the records, with logs as paths in the campaign's folder."""
     settings = campaign.settings
-    environment = environment_of(campaign, settings)
-    device = device_name(campaign)
+    environment, device = _machines(campaign, settings)
     for cell, repeat in settings.asked():
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN)
         pending = replace(pending, repeat=repeat)
@@ -97,6 +96,12 @@ def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterat
                 break
         else:
             yield pending
+
+
+def _machines(campaign: Campaign, settings: Settings) -> tuple[dict[str, Any], str]:
+    """Return what all runs of a campaign share: their environment, and the devices' name."""
+    nodes = campaign.inspections()
+    return environment_of(campaign.name, settings, nodes), device_name(nodes)
 
 
 def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str) -> Record:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
-from node.files import open_plain
+from node.files import read_start
 from node.schema import Fields, Number, UnfitError, Whole, parse
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
 from runner.base.shape import shape
@@ -68,20 +68,16 @@ def _events(folder: Path) -> list[Path]:
     return [path for path in files if path.stat().st_size <= EVENTS_BYTES][:EVENTS_MOST]
 
 
-def _beginning(path: Path) -> bytes:
-    with open_plain(path) as stream:
-        return stream.read(MOST_BYTES)
-
-
 def _sampled(
     record: Record, nodes: Mapping[int, Path], devices: Sequence[int] | None
 ) -> Measurement:
     measured = record.measurement
+    wanted = {CPU, *map(str, devices or ())}
     samples = {
         str(rank): [
             sample
-            for sample in read_samples(_beginning(node / names.SAMPLES))
-            if devices is None or sample.device == CPU or sample.device in map(str, devices)
+            for sample in read_samples(read_start(node / names.SAMPLES, MOST_BYTES) or b"")
+            if devices is None or sample.device in wanted
         ]
         for rank, node in nodes.items()
     }
@@ -136,7 +132,7 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
 
 def _window(system: str, node: Path, counted: tuple[int, int]) -> Window | None:
     try:
-        polls = list(_polls(_beginning(node / names.TIMELINE)))
+        polls = list(_polls(read_start(node / names.TIMELINE, MOST_BYTES) or b""))
         log = (node / names.LOG).read_bytes()
     except OSError:
         return None

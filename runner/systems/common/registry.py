@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from typing import TYPE_CHECKING
 
 from runner import systems
@@ -14,11 +15,11 @@ if TYPE_CHECKING:  # the names alone are asked for by the command line, which st
     from runner.systems.common.system import System
 
 
-def system_names() -> list[str]:
-    """List every system's name, in alphabetical order."""
-    return sorted(
-        module.name for module in pkgutil.iter_modules(systems.__path__) if not module.ispkg
-    )
+@cache
+def system_names() -> tuple[str, ...]:
+    """List every system's name, in alphabetical order; the folder is looked into once."""
+    modules = pkgutil.iter_modules(systems.__path__)
+    return tuple(sorted(module.name for module in modules if not module.ispkg))
 
 
 def load_system(name: str) -> System:
