@@ -40,7 +40,11 @@ def add_parser(commands: Commands) -> None:
         "--dry-run", action="store_true", help="show what would run; no connection"
     )
     command.add_argument(
-        "--only", action="append", default=[], metavar="GLOB", help="only cells whose name matches"
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
     )
     command.add_argument("--again", action="store_true", help="also run finished cells once more")
     command.add_argument(

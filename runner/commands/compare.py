@@ -19,11 +19,13 @@ that `collect --format json` wrote.
 
   python -m runner compare zero-vs zero-vs-new
   python -m runner compare baseline.json zero-vs --threshold samples_per_s=5%
+  python -m runner compare zero-vs part --only nodes=1 --allow-missing
   python -m runner compare a.tar.gz b.tar.gz --format markdown
 
 A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s,
 memory_used_mib and memory_allocated_mib unless told) and by more than the noise of both sides. A
-cell that was ok and is not, or is gone, is a regression, too.
+cell that was ok and is not, or is gone, is a regression, too. Of a campaign that bench runs now,
+what has ended is compared, and exit code 0 means: no regression so far.
 
 exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be compared
 """
@@ -48,6 +50,18 @@ def add_parser(commands: Commands) -> None:
         help="of samples_per_s, memory_used_mib, memory_allocated_mib; step_time_ms and final_loss"
         " count only if named here; may be repeated",
     )
+    command.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
+    )
+    command.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="B may have run less: a cell that it lacks is no regression",
+    )
     command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
 
 
@@ -58,7 +72,9 @@ def run(chosen: argparse.Namespace) -> int:
 
     limits = thresholds(chosen.threshold)
     a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
-    comparison = compare_campaigns(a, b, limits)
+    comparison = compare_campaigns(
+        a, b, limits, only=chosen.only, allow_missing=chosen.allow_missing
+    )
     if chosen.format == "json":
         text = rendering.to_json(comparison)
     elif chosen.format == "markdown":
@@ -91,4 +107,4 @@ def _side(name: str, runs: Path) -> Any:
                 ) from None
     with archive.opened(runs, name) as source:
         records = records_of(source.campaign, Path.cwd(), shown=source.shown)
-        return side(name, records)
+        return side(name, records, live=source.campaign.is_locked())

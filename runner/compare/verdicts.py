@@ -6,7 +6,7 @@ confidence interval of each side's median in percent of it (figures/spread.py); 
 none, half of its spread; where it has no spread either, the threshold alone decides, and the note
 says so. A difference beyond the threshold but within noise is `unclear`. Only runs that ended ok
 are compared. A cell that was ok and is not, or is gone, is a regression, too: a benchmark that
-silently ran less must not pass.
+silently ran less must not pass. Where bench runs a side now, what has ended is compared.
 """
 
 import json
@@ -32,12 +32,13 @@ from node.schema import (
 )
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
+from runner.matrix.select import choose
 from runner.tables.build import rows
 from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.cell import MOST_CELLS
-from runner.terms.record import Record
+from runner.terms.record import NOT_ENDED, Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
 QUANTITIES: Mapping[str, tuple[int, float | None]] = {
@@ -56,6 +57,8 @@ VERDICTS: Mapping[str, bool] = {
     "worse": True,
     "unclear": False,
     "not_ok": False,
+    "running": False,
+    "left_out": False,
     "recovered": False,
     "appeared": False,
     "faster": False,
@@ -80,11 +83,15 @@ _NOT_THE_MACHINE = ("campaign", "inventory")
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: rows as `collect --format json` has them, and what they ran on."""
+    """One of the two: rows as `collect --format json` has them, and what they ran on.
+
+    `live` says that bench runs it now: what has not ended yet is nothing that it lacks.
+    """
 
     name: str
     rows: Sequence[Mapping[str, Any]]
     environment: Mapping[str, str] | None = None
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,12 +142,12 @@ class CampaignComparison:
         return sum(cell.regressed for cell in self.cells)
 
 
-def side(name: str, records: Sequence[Record]) -> Side:
+def side(name: str, records: Sequence[Record], *, live: bool = False) -> Side:
     """Return a campaign's records as one side."""
     document = json.loads(to_json(rows(records)))
     parameters = {record.cell_id: record.parameters for record in records}
     table = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
-    return Side(name, table, facts_as_text(environment_section(records)))
+    return Side(name, table, facts_as_text(environment_section(records)), live)
 
 
 def saved(name: str, document: Any) -> Side:
@@ -152,7 +159,8 @@ def saved(name: str, document: Any) -> Side:
             f"{name} is not a saved table ({error}); `python -m runner collect --format json"
             " --output FILE` writes one"
         ) from None
-    return Side(name, table["rows"], table["environment"])
+    live = any(row["status"] == "running" for row in table["rows"])
+    return Side(name, table["rows"], table["environment"], live)
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -203,19 +211,34 @@ def thresholds(options: Iterable[str]) -> dict[str, float]:
     return limits
 
 
-def compare_campaigns(a: Side, b: Side, limits: Mapping[str, float]) -> CampaignComparison:
-    """Compare the second with the first. Raises UserError where the two have no cell to compare."""
-    pairs = _pairs(a.rows, b.rows)
-    cells = [_cell(ours, theirs, limits) for ours, theirs in pairs]
+def compare_campaigns(
+    a: Side,
+    b: Side,
+    limits: Mapping[str, float],
+    *,
+    only: Sequence[str] = (),
+    allow_missing: bool = False,
+) -> CampaignComparison:
+    """Compare the second with the first. Raises UserError where the two have no cell to compare.
+
+    `only` has globs of cells; with `allow_missing` the second may have run less.
+    """
+    pairs = choose(_pairs(a.rows, b.rows), only, _named)
+    cells = [_cell(ours, theirs, limits, b.live, allow_missing) for ours, theirs in pairs]
     if not any(ours and theirs for ours, theirs in pairs):
         raise UserError(
             f"{a.name} and {b.name} have no cell in common: their matrices differ in every one"
         )
     if not any(cell.status_a == "ok" or cell.measures for cell in cells):
         raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
+    if b.live and not any(theirs and _ran(theirs) for _, theirs in pairs):
+        raise UserError(f"no cell of {b.name} has ended yet: `status` says how far it is")
     order = list(VERDICTS)
     cells.sort(key=lambda cell: order.index(cell.verdict))
     notes = _parameter_notes(pairs)
+    notes += [
+        f"bench runs {one.name} now: what has ended is compared" for one in (a, b) if one.live
+    ]
     if a.environment is None or b.environment is None:
         which = " and ".join(one.name for one in (a, b) if one.environment is None)
         notes.append(f"{which} does not say what it ran on, so that machines are not compared")
@@ -241,33 +264,65 @@ def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
     return [*pairs, *((None, row) for row in by_id.values())]
 
 
-def _cell(a: _Row | None, b: _Row | None, limits: Mapping[str, float]) -> ComparedCell:
-    if a is None or b is None:
-        row = a or b or {}
-        verdict = "vanished" if b is None else "appeared"
-        statuses = (row["status"], None) if b is None else (None, row["status"])
-        return ComparedCell(row["cell"], verdict, *statuses)
-    measures = _measures(a, b, limits) if _finished(a) and _finished(b) else {}
-    good = [(row["status"] == "ok", _finished(row)) for row in (a, b)]
-    if good[0] > good[1]:
-        verdict = "broke"
-    elif good[0] < good[1]:
-        verdict = "recovered"
-    elif not measures:
-        verdict = "not_ok" if b["status"] != "ok" else "same"
-    else:
-        verdicts = {measure.verdict for measure in measures.values()}
-        verdict = next(word for word in VERDICTS if word in verdicts)
+def _named(pair: _Pair) -> tuple[str, str]:
+    row = pair[1] or pair[0] or {}
+    return row["cell"], row["cell_id"]
+
+
+def _cell(
+    a: _Row | None, b: _Row | None, limits: Mapping[str, float], live: bool, allow_missing: bool
+) -> ComparedCell:
+    row = b or a or {}
+    measures: Mapping[str, Measure] = {}
+    if a and b and _finished(a) and _finished(b):
+        measures = _measures(a, b, limits)
+    verdict = _lack(a, b, live, allow_missing) or _verdict(a or {}, b or {}, measures)
     return ComparedCell(
-        name=b["cell"],
+        name=row["cell"],
         verdict=verdict,
-        status_a=a["status"],
-        status_b=b["status"],
-        steps_a=a.get("steps_measured"),
-        steps_b=b.get("steps_measured"),
+        status_a=a["status"] if a else None,
+        status_b=b["status"] if b else None,
+        steps_a=a.get("steps_measured") if a else None,
+        steps_b=b.get("steps_measured") if b else None,
         measures=measures,
-        notes=tuple(_notes(a, b, measures)),
+        notes=tuple(_notes(a, b, measures)) if a and b else (),
     )
+
+
+def _lack(a: _Row | None, b: _Row | None, live: bool, allow_missing: bool) -> str | None:
+    """Say what a side lacks of the cell; None where both ran it, as far as it was to be."""
+    if a is None or not _ran(a):
+        if b is not None and _ran(b):
+            return "appeared"
+        return "running" if b is not None and live else "not_ok" if a else "appeared"
+    if b is not None and _ran(b) and (live or allow_missing or b["status"] not in NOT_ENDED):
+        return None
+    if b is not None and live:
+        return "running"
+    return "left_out" if allow_missing else "vanished"
+
+
+def _verdict(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> str:
+    """Judge a cell that both sides ran."""
+    was, now = ((_well(row), _finished(row)) for row in (a, b))
+    if was > now:
+        return "broke"
+    if was < now:
+        return "recovered"
+    if not measures:
+        return "same" if _well(b) else "not_ok"
+    verdicts = {measure.verdict for measure in measures.values()}
+    return next(word for word in VERDICTS if word in verdicts)
+
+
+def _ran(row: _Row) -> bool:
+    """Whether a repeat of the cell ended."""
+    return row["status"] not in NOT_ENDED or _finished(row)
+
+
+def _well(row: _Row) -> bool:
+    """Whether every repeat that ended did so well."""
+    return row["status"] == "ok" or (row["status"] in NOT_ENDED and _finished(row))
 
 
 def _finished(row: _Row) -> bool:
@@ -328,6 +383,9 @@ def _notes(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> Iterable[str]:
     for label, row in (("first", a), ("second", b)):
         if row.get("marks"):
             yield f"the {label} is marked {row['marks']}"
+    for label, row in (("first", a), ("second", b)):
+        if row["status"] in NOT_ENDED and _finished(row):
+            yield f"not every repeat of the {label} has ended"
     if b["status"] != "ok" and b.get("reason"):
         yield str(b["reason"])
 

@@ -12,8 +12,8 @@ iteration does less work; it is counted and shown. NaN alone leaves nothing out:
 step_time_ms`; a step time that the log lacks is derived the other way round. `source` says which.
 
 *Runs that count.* All repeats of the cell that ended `ok`; when there is none, the repeats that
-trained a step before they ended (`basis` is then "incomplete"). `did_not_run` and `pending` never
-carry numbers.
+trained a step before they ended (`basis` is then "incomplete"). `did_not_run`, `pending` and
+`running` never carry numbers.
 
 *One run*: `median`, `p5` and `p95` are over its counted intervals, each interval once (percentiles
 interpolate linearly), and `spread_percent` is the interquartile range as percent of the median.
@@ -41,14 +41,14 @@ from runner.figures.power import Power, cell_power
 from runner.figures.warmup import steady_from
 from runner.logs.batch import unmeasured
 from runner.logs.nodes import after_warmup
-from runner.terms.record import Interval, Record
+from runner.terms.record import NOT_ENDED, Interval, Record
 
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
 NO_STEP = "no training step was logged"
 # A record with one of these words carries no numbers, whatever its measurement holds.
-WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", "pending"})
+WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", *NOT_ENDED})
 
 # What makes a cell's figures doubtful, in the words of the column `marks` (docs/measures.md).
 MARKS: Mapping[str, str] = {

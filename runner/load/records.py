@@ -81,7 +81,7 @@ def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterat
         pending = replace(pending, repeat=repeat)
         for attempt in reversed(campaign.attempts(cell.id, repeat)):
             if running == (cell.id, repeat, attempt.number):
-                yield replace(pending, reason=RUNNING)
+                yield replace(pending, status="running", reason=RUNNING)
                 break
             try:
                 record = _ran(campaign, attempt, environment, device)

@@ -1,27 +1,45 @@
-"""The cells of a matrix that `--only` names, and the order of their runs. Pure."""
+"""The cells that `--only` names, of a matrix or a comparison, and the order of runs. Pure."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
+from typing import TypeVar
 
 from runner.base.errors import UserError
 from runner.terms.cell import Cell, Matrix
 
+Item = TypeVar("Item")
+
 
 def select(matrix: Matrix, only: Sequence[str]) -> list[Cell]:
-    """Select the cells whose readable name or id matches one of the globs; all of them
-    without one.
+    """Select the cells of a matrix; all of them without a glob. Raises UserError for none."""
+    return choose(matrix.cells, only, lambda cell: (cell.name, cell.id))
+
+
+def choose(
+    cells: Sequence[Item], only: Sequence[str], named: Callable[[Item], tuple[str, str]]
+) -> list[Item]:
+    """Choose the cells that one of the globs matches; all of them without one.
+
+    `named` gives a cell's readable name and its id. A glob is of one of the two as a whole, else of
+    one AXIS=VALUE of the name. Raises UserError where none matches.
     """
     if not only:
-        return list(matrix.cells)
+        return list(cells)
+    names = list(map(named, cells))
+    whole = {glob for glob in only if any(fnmatch(text, glob) for each in names for text in each)}
     chosen = [
         cell
-        for cell in matrix.cells
-        if any(fnmatch(cell.name, glob) or fnmatch(cell.id, glob) for glob in only)
+        for cell, each in zip(cells, names, strict=True)
+        if any(
+            fnmatch(text, glob)
+            for glob in only
+            for text in (each if glob in whole else each[0].split(","))
+        )
     ]
     if not chosen:
-        names = ", ".join(cell.name for cell in matrix.cells[:5])
-        raise UserError(f"--only {' '.join(only)} matches no cell; cells are named like {names}")
+        examples = ", ".join(name for name, _ in names[:5])
+        raise UserError(f"--only {' '.join(only)} matches no cell; cells are named like {examples}")
     return chosen
 
 

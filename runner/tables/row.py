@@ -14,7 +14,7 @@ from runner.figures.power import Power
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
-from runner.terms.record import Record, Utilisation
+from runner.terms.record import NOT_ENDED, Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")
@@ -88,9 +88,10 @@ class Row:
 
     @property
     def _trouble(self) -> Record | None:
-        """The first repeat that is not ok; one that ended comes before one that is pending."""
+        """The first repeat that is not ok; of those that ended, else the running, the pending."""
         other = [record for record in self.records if record.status != "ok"]
-        return next((r for r in other if r.status != "pending"), other[0] if other else None)
+        waits = {status: place for place, status in enumerate(NOT_ENDED, 1)}
+        return min(other, key=lambda record: waits.get(record.status, 0), default=None)
 
     @property
     def record(self) -> Record:

@@ -22,11 +22,13 @@ STATUSES: Mapping[str, str] = {
     "interrupted": "training started, then Ctrl-C, stop.yml or the end of bench ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
     "unreadable": "the run's folder holds what cannot be read; the row carries no numbers",
-    "pending": "not run yet, or running now",
+    "running": "bench runs it now",
+    "pending": "not run yet",
 }
 
 UNREADABLE = "unreadable"
-ENDED = tuple(status for status in STATUSES if status != "pending")
+NOT_ENDED = ("running", "pending")
+ENDED = tuple(status for status in STATUSES if status not in NOT_ENDED)
 
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 

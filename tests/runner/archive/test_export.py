@@ -118,7 +118,7 @@ def test_an_archive_has_the_evidence_and_the_tables(
 def test_a_campaign_that_runs_is_redacted_too(
     campaign: Campaign, export: Callable[..., Path]
 ) -> None:
-    """The copy has no lock: what runs is pending there as well."""
+    """The copy has no lock: what runs here runs there, too."""
     cell = next(campaign.path.glob("*zero_stage=0*")).name
     attempt = Campaign(campaign.path).attempts(cell, 1)[0]
     (attempt.path / "outcome.json").unlink()

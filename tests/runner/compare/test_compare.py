@@ -1,6 +1,8 @@
 """Two campaigns side by side: what is worse beyond noise, what is gone, and the exit code."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from runner.compare.verdicts import (
     saved,
     thresholds,
 )
+from runner.folder.campaign import Campaign as RunFolder
 from runner.terms.cell import Cell as MatrixCell
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
@@ -53,14 +56,23 @@ FAILED: dict[str, Any] = {
     "samples_per_s": None,
     "reason": "why",
 }
+PENDING = {**FAILED, "status": "pending", "reason": "not run yet"}
+RUNS = {**PENDING, "status": "running", "reason": "bench runs now"}
 
 
-def one(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, *limits: str) -> ComparedCell:
-    """The comparison of one cell, beside one that is the same."""
+def one(
+    a: Mapping[str, Any] | None,
+    b: Mapping[str, Any] | None,
+    *limits: str,
+    live: bool = False,
+    allow_missing: bool = False,
+) -> ComparedCell:
+    """The comparison of one cell, beside one that is the same; `live`: bench runs B."""
     was, now = (
-        Side(name, [*([it] if it else []), row("z")], {}) for name, it in (("A", a), ("B", b))
+        Side(name, [*([it] if it else []), row("z")], {}, live and name == "B")
+        for name, it in (("A", a), ("B", b))
     )
-    found = compare_campaigns(was, now, thresholds(limits))
+    found = compare_campaigns(was, now, thresholds(limits), allow_missing=allow_missing)
     return next(cell for cell in found.cells if cell.name != "z")
 
 
@@ -81,7 +93,10 @@ def one(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, *limits: str) 
         (row(**FAILED), row(), "recovered"),
         (row(**FAILED), row(**FAILED), "not_ok"),
         (row(**FAILED), row(**{**FAILED, "status": "did_not_run"}), "not_ok"),
-        (row(), row(**{**FAILED, "status": "pending"}), "broke"),
+        (row(), row(**PENDING), "vanished"),
+        (row(), row(status="pending"), "vanished"),  # not every repeat was run
+        (row(**PENDING), row(), "appeared"),
+        (row(**PENDING), row(**PENDING), "not_ok"),
         (row(), row(status="failed"), "broke"),  # one repeat failed, the others count
         (row(status="failed"), row(**FAILED), "broke"),
         (row(status="failed"), row(status="failed", rate=90.0), "slower"),
@@ -94,6 +109,53 @@ def test_the_verdict_on_a_cell(a: Any, b: Any, verdict: str) -> None:
     found = one(a, b)
     assert found.verdict == verdict
     assert found.regressed == (verdict in ("slower", "more_memory", "broke", "vanished"))
+
+
+@pytest.mark.parametrize(
+    ("b", "verdict"),
+    [
+        (row(**RUNS), "running"),
+        (row(**PENDING), "running"),
+        (row(status="running", rate=90.0), "slower"),  # a repeat has ended, another runs
+        (row(status="pending"), "same"),
+        (row(**FAILED), "broke"),
+        (None, "vanished"),
+    ],
+)
+def test_a_running_campaign_is_compared_in_what_has_ended(b: Any, verdict: str) -> None:
+    found = one(row(), b, live=True)
+    assert found.verdict == verdict
+    assert found.regressed == (verdict in ("slower", "broke", "vanished"))
+    partly = verdict in ("slower", "same")
+    assert ("not every repeat of the second has ended" in found.notes) == partly
+
+
+@pytest.mark.parametrize(
+    ("b", "verdict"),
+    [
+        (None, "left_out"),
+        (row(**PENDING), "left_out"),
+        (row(status="pending", rate=90.0), "slower"),
+        (row(**FAILED), "broke"),
+    ],
+)
+def test_what_is_left_out_on_purpose_is_no_regression(b: Any, verdict: str) -> None:
+    found = one(row(), b, allow_missing=True)
+    assert found.verdict == verdict
+    assert found.regressed == (verdict in ("slower", "broke"))
+
+
+def test_only_some_cells_are_compared() -> None:
+    cells = [row(name, rate) for name, rate in (("nodes=1,zero_stage=0", 100), ("nodes=2", 100))]
+    slow = [{**cell, "samples_per_s": 50.0} for cell in cells]
+    a, b = Side("A", cells, {}), Side("B", slow[1:], {})
+    for only in ("nodes=2", "*=2"):
+        found = compare_campaigns(a, b, LIMITS, only=[only])
+        assert [(cell.name, cell.verdict) for cell in found.cells] == [("nodes=2", "slower")]
+    found = compare_campaigns(a, b, LIMITS, only=["zero_stage=0", "nodes=2"])
+    assert {cell.verdict for cell in found.cells} == {"vanished", "slower"}
+    with pytest.raises(UserError, match="--only nodes=3 matches no cell; cells are named like"):
+        compare_campaigns(a, b, LIMITS, only=["nodes=3"])
 
 
 def test_noise_is_that_of_both_sides_together() -> None:
@@ -194,11 +256,12 @@ def test_what_ran_on_other_machines_is_said_first() -> None:
         ([], [], "no cell in common"),
         ([row("a")], [row("b")], "no cell in common"),
         ([row(**FAILED)], [row()], "no cell of A ended ok"),
+        ([row()], [row(**RUNS)], "no cell of B has ended yet"),
     ],
 )
 def test_nothing_to_compare_is_bad_input(a: list[Any], b: list[Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        compare_campaigns(Side("A", a), Side("B", b), LIMITS)
+        compare_campaigns(Side("A", a), saved("B", {"rows": b}), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +335,23 @@ def test_the_exit_code_is_for_a_pipeline(
     document = json.loads(capsys.readouterr().out)
     assert (document["regressions"], document["cells"][0]["verdict"]) == (1, "broke")
     assert "memory ran out" in document["cells"][0]["notes"][0]
+
+
+def test_a_campaign_that_bench_runs_now_and_one_that_ran_less_pass(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The issue's own words: the running cell "broke", and a deliberate subset "vanished"."""
+    a, b = campaign("a"), campaign("b")
+    last = next(b.glob("*zero_stage=1*/repeat1/attempt1"))
+    (last / "outcome.json").unlink()
+    os.utime(last / "run.json")
+    with RunFolder(b).locked():
+        assert main(["compare", str(a), str(b)]) == 0
+    assert "no regression: 1 running, 1 same" in capsys.readouterr().out
+    shutil.rmtree(last.parent)
+    assert main(["compare", str(a), str(b)]) == 1
+    assert main(["compare", str(a), str(b), "--allow-missing"]) == 0
+    assert main(["compare", str(a), str(b), "--only", "zero_stage=0"]) == 0
 
 
 def test_folders_archives_and_saved_tables_compare_alike(

@@ -17,7 +17,7 @@ from runner.folder.endings import Ending
 from runner.judge.decide import decide, is_finished, last_words, learned, with_verdict
 from runner.judge.diagnosis.verdict import Verdict
 from runner.terms.outcome import Outcome, Place
-from runner.terms.record import STATUSES, Interval, Measurement
+from runner.terms.record import ENDED, NOT_ENDED, Interval, Measurement
 
 RECORDED = PROJECT / "tests" / "data" / "torchrun"
 VERDICT = Verdict(
@@ -30,7 +30,6 @@ VERDICT = Verdict(
 )
 WELL = {"ended_by": "exit", "rc": 0}
 BOTH_WELL = {"a": WELL, "b": WELL}
-NOT_A_RUN = {"pending"}  # of a table's row; no run ends so
 # What may stand in `halt`, or be said of a node; bench adds two of its own.
 CAUSES = [cause for cause in Cause if cause not in (Cause.NO_STEP, Cause.STOPPED_EARLY)]
 
@@ -106,7 +105,7 @@ def test_the_status_of_a_cause(cause: str, trained: str, untrained: str) -> None
 
 def test_every_status_word_can_be_reached_and_no_other() -> None:
     all_ends = [ended(cause, reached) for cause in ["", *CAUSES] for reached in (0, 3, 5)]
-    assert {end.status for end in all_ends} == set(STATUSES) - NOT_A_RUN
+    assert {end.status for end in all_ends} == set(ENDED)
 
 
 @pytest.mark.parametrize("done", [{}, {"a": WELL}, {"a": WELL, "b": WELL}])
@@ -192,7 +191,7 @@ def test_a_node_that_ended_badly_is_the_cause_where_no_halt_says_one(
     for reached in (0, 5):
         end = ended(reached=reached, done={"a": WELL, "b": how})
         assert (end.cause, end.ending) == (cause, words)
-        assert end.status not in ("ok", "pending")
+        assert end.status not in ("ok", *NOT_ENDED)
     assert ended(done={"b": how}).cause == cause  # and where another node said nothing at all
 
 
@@ -247,7 +246,7 @@ def test_a_time_limit_is_explained_by_what_came_before_it_not_by_what_it_did() -
 
 def test_every_end_is_one_of_the_documented_words() -> None:
     for cause, reached, train_iters in itertools.product(["", *CAUSES], (0, 2, 5), (5, None)):
-        assert ended(cause, reached, train_iters=train_iters).status in STATUSES
+        assert ended(cause, reached, train_iters=train_iters).status in ENDED
 
 
 # --- a log's own words ----------------------------------------------------------------------------

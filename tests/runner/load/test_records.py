@@ -68,7 +68,7 @@ def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
     write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": before[0].cell_id}})
     with campaign.locked():
         found = records_of(campaign, tmp_path)[0]
-    assert (found.status, found.reason) == ("pending", RUNNING)
+    assert (found.status, found.reason) == ("running", RUNNING)
     found = records_of(campaign, tmp_path)[0]
     assert (found.status, found.reason) == ("did_not_run", "bench ended before the run did")
 
