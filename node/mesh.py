@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import glob
 import ipaddress
 import os
@@ -29,7 +30,7 @@ from typing import Any
 from node import mesh_lines
 from node.answer import ProgramError
 from node.checked import SshKey
-from node.files import write_bytes
+from node.files import write_bytes, write_text
 from node.mesh_lines import MOST_KEYS, PEERS, Known
 from node.schema import Text
 
@@ -65,6 +66,7 @@ def run(
     """Run a program as the mesh's user."""
 
     def become() -> None:
+        os.seteuid(0)  # for good, where this acts as the user for a while
         os.initgroups(user.pw_name, user.pw_gid)
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
@@ -100,15 +102,11 @@ def public_half(user: pwd.struct_passwd, path: str) -> str:
 
 def marked(user: pwd.struct_passwd, mark: str) -> list[str]:
     """Which of the user's files have our block."""
-    found = []
-    for name in ("authorized_keys", "config"):
-        try:
-            with open(os.path.join(user.pw_dir, ".ssh", name), encoding="utf-8") as file:
-                if mark in file.read().splitlines():
-                    found.append(name)
-        except FileNotFoundError:
-            pass
-    return found
+    return [
+        name
+        for name in ("authorized_keys", "config")
+        if mark in foreign(user, os.path.join(user.pw_dir, ".ssh", name)).splitlines()
+    ]
 
 
 def ours(user: pwd.struct_passwd, path: str, mode: int) -> bool:
@@ -155,11 +153,8 @@ def own_folder(user: pwd.struct_passwd, spec: dict[str, Any]) -> str:
 
 def own_lines(user: pwd.struct_passwd, key: str) -> list[str]:
     """The lines of authorized_keys that hold the key."""
-    try:
-        with open(os.path.join(user.pw_dir, ".ssh", "authorized_keys"), encoding="utf-8") as file:
-            return [line.strip() for line in file if key in line and not line.startswith("#")]
-    except FileNotFoundError:
-        return []
+    lines = foreign(user, os.path.join(user.pw_dir, ".ssh", "authorized_keys")).split("\n")
+    return [line.strip() for line in lines if key in line and not line.startswith("#")]
 
 
 def numbers(names: list[str]) -> list[str]:
@@ -213,8 +208,7 @@ def install(
 
     ``wanted`` is the other half, where it is known.
     """
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as work:
-        os.chown(work, user.pw_uid, user.pw_gid)
+    with acting_as(user), tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as work:
         path = os.path.join(work, "id_ed25519")
         make(path)
         key = public_half(user, path)
@@ -222,11 +216,7 @@ def install(
             raise MeshError("what came is not a private key without a passphrase")
         if wanted and key != wanted:
             raise MeshError("what came is not the private key that the other nodes let in")
-        comment = os.path.basename(folder)
-        descriptor = os.open(path + ".pub", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{key} {comment}\n")
-        os.chown(path + ".pub", user.pw_uid, user.pw_gid)
+        write_text(path + ".pub", f"{key} {os.path.basename(folder)}\n", mode=0o644)
         for name in ("id_ed25519.pub", "id_ed25519"):
             os.replace(os.path.join(work, name), os.path.join(folder, name))
     return key
@@ -249,13 +239,7 @@ def put(spec: dict[str, Any]) -> dict[str, Any]:
     """The cluster's key pair, from the private half."""
     user = account(spec)
     private, key = PRIVATE.check(spec["private"], "the private key"), SshKey(spec["key"], "key")
-
-    def write(path: str) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(private)
-        os.chown(path, user.pw_uid, user.pw_gid)
-
+    write = functools.partial(write_text, text=private, mode=0o600)
     return {"key": install(user, own_folder(user, spec), write, key)}
 
 

@@ -58,6 +58,10 @@ def test_a_node_knows_the_others_once(spec: dict[str, Any], tmp_path: Path) -> N
     assert not (ssh / "trainbench").exists()
     assert mesh.trust(spec) == {"changed": True}
     assert mesh.trust(spec) == {"changed": False}
+    assert mesh.left(spec)["marked"] == ["authorized_keys", "config"]
+    assert mesh.own_lines(mesh.account(spec), "AAAA \udcff") == [
+        foreign.decode(errors="surrogateescape")
+    ]
     line = f'from="10.1.0.1,10.1.0.2" {KEY} trainbench'
     lines = (ssh / "authorized_keys").read_bytes().split(b"\n")
     assert lines[:3] == [foreign, MARK.encode(), line.encode()]
@@ -124,6 +128,23 @@ def test_another_private_key_than_the_one_let_in_is_refused(
         mesh.put({**spec, "key": KEY, "private": private})
     with pytest.raises(ProgramError, match="more than 20000"):
         mesh.put({**spec, "key": KEY, "private": "x" * 20_001})
+
+
+def test_a_link_where_a_key_goes_leads_nowhere(spec: dict[str, Any], tmp_path: Path) -> None:
+    """The mesh's user may be there first: root, who sets the mesh up, is led to no other file."""
+    other, user = tmp_path / "other", mesh.account(spec)
+    other.write_text("as it was")
+    mesh.make(spec)
+    folder = tmp_path / ".ssh" / "trainbench"
+
+    def make(path: str) -> None:
+        Path(path).write_bytes((folder / "id_ed25519").read_bytes())
+        Path(path).chmod(0o600)
+        Path(path + ".pub").symlink_to(other)
+
+    mesh.install(user, str(folder), make)
+    assert other.read_text() == "as it was"
+    assert (folder / "id_ed25519.pub").read_text().startswith("ssh-ed25519 ")
 
 
 def test_a_key_is_its_type_and_what_begins_with_it() -> None:
