@@ -90,14 +90,14 @@ class Driver:
         fields = [
             "%.3f" % time.time(),
             "%d" % index,
-            _said(percent, "%d %%"),
-            _said(used, "%d MiB"),
-            _said(total, "%d MiB"),
-            _said(None if power is None else power / 1000, "%.2f W"),
-            _said(clock, "%d MHz"),
-            _said(heat, "%d"),
-            _said(energy, "%d mJ"),
-            _said(why, "0x%016x"),
+            told(percent, "%d %%"),
+            told(used, "%d MiB"),
+            told(total, "%d MiB"),
+            told(None if power is None else power / 1000, "%.2f W"),
+            told(clock, "%d MHz"),
+            told(heat, "%d"),
+            told(energy, "%d mJ"),
+            told(why, "0x%016x"),
         ]
         return ", ".join(fields) + "\n"
 
@@ -108,5 +108,6 @@ class Driver:
                 yield self.row(index)
 
 
-def _said(value: float | None, form: str) -> str:
+def told(value: float | None, form: str) -> str:
+    """Return a figure as it stands in a row."""
     return ABSENT if value is None else form % value

@@ -15,11 +15,11 @@ import os
 import subprocess
 import time
 
+from node.nvml import Driver, told
+
 TYPE_CHECKING = False  # as typing's, whose import takes longer than all else
 if TYPE_CHECKING:
     from typing import TextIO
-
-    from node.nvml import Driver
 
 PERIOD_S = 1.0
 GPU_COLUMNS = (
@@ -28,7 +28,6 @@ GPU_COLUMNS = (
 CPU_HEADER = (
     "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB], total_energy [mJ]\n"
 )
-ABSENT = "[N/A]"  # as nvidia-smi prints what a device does not tell
 RAPL = "/sys/class/powercap/intel-rapl:*[0-9]/energy_uj"  # a file a zone; packages are intel-rapl:N
 
 
@@ -95,8 +94,7 @@ def sample_cpu(out: TextIO) -> None:
         busy = 100.0 * (now[0] - before[0]) / span if span else 0.0
         before = now
         used, total = memory_mib()
-        energy = packages.used_mj()
-        took = ABSENT if energy is None else f"{energy} mJ"
+        took = told(packages.used_mj(), "%d mJ")
         out.write(f"{time.time():.3f}, {busy:.0f} %, {used} MiB, {total} MiB, {took}\n")
         out.flush()
 
@@ -127,8 +125,6 @@ def sample(spec: dict[str, str]) -> None:
     os.nice(5)  # never in the trainer's way
     if device == "cuda":
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        from node.nvml import Driver  # loads ctypes, which processors need not
-
         try:
             driver = Driver()
         except OSError:  # no such library; nvidia-smi may be a program of its own
