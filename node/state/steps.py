@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import tempfile
 from typing import Any
+
+from node.files import write_text
 
 from . import ledger as books
 from .compare import compare, own_repositories
@@ -20,16 +21,8 @@ from .spec import Spec, StateError
 def write_ledger(name: str, ledger: dict[str, Any]) -> None:
     """Write it whole or not at all."""
     os.makedirs(LEDGERS, mode=0o755, exist_ok=True)
-    handle, path = tempfile.mkstemp(dir=LEDGERS, prefix=f".{name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(ledger, file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path, f"{LEDGERS}/{name}.json")
-    except BaseException:
-        os.unlink(path)
-        raise
+    text = json.dumps(ledger, indent=1, sort_keys=True)
+    write_text(f"{LEDGERS}/{name}.json", text, mode=0o600, last=True)
 
 
 def begin(spec: Spec) -> dict[str, Any]:

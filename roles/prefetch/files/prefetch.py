@@ -36,6 +36,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node import fetch
+from node.files import write_text
 from node.schema import List, Row, Text, UnfitError
 from plugins import datasets
 from plugins.filter import mirrors, pins
@@ -436,8 +437,8 @@ def manifest(folder: Path, found: Needs) -> dict[str, Any]:
         name = str(path.relative_to(folder))
         if (
             path.is_file()
-            and name != "manifest.json"
-            and not name.endswith((".part", ".part.json", ".new", ".control"))
+            and not name.startswith("manifest.json")  # nor one that was half written
+            and not name.endswith((".part", ".part.json", ".control"))
         ):
             listed[name] = [path.stat().st_size, digest_of(path, "sha256")]
     only = sorted(item.path for item in found.files if item.dataset)
@@ -458,8 +459,7 @@ def prefetch(spec: Mapping[str, Any]) -> dict[str, Any]:
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     text = json.dumps(manifest(folder, found), indent=1, sort_keys=True) + "\n"
     if text != before:
-        path.with_suffix(".new").write_text(text, encoding="utf-8")
-        path.with_suffix(".new").replace(path)
+        write_text(str(path), text)
     sizes = [size for size, _ in json.loads(text)["files"].values()]
     return {
         "changed": text != before,
