@@ -15,6 +15,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from node import answer
+from node.files import write_text
 from node.printable import printable, printable_lines
 from node.schema import Plain, UnfitError, parse, unfit
 from plugins.answers import KINDS
@@ -102,8 +103,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         Raises AnsibleConnectionFailure where the node cannot be reached, AnsibleError where what
         answered was not the program, UnfitError where the answer does not fit.
         """
-        argv = [self.python, "-I", "-S", *command(entry)]
-        return self.expect(self.exchange(argv, message(entry, arguments, file), kind, to(entry)))
+        return self.expect(self.send(entry, arguments, kind, file=file))
 
     def tell(self, entry: str, arguments: Any = None, kind: Kind = ANYTHING) -> Any:
         """Return a program's answer, as `kind` has checked it.
@@ -129,12 +129,17 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         return {**result, "failed": True, "rc": code, "stderr": words, "msg": words}
 
     def send(
-        self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, python: str = ""
+        self,
+        entry: str,
+        arguments: Any = None,
+        kind: Kind = ANYTHING,
+        python: str = "",
+        file: str = "",
     ) -> Answer:
         """Run a program, by the node's Python or another one with all that it has installed."""
         kind = KINDS.get(entry, ANYTHING) if kind is ANYTHING else kind
-        runs = [python] if python else [self.python, "-I", "-S"]
-        return self.exchange([*runs, *command(entry)], message(entry, arguments), kind, to(entry))
+        argv = [*([python] if python else [self.python, "-I", "-S"]), *command(entry)]
+        return self.exchange(argv, message(entry, arguments, file), kind, to(entry))
 
     def exchange(
         self, argv: list[str], given: str = "", kind: Kind = ANYTHING, where: str = "the answer"
@@ -189,6 +194,4 @@ def one_line(error: BaseException) -> str:
 def save(path: Path, facts: dict[str, Any]) -> None:
     """Write JSON so that a reader sees all of it or none of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.tmp")
-    fresh.write_text(json.dumps(facts), encoding="utf-8")
-    fresh.replace(path)
+    write_text(str(path), json.dumps(facts))

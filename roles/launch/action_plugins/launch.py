@@ -46,7 +46,6 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.endings import Ending
 from runner.terms.inspected import ENV
-from runner.terms.orders import Orders
 
 if TYPE_CHECKING:
     from node.schema import Kind
@@ -131,7 +130,8 @@ class Launch:
         self.run_folder = RunFolder(run_dir)
         self.lock = lock
         self.holder = holder  # what the bench that began this run wrote into its lock
-        orders = read(Orders, json.loads((run_dir / names.RUN).read_text(encoding="utf-8")))
+        orders = self.run_folder.orders
+        assert orders is not None  # bench writes run.json before it starts the play
         # Each node's folder here, by rank; nodes that only wait for others end after `launchers`.
         folders = [run_dir / names.node(node.node_rank, node.host) for node in orders.nodes]
         self.prepared = [folder / names.PREPARED for folder in folders]
@@ -147,10 +147,7 @@ class Launch:
         self.host = host
         self.folder = self.run_folder.node(self.node.node_rank, host)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.job = {
-            **orders.job(self.node),
-            "mark": mark_of(run_dir / names.RUN),
-        }
+        self.job = {**orders.job(self.node), "mark": mark_of(run_dir / names.RUN)}
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
         # The lease is renewed between polls: three of them fit into it.
         longest = min(8.0, self.limits.lost_contact_s / 3)
