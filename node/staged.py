@@ -99,8 +99,7 @@ class State:
 
     def sha256(self, path: str) -> str:
         """The file's SHA-256, read only if it may have changed since it was last read."""
-        state = os.stat(path)
-        key = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+        key = stamp(path)
         known = self.content["checked"].get(path)
         if known and known[:4] == key:
             return str(known[4])
@@ -118,6 +117,12 @@ class State:
         checked = self.content["checked"]
         for path in [each for each in checked if each.startswith(home + os.sep)]:
             del checked[path]
+
+
+def stamp(path: str) -> list[int]:
+    """Return what tells whether a file was touched since."""
+    state = os.stat(path)
+    return [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
 
 
 @contextlib.contextmanager
@@ -208,9 +213,7 @@ def place(root: str, name: FileName, out: str, text: bytes) -> None:
     for file, digest in manifest.sha256.items():
         # they were read a moment ago, on their way here
         path = places[file]
-        now = os.stat(path)
-        key = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]
-        state.content["checked"][path] = [*key, digest]
+        state.content["checked"][path] = [*stamp(path), digest]
     for address, digest in manifest.recorded.items():
         state.content["recorded"].setdefault(address, digest)
     state.save()

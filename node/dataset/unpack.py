@@ -78,21 +78,17 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
         return size
     except KeyError:
         raise fetch.FetchError(f"{archive} holds no {member}; correct the catalogue") from None
-    except DAMAGED as error:
+    except (*DAMAGED, OSError) as error:
+        number = getattr(error, "errno", None)  # none in what gzip and bz2 say of foreign bytes
+        if number in fetch.FULL:
+            _remove(part)
+            raise fetch.full(os.path.dirname(target), os.path.basename(target), None) from None
+        if number is not None:
+            raise
         os.unlink(archive)
         raise fetch.FetchError(
             f"{archive} is damaged ({error}); it was removed, run this again to fetch it anew"
         ) from None
-    except OSError as error:
-        if error.errno in fetch.FULL:
-            _remove(part)
-            raise fetch.full(os.path.dirname(target), os.path.basename(target), None) from None
-        if error.errno is None:  # what gzip and bz2 say of foreign bytes
-            os.unlink(archive)
-            raise fetch.FetchError(
-                f"{archive} is damaged ({error}); it was removed, run this again to fetch it anew"
-            ) from None
-        raise
     finally:
         _remove(part)
 

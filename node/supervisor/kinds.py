@@ -56,10 +56,9 @@ class Packed:
 
     def check(self, value: Any, where: str) -> bytes:
         """Return the bytes; no more than `most` of them are ever made."""
-        unpacker = zlib.decompressobj()
+        text, unpacker = self.text.check(value, where), zlib.decompressobj()
         try:
-            packed = base64.b64decode(self.text.check(value, where), validate=True)
-            data = unpacker.decompress(packed, self.most + 1)
+            data = unpacker.decompress(base64.b64decode(text, validate=True), self.most + 1)
         except (zlib.error, ValueError) as error:
             raise unfit(where, "is not what was packed: %s" % error) from None
         if len(data) > self.most:
