@@ -166,9 +166,8 @@ def pip_conf(spec: Spec) -> str:
 
 def build(spec: Spec) -> Spec:
     """Build the image; the whole output is in logs/image.log of the pin set."""
-    log = os.path.join(spec["home"], "logs", "image.log")
-    os.makedirs(os.path.dirname(log), exist_ok=True)
     base = mirrored(spec["base"], spec["mirrors"].get("images"))
+    os.makedirs(spec["home"], exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="trainbench-image-", dir=spec["home"]) as scratch:
         context = os.path.join(scratch, "context")
         os.mkdir(context)
@@ -189,12 +188,15 @@ def build(spec: Spec) -> Spec:
         # Its own form is renamed when it is saved: the same image would have two ids.
         argv += ["--format=docker"] if spec["engine"].endswith("podman") else []
         argv += ["--file", os.path.join(context, "Containerfile"), context]
-        logged(argv, log, f"the image {spec['image']} cannot be built from {base}")
+        logged(spec, argv, "image", f"cannot be built from {base}")
     return write_down(spec)
 
 
-def logged(argv: list[str], log: str, words: str) -> None:
-    """Run the engine, its output in a file; ImageError has the end of it."""
+def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
+    """Run the engine, its output in a log of the pin set's; ImageError has `words` and its end."""
+    words = f"the image {spec['image']} {words}"
+    log = os.path.join(spec["home"], "logs", f"{name}.log")
+    os.makedirs(os.path.dirname(log), exist_ok=True)
     try:
         with open(log, "w", encoding="utf-8") as file:
             done = subprocess.run(
@@ -239,10 +241,8 @@ def save(spec: Spec) -> Spec:
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, mode=0o700)
     path = os.path.join(folder, "image.bin")
-    log = os.path.join(spec["home"], "logs", "image-save.log")
-    os.makedirs(os.path.dirname(log), exist_ok=True)
     argv = [spec["engine"], "save", "--output", path, spec["image"]]
-    logged(argv, log, f"the image {spec['image']} cannot be written to {path}")
+    logged(spec, argv, "image-save", f"cannot be written to {path}")
     manifest = {
         "recipe": {"image": identity(spec)},
         "prefix": "image",  # the .bin of a dataset
@@ -258,10 +258,8 @@ def save(spec: Spec) -> Spec:
 def load(spec: Spec) -> Spec:
     """Take the image from the file."""
     path = os.path.join(spec["archive"], "image.bin")
-    log = os.path.join(spec["home"], "logs", "image-load.log")
-    os.makedirs(os.path.dirname(log), exist_ok=True)
     argv = [spec["engine"], "load", "--input", path]
-    logged(argv, log, f"the image {spec['image']} cannot be taken from {path}")
+    logged(spec, argv, "image-load", f"cannot be taken from {path}")
     wanted = staged.manifest_of(spec["archive"]).recipe or {}
     if identity(spec) != wanted.get("image"):
         raise ImageError(

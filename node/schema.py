@@ -373,23 +373,23 @@ class Plain:
     """Any JSON, bounded: depth, items, and texts without control characters unless `lines`."""
 
     def __init__(self, depth: int = 8, most: int = 10_000, lines: bool = False) -> None:
-        self.depth, self.most, self.lines = depth, most, lines
+        self.depth, self.most = depth, most
+        self.text = Text(most=MOST_LETTERS, lines=lines)
+        self.inner = Plain(depth - 1, most, lines) if depth else self
 
     def check(self, value: Any, where: str) -> Any:
         """Return the value, each part of it checked."""
-        text = Text(lines=self.lines, most=MOST_LETTERS)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, (int, float)):
             return (Whole(-SAFE) if isinstance(value, int) else Number()).check(value, where)
         if isinstance(value, str):
-            return text.check(value, where)
+            return self.text.check(value, where)
         if self.depth == 0:
             raise unfit(where, "is nested too deep")
-        inner = Plain(self.depth - 1, self.most, self.lines)
         if isinstance(value, dict):
-            return Mapped(text, inner, self.most).check(value, where)
-        return List(inner, self.most).check(value, where)
+            return Mapped(self.text, self.inner, self.most).check(value, where)
+        return List(self.inner, self.most).check(value, where)
 
     def json_schema(self) -> dict[str, Any]:
         """Return the same as JSON schema."""
