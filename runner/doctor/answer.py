@@ -112,7 +112,7 @@ class Answer:
             parts += table.failure_lines(self.failures)
             parts.append(self._summary())
         if self.judgement is not None:
-            parts += self.judgement.parts(width)
+            parts += table.measured_parts(self.judgement)
         return parts
 
     def _summary(self) -> Text:

@@ -13,13 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from node.kinds import having
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words, parse
-from runner.base.console import one_line
-from runner.base.grid import ruled
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
@@ -37,8 +32,6 @@ TESTS: Mapping[str, tuple[str, str]] = {
 }
 DEVICE_TESTS = ("matmul_fp32", "matmul_bf16", "memory")
 NETWORK_TESTS = ("node", "all", "pair")
-_TITLES = ("measured", "unit", "of", "reference", "lowest", "where", "noise", "")
-_NUMBERS = frozenset(_TITLES) - {"measured", "where"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class Figure:
     def noise(self) -> float:
         """Relative: the widest try's MAD as a standard deviation, and the tries' distance."""
         middles = [statistics.median(samples) for samples in self.tries]
-        spread = max(_mad(samples) for samples in self.tries) * 1.4826
+        spread = max(_sigma(samples) for samples in self.tries)
         return (spread + max(middles) - min(middles)) / max(middles)
 
     @property
@@ -151,62 +144,15 @@ class Judgement:
             "notes": list(self.notes),
         }
 
-    def parts(self, width: int) -> list[Table | Text | str]:
-        """Show one row a test, the slow ones by name, and one line."""
-        if self.reason:
-            return [one_line(f"devices and network: no result: {self.reason}", "yellow")]
-        parts: list[Table | Text | str] = [
-            ruled(_TITLES, map(_cells, self.rows), whole=len(_TITLES), right=_NUMBERS)
-        ]
-        reasons: dict[str, list[str]] = {}
-        for row in self.rows:
-            if row.reason:
-                reasons.setdefault(row.reason, []).append(row.name)
-        for reason, names in reasons.items():
-            of = "" if len(names) == len(self.rows) else f" of {', '.join(names)}"
-            parts.append(one_line(f"no result{of}: {reason}", "yellow"))
-        parts += [one_line(f"slow: {one.words}", "bold red") for one in self.slow]
-        parts += [one_line(f"note: {note}") for note in self.notes]
-        if not any(row.figures for row in self.rows):
-            parts.append(one_line(f"nothing could be measured with {self.torch}", "yellow"))
-        elif not self.slow:
-            result = "nothing slow" if not self.unanswered else "nothing slow in what was measured"
-            if all(row.reason for row in self.rows):
-                result = "nothing can be told from it"
-            parts.append(one_line(f"measured in {self.took_s:.0f} s with {self.torch}: {result}"))
-        return parts
 
-
-def _cells(row: ProbeResult) -> list[str | Text]:
-    name, unit = TESTS[row.test]
-    if not row.figures:
-        return [name, unit, "0", "", "", "", "", "no result"]
-    lowest = min(row.figures, key=row.value)
-    result = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
-    noise = statistics.median(one.noise for one in row.figures)
-    assert row.reference is not None
-    value = row.value(lowest)
-    less = f" ({value / row.reference - 1:+.1%})" if len(row.figures) > 1 else ""
-    where = lowest.label if row.test != "all" else f"{len(lowest.nodes)} nodes"
-    return [
-        name,
-        unit,
-        str(len(row.figures)),
-        _round(row.reference),
-        f"{_round(value)}{less}",
-        where if len(row.figures) > 1 or row.test == "all" else lowest.label,
-        f"{noise:.1%}",
-        one_line("no result" if row.reason else result, "bold red" if row.slow else ""),
-    ]
-
-
-def _round(value: float) -> str:
+def rounded(value: float) -> str:
+    """Write a figure with the digits that it is good for."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _mad(samples: Sequence[float]) -> float:
+def _sigma(samples: Sequence[float]) -> float:
     middle = statistics.median(samples)
-    return statistics.median(abs(sample - middle) for sample in samples)
+    return 1.4826 * statistics.median(abs(sample - middle) for sample in samples)
 
 
 # --- from the logs ----------------------------------------------------------------------------
@@ -335,7 +281,7 @@ def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> Prob
     slow: list[Figure] = []
     contended: list[Figure] = []
     if test == "pair":
-        slow, contended = _slow_pairs(figures, floor, common)
+        slow, contended = _slow_pairs(figures, floor)
         usual = reference([statistics.median(one.tries[0]) for one in figures])
     elif len(figures) > 1:
         slow = [one for one in figures if _is_slow(one.value, usual, one.noise, common, floor)]
@@ -351,9 +297,7 @@ def _is_slow(value: float, usual: float, noise: float, common: float, floor: flo
     return value < usual * (1 - max(floor, NOISES * max(noise, common)))
 
 
-def _slow_pairs(
-    figures: Sequence[Figure], floor: float, common: float
-) -> tuple[list[Figure], list[Figure]]:
+def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], list[Figure]]:
     """Find the pairs slow in their round and alone; and those that are slow only while others talk.
 
     What was measured alone is compared with what else was measured alone.
@@ -361,7 +305,7 @@ def _slow_pairs(
     first = {one: statistics.median(one.tries[0]) for one in figures}
     alone = {one: statistics.median(one.tries[1]) for one in figures if len(one.tries) > 1}
     noises = {
-        one: max(_mad(samples) * 1.4826 / statistics.median(samples) for samples in one.tries)
+        one: max(_sigma(samples) / statistics.median(samples) for samples in one.tries)
         for one in figures
     }
     common = statistics.median(noises.values())
@@ -410,6 +354,6 @@ def _below(row: ProbeResult, one: Figure) -> str:
     name, unit = TESTS[row.test]
     value = row.value(one)
     return (
-        f"{name} {_round(value)} {unit}, {1 - value / row.reference:.0%} below"
-        f" {_round(row.reference)}"
+        f"{name} {rounded(value)} {unit}, {1 - value / row.reference:.0%} below"
+        f" {rounded(row.reference)}"
     )

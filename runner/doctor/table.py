@@ -1,9 +1,10 @@
-"""The table in which the odd node stands out, for a terminal and for a log. Pure.
+"""Doctor's tables, for a terminal and for a log: where the odd node stands out, and how fast. Pure.
 
-One row an item that is not the same everywhere. Few nodes have a column each; many are grouped by
-what they have, so that 64 nodes fit: `61 nodes: 535.1 | node7, node9: 530.2`.
+Of what differs one row an item that is not the same everywhere. Few nodes have a column each; many
+are grouped by what they have, so that 64 nodes fit: `61 nodes: 535.1 | node7, node9: 530.2`.
 """
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
@@ -15,10 +16,14 @@ from runner.base.escapes import TerminalLine
 from runner.base.grid import ruled
 from runner.doctor.differences import ItemDifference, short
 from runner.doctor.items import SPOILS
+from runner.doctor.judgement import TESTS, Judgement, ProbeResult, rounded
 
 STYLES = {SPOILS: "bold red"}
 ODD = "yellow"
 NARROWEST = 14  # letters a node's column needs to be read
+
+_TITLES = ("measured", "unit", "of", "reference", "lowest", "where", "noise", "")
+_NUMBERS = frozenset(_TITLES) - {"measured", "where"}
 
 
 def differences_table(
@@ -76,3 +81,53 @@ def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[T
         head = one_line(f"{short(hosts)}: {role}: ", STYLES[SPOILS])
         lines.append(head.append("\n    ".join(message_lines), "default"))
     return lines
+
+
+def measured_parts(judgement: Judgement) -> list[Table | Text | str]:
+    """Show one row a test, the slow ones by name, and one line."""
+    if judgement.reason:
+        return [one_line(f"devices and network: no result: {judgement.reason}", "yellow")]
+    parts: list[Table | Text | str] = [
+        ruled(_TITLES, map(_cells, judgement.rows), whole=len(_TITLES), right=_NUMBERS)
+    ]
+    reasons: dict[str, list[str]] = {}
+    for row in judgement.rows:
+        if row.reason:
+            reasons.setdefault(row.reason, []).append(row.name)
+    for reason, names in reasons.items():
+        of = "" if len(names) == len(judgement.rows) else f" of {', '.join(names)}"
+        parts.append(one_line(f"no result{of}: {reason}", "yellow"))
+    parts += [one_line(f"slow: {one.words}", "bold red") for one in judgement.slow]
+    parts += [one_line(f"note: {note}") for note in judgement.notes]
+    if not any(row.figures for row in judgement.rows):
+        parts.append(one_line(f"nothing could be measured with {judgement.torch}", "yellow"))
+    elif not judgement.slow:
+        result = "nothing slow" if not judgement.unanswered else "nothing slow in what was measured"
+        if all(row.reason for row in judgement.rows):
+            result = "nothing can be told from it"
+        took = f"measured in {judgement.took_s:.0f} s with {judgement.torch}"
+        parts.append(one_line(f"{took}: {result}"))
+    return parts
+
+
+def _cells(row: ProbeResult) -> list[str | Text]:
+    name, unit = TESTS[row.test]
+    if not row.figures:
+        return [name, unit, "0", "", "", "", "", "no result"]
+    lowest = min(row.figures, key=row.value)
+    result = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
+    noise = statistics.median(one.noise for one in row.figures)
+    assert row.reference is not None
+    value = row.value(lowest)
+    less = f" ({value / row.reference - 1:+.1%})" if len(row.figures) > 1 else ""
+    where = lowest.label if row.test != "all" else f"{len(lowest.nodes)} nodes"
+    return [
+        name,
+        unit,
+        str(len(row.figures)),
+        rounded(row.reference),
+        f"{rounded(value)}{less}",
+        where,
+        f"{noise:.1%}",
+        one_line("no result" if row.reason else result, "bold red" if row.slow else ""),
+    ]

@@ -25,6 +25,7 @@ from runner.doctor.judgement import (
     of_node,
 )
 from runner.doctor.probing import torch_of
+from runner.doctor.table import measured_parts
 
 HOSTS = ["n1", "n2", "n3"]
 ESCAPE = "\x1b[2J\x1b]0;owned\x07"
@@ -135,7 +136,7 @@ def judged(log: bytes) -> Judgement:
     checks = ["devices", "network"]
     found = judge_probe(lines(log), HOSTS, device="cpu", devices_per_node=2, checks=checks)
     assert json.dumps(found.as_json())
-    found.parts(160)
+    measured_parts(found)
     return found
 
 
