@@ -6,6 +6,7 @@ base/console.py, which is held to the same.
 
 import io
 import os
+import shutil
 import sys
 import threading
 import traceback
@@ -25,6 +26,11 @@ def say(text: str, end: str = "\n") -> None:
 def complain(text: str) -> None:
     """Print one line on standard error."""
     print(TerminalLine(text), file=sys.stderr)
+
+
+def terminal_width() -> int:
+    """Return how many letters a line may have: where nobody watches, nothing needs to be cut."""
+    return shutil.get_terminal_size((200, 24)).columns
 
 
 def forgive() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
-from runner.base.streams import say
+from runner.base.streams import nobody_reads, say
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -84,7 +84,6 @@ def _seconds(word: str) -> float:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the matrix, or show what would run; the exit code."""
-    from runner.base.streams import nobody_reads
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
     from runner.inventory import load_inventory

@@ -1,12 +1,11 @@
 """`python -m runner collect`: a campaign, or a document's figures, as a table."""
 
 import argparse
-import shutil
 from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import complain, say
+from runner.base.streams import complain, say, terminal_width
 from runner.matrix.table_shape import SHAPES
 
 DESCRIPTION = """\
@@ -91,9 +90,9 @@ def print_campaign(
         records = records_of(source.campaign, base.resolve(), shown=source.shown)
         layout, documents = layout_of(source.campaign, shape)
         baseline = baseline or source.campaign.settings.baseline
-    # Where nobody watches, nothing needs to be left out to fit.
-    width = shutil.get_terminal_size((200, 24)).columns
-    text = render(records, format, baseline, width=width, layout=layout, published=documents)
+    text = render(
+        records, format, baseline, width=terminal_width(), layout=layout, published=documents
+    )
     _write(text, output)
 
 

@@ -1,13 +1,12 @@
 """`python -m runner compare A B`: what got slower, broke or vanished between two campaigns."""
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import say
+from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\
 Compare campaign B with campaign A, cell by cell: say what got slower beyond noise, what needs
@@ -80,7 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
     elif chosen.format == "markdown":
         text = rendering.to_markdown(comparison)
     else:
-        text = rendering.to_table(comparison, shutil.get_terminal_size((200, 24)).columns)
+        text = rendering.to_table(comparison, terminal_width())
     say(text, end="")
     return 1 if comparison.regressions else 0
 

@@ -1,11 +1,10 @@
 """`python -m runner rerun RUN_DIR`: one recorded run once more, beside what it was."""
 
 import argparse
-import shutil
 from pathlib import Path
 
 from runner.base.options import Commands, new_command
-from runner.base.streams import say
+from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\
 Run one recorded run again: the same command, environment and nodes, from its run.json.
@@ -58,6 +57,5 @@ def run(chosen: argparse.Namespace) -> int:
         compared = compare_campaigns(was, now, thresholds([]))
     except UserError:  # neither has a number: how the new one ended was said
         return tally.exit_code
-    width = shutil.get_terminal_size((200, 24)).columns
-    say(rendering.to_table(compared, width), end="")
+    say(rendering.to_table(compared, terminal_width()), end="")
     return tally.exit_code

@@ -1,11 +1,10 @@
 """`python -m runner systems`: what can be benchmarked, and what a matrix may set for it."""
 
 import argparse
-import shutil
 from typing import Any
 
 from runner.base.options import Commands, new_command
-from runner.base.streams import say
+from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\
 List the systems that can be benchmarked; with a NAME, what a matrix may set for that one.
@@ -29,8 +28,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the list, as wide as the terminal."""
-    # Where nobody watches, nothing needs to be wrapped.
-    width = shutil.get_terminal_size((200, 24)).columns
+    width = terminal_width()
     say(_all(width) if chosen.name is None else _one(chosen.name, width))
     return 0
 

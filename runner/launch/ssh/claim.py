@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.base.exclusive import take
+from runner.base.exclusive import make_private, take
 from runner.terms.cluster import Node
 
 PATIENCE_S = 2.0  # a bench that was killed is gone within that
@@ -32,7 +32,7 @@ def claimed(nodes: Sequence[Node], campaign: Path) -> Iterator[None]:
     """Hold the nodes for a campaign's folder. Raises UserError where another bench has one."""
     folder = _folder()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise UserError(
             f"the folder {folder} cannot be made: {error.strerror}; set XDG_CACHE_HOME to another"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.base.exclusive import take
+from runner.base.exclusive import make_private, take
 from runner.folder import names
 
 PATIENCE_S = 10.0  # with another bench of the same runs/ that sweeps there
@@ -21,7 +21,7 @@ def private_folder(private: Path) -> Iterator[Path]:
     A reused folder would leak the last play's variables. Each is locked while its runner lives, so
     that benches of other campaigns sweep none but those of the dead.
     """
-    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(private)
     with (private / names.LOCK).open("a") as door:
         take(door, PATIENCE_S)
         for folder in private.glob("tmp*"):
@@ -36,7 +36,7 @@ def private_folder(private: Path) -> Iterator[Path]:
 @contextmanager
 def in_memory(path: Path) -> Iterator[None]:
     """Let what is written to `path` go to memory alone, which ends with this process."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     memory = os.memfd_create(path.name)
     try:
         path.symlink_to(f"/proc/self/fd/{memory}")
