@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from node import fetch, share, staged
+from node import fetch, share, sharing, staged
 from node.checked import Sha256
 from node.checksum import sha256
 from node.dataset import look, megatron_mmap
+from node.sharing import serving
+from node.sharing.shelf import Shelf
 from tests.node import run
 
 
@@ -98,9 +100,9 @@ class Nodes:
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share, "CHUNK", 1 << 16)
-    monkeypatch.setattr(share, "LOST_S", 2.0)
-    monkeypatch.setattr(share, "PAUSE_S", 0.02)
+    monkeypatch.setattr(sharing, "CHUNK", 1 << 16)
+    monkeypatch.setattr(sharing, "LOST_S", 2.0)
+    monkeypatch.setattr(sharing, "PAUSE_S", 0.02)
 
 
 def test_all_have_it_and_links_are_links_again(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_nobody_waits_when_all_are_done(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 3, tokens=1000)
     begun = time.monotonic()
     answers = nodes.share()
-    assert time.monotonic() - begun < share.LOST_S
+    assert time.monotonic() - begun < sharing.LOST_S
     assert answers["n1"]["lost"] == []
 
 
@@ -175,16 +177,16 @@ def test_a_holder_that_goes_midway_is_replaced_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = Nodes(tmp_path, 4, holders=2)
-    real = share.Handler._send
+    real = serving.Handler._send
     sent = threading.Event()
 
-    def send(self: share.Handler, path: str, begin: int, end: int) -> None:
+    def send(self: serving.Handler, path: str, begin: int, end: int) -> None:
         if begin > 300_000 and self.connection.getsockname()[0] == nodes.addresses["n1"]:
             sent.set()
             raise OSError("gone")
         real(self, path, begin, end)
 
-    monkeypatch.setattr(share.Handler, "_send", send)
+    monkeypatch.setattr(serving.Handler, "_send", send)
     nodes.share()
     assert sent.is_set()
     assert nodes.whole("n3")
@@ -194,9 +196,9 @@ def test_a_holder_that_goes_midway_is_replaced_by_another(
 def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 2, tokens=1000)
     spec = nodes.spec("n1", ["n2"])
-    shelf = share.Shelf(str(tmp_path))
+    shelf = Shelf(str(tmp_path))
     shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
-    server = share.listen(nodes.addresses["n1"], nodes.port, share.Hub(spec, shelf))
+    server = serving.listen(nodes.addresses["n1"], nodes.port, serving.Hub(spec, shelf))
 
     def ask(path: str, token: str, span: str = "bytes=0-99") -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(nodes.addresses["n1"], nodes.port, timeout=5)
@@ -219,11 +221,11 @@ def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
 def test_addresses_that_cannot_serve(tmp_path: Path) -> None:
     hub: Any = None
     with pytest.raises(fetch.FetchError, match="which no other node reaches; set cluster_address"):
-        share.listen("localhost", 0, hub)
+        serving.listen("localhost", 0, hub)
     with pytest.raises(fetch.FetchError, match=r"192\.0\.2\.1 port 29871: .*; set cluster_address"):
-        share.listen("192.0.2.1", 29871, hub)
+        serving.listen("192.0.2.1", 29871, hub)
     with pytest.raises(fetch.FetchError, match="set cluster_address"):
-        share.listen("no-such-host.invalid", 0, hub)
+        serving.listen("no-such-host.invalid", 0, hub)
 
 
 def test_a_disk_that_is_too_small_is_said_before_a_byte_came(

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from node import checksum, share
+from node import checksum, share, sharing
 from node.answer import ProgramError
 from node.dataset import look
+from node.sharing import getting
 from tests.node import run
 
 PRECIOUS = b"precious\n"
@@ -119,9 +120,9 @@ class Holder:
 
 @pytest.fixture
 def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Holder]:
-    monkeypatch.setattr(share, "LOST_S", 2.0)
-    monkeypatch.setattr(share, "PAUSE_S", 0.02)
-    monkeypatch.setattr(share, "SHUN_S", 0.1)
+    monkeypatch.setattr(sharing, "LOST_S", 2.0)
+    monkeypatch.setattr(sharing, "PAUSE_S", 0.02)
+    monkeypatch.setattr(getting, "SHUN_S", 0.1)
     holder = Holder(tmp_path)
     yield holder
     holder.server.shutdown()
@@ -228,7 +229,7 @@ def test_who_sends_more_than_was_asked_for_fills_no_disk(
         sizes.append(os.path.getsize(path))
         return real(path)
 
-    monkeypatch.setattr(share, "sha256", watched)
+    monkeypatch.setattr(getting, "sha256", watched)
     manifest = holder.manifest(sha256={"d.bin": digest(EVIL)}, bytes={"d.bin": len(EVIL)})
     holder.serves(manifest)
     holder.handler.files[digest(EVIL)] = b"x" * (8 << 20)
@@ -239,7 +240,7 @@ def test_who_sends_more_than_was_asked_for_fills_no_disk(
 def test_who_drips_bytes_holds_nobody_for_ever(
     holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "CHUNK_S", 0.3, raising=False)
+    monkeypatch.setattr(getting, "CHUNK_S", 0.3, raising=False)
     manifest = holder.manifest(sha256={"d.bin": digest(EVIL)}, bytes={"d.bin": 1 << 20})
     holder.serves(manifest)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:

@@ -1,0 +1,37 @@
+"""The files that a node can give on."""
+
+from __future__ import annotations
+
+import os
+
+from node import staged
+from node.checked import Sha256
+
+
+class Shelf:
+    """The files that this node can give, whole or as far as they came, by SHA-256."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.whole: dict[Sha256, str] = {}
+
+    def part(self, digest: Sha256) -> str:
+        """Where a file is while it comes."""
+        return os.path.join(self.folder, digest + ".part")
+
+    def path(self, digest: Sha256) -> str:
+        """Where it is when it is whole."""
+        return os.path.join(self.folder, digest)
+
+    def add_dataset(self, home: str, identity: Sha256) -> None:
+        """All files of a dataset that was checked."""
+        self.whole[identity] = os.path.join(home, staged.MANIFEST)
+        for file, digest in staged.manifest_of(home).sha256.items():
+            self.whole[digest] = os.path.join(home, file)
+
+    def find(self, digest: Sha256) -> str | None:
+        """What of the file can be read now."""
+        for path in (self.whole.get(digest), self.path(digest), self.part(digest)):
+            if path and os.path.exists(path):
+                return path
+        return None
