@@ -20,7 +20,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
 from node.checked import Sha256, WheelName
 from node.checksum import sha256
@@ -84,7 +84,7 @@ def key(spec: Spec) -> Spec:
 def wheel(spec: Spec, wanted: Spec) -> Spec:
     """The wheel that is there and is what this node would build; empty without one."""
     try:  # another node may have written it
-        record: Spec = schema.recall(os.path.join(spec["folder"], "wheel.json"), RECORD)
+        record: Spec = parsing.recall(os.path.join(spec["folder"], "wheel.json"), RECORD)
         path = os.path.join(spec["folder"], record["name"]) if record else ""
         whole = bool(record) and record["key"] == wanted and sha256(path) == record["sha256"]
     except OSError:

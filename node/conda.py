@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
 from node.schema import Fields, Text
 
@@ -69,7 +69,7 @@ def version_of(spec: Spec) -> str:
 
 def recorded(spec: Spec) -> Spec:
     """What the last whole installation wrote down; empty without one."""
-    record: Spec = schema.recall(os.path.join(spec["prefix"], RECORD), RECORDED)
+    record: Spec = parsing.recall(os.path.join(spec["prefix"], RECORD), RECORDED)
     return record
 
 

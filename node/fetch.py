@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import hashlib
 import http.client
 import json
 import os
@@ -31,9 +30,9 @@ from collections.abc import Callable
 from io import BufferedIOBase
 from typing import Any, NamedTuple
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
-from node.checksum import BLOCK
+from node.checksum import BLOCK, checksums
 from node.mirrors import mirrored
 from node.printable import printable
 from node.schema import Fields, Text
@@ -103,26 +102,6 @@ def _without_user(source: str) -> tuple[str, str]:
         return source, ""
     secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
     return urllib.parse.urlunsplit(parts._replace(netloc=host)), f"Basic {secret}"
-
-
-def checksums(path: str) -> dict[str, str]:
-    """The file's SHA-256 and MD5 (upstream states some in MD5), read once."""
-    # MD5 proves that the file is upstream's, not that nobody forged it; hence both are recorded
-    digests = {"sha256": hashlib.sha256(), "md5": _md5()}
-    with open(path, "rb") as stream:
-        while True:
-            block = stream.read(BLOCK)
-            if not block:
-                return {kind: digest.hexdigest() for kind, digest in digests.items()}
-            for digest in digests.values():
-                digest.update(block)
-
-
-def _md5() -> Any:
-    try:
-        return hashlib.md5(usedforsecurity=False)  # a node in FIPS mode refuses it otherwise
-    except TypeError:  # Python 3.8
-        return hashlib.md5()  # noqa: S324
 
 
 def need_room(folder: str, need: int, what: str) -> None:
@@ -239,7 +218,7 @@ class Download:
 
     def _validator(self) -> str:
         """What the server called the file when the part was begun; empty for another source."""
-        about = schema.recall(self.about, ABOUT)
+        about = parsing.recall(self.about, ABOUT)
         return str(about["validator"]) if about.get("source") == self.source else ""
 
     def _begin(self, validator: str) -> None:

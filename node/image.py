@@ -28,7 +28,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from node import schema, staged
+from node import parsing, staged
 from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
@@ -101,7 +101,7 @@ def record_file(spec: Spec) -> str:
 
 def recorded(path: str) -> Spec:
     """What the record says; empty without one."""
-    record: Spec = schema.recall(path, RECORD)
+    record: Spec = parsing.recall(path, RECORD)
     return record
 
 

@@ -16,7 +16,7 @@ import os
 import shutil
 from typing import Any
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
 from node.checked import InsidePath, Sha256
 from node.checksum import sha256
@@ -54,7 +54,7 @@ class Folder:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.path: str = spec["folder"]
         self.files: dict[InsidePath, tuple[int, str]] = FILES.check(spec["files"], "files")
-        self.record: dict[str, Any] = schema.recall(self.full(InsidePath(RECORD)), KNOWN)
+        self.record: dict[str, Any] = parsing.recall(self.full(InsidePath(RECORD)), KNOWN)
 
     def full(self, path: InsidePath) -> str:
         """The path on this node."""

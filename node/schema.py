@@ -1,8 +1,9 @@
 """What something from outside may be: each field's type, range, length and pattern, once.
 
-Everything that a node, a log, an archive or a file of a campaign says passes `parse` or `check`
-before any other code sees it; programs on nodes that take from another node, too. What does not fit
-is a `UnfitError` of one sentence. Each kind also writes itself as JSON schema, for docs/schemas/.
+Everything that a node, a log, an archive or a file of a campaign says passes `check` (of JSON text
+by node/parsing.py) before any other code sees it; programs on nodes that take from another node,
+too. What does not fit is a `UnfitError` of one sentence. Each kind also writes itself as JSON
+schema, for docs/schemas/.
 
 A kind is anything with `check(value, where)` and `json_schema()`; the classes of node/checked.py,
 whose instances are text that fits, are kinds too.
@@ -10,12 +11,9 @@ whose instances are text that fits, are kinds too.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 
 from node.answer import ProgramError
-from node.files import read_start
 from node.printable import printable
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
@@ -32,9 +30,7 @@ if TYPE_CHECKING:
             """Return the same as JSON schema."""
 
 
-MOST_BYTES = 64 * 1024 * 1024  # of one JSON text
 MOST_DEPTH = 64  # lists and mappings within each other
-MOST_DIGITS = 100  # of one number
 MOST_ITEMS = 100_000  # of one list or mapping
 MOST_LETTERS = 1_000_000  # of one text
 SAFE = 2**63  # a whole number beyond it fits no table
@@ -42,51 +38,6 @@ SAFE = 2**63  # a whole number beyond it fits no table
 
 class UnfitError(ProgramError, ValueError):
     """What is wrong with what came from outside: one sentence, printable; a program's own, too."""
-
-
-def parse(text: str | bytes, kind: Kind, where: str = "", most: int = MOST_BYTES) -> Any:
-    """Return what a JSON text says, checked. Raises UnfitError.
-
-    `where` begins the sentence: a file's or a node's name. `most` is in bytes, or letters.
-    """
-    if len(text) > most:
-        raise unfit(where, "has %d bytes, more than %d" % (len(text), most))
-    try:
-        value = json.loads(text, parse_int=_whole, parse_float=_number, parse_constant=_no_constant)
-    except RecursionError:
-        raise unfit(where, "is nested too deep") from None
-    except ValueError as error:  # UnicodeDecodeError, JSONDecodeError and ours
-        raise unfit(where, "is not JSON: %s" % printable(str(error))[:200]) from None
-    return kind.check(value, where and where + ":")
-
-
-def load(path: str, kind: Kind, most: int = MOST_BYTES, where: str = "") -> Any:
-    """Return what a JSON file says, checked; None where there is no file.
-
-    `where` is what messages call it, its path without. Raises UnfitError where it does not fit, or
-    is a folder, a pipe or a device.
-    """
-    where = where or path
-    try:
-        text = read_start(path, most + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise unfit(where, "cannot be read: %s" % error.strerror) from None
-    if text is None:
-        raise unfit(where, "is not a plain file")
-    return parse(text, kind, where, most)
-
-
-def recall(path: str, kind: Kind) -> Any:
-    """Return what a record says, checked; empty where there is none, or none that fits.
-
-    It is for what can be found out again.
-    """
-    try:
-        return load(path, kind) or {}
-    except UnfitError:
-        return {}
 
 
 def unfit(where: str, what: str) -> UnfitError:
@@ -402,20 +353,3 @@ def _at(where: str, name: Any) -> str:
     if where.endswith(":"):
         return "%s %s" % (where, name)
     return where + name if not where or name[:1] == "[" else "%s.%s" % (where, name)
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError("a number of %d digits" % len(digits))
-    return int(digits)
-
-
-def _number(digits: str) -> float:
-    number = float(digits) if len(digits) <= MOST_DIGITS else math.inf
-    if math.isinf(number):
-        raise ValueError("the number %s is too large or too long" % digits[:40])
-    return number
-
-
-def _no_constant(word: str) -> float:
-    raise ValueError("%s is not a number" % word)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from typing import AbstractSet, Any, Dict, NamedTuple, Optional
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
 from node.checked import FileName, InsidePath, Sha256
 from node.checksum import sha256
@@ -84,7 +84,7 @@ class State:
         self.root = root
         self.path = os.path.join(root, ".state.json")
         # Without it a cache is lost; whose the datasets are, their manifests say.
-        content = schema.recall(self.path, STATE) or STATE.check({}, "")
+        content = parsing.recall(self.path, STATE) or STATE.check({}, "")
         self.content: dict[str, Any] = {key: dict(kept) for key, kept in content.items()}
         self._before = json.dumps(self.content, sort_keys=True)
 
@@ -151,7 +151,7 @@ def locked(root: str) -> Iterator[None]:
 def manifest_of(home: str) -> Manifest:
     """The content of dataset.json. Raises ProgramError."""
     path = os.path.join(home, MANIFEST)
-    manifest: Manifest | None = schema.load(path, KIND, MOST_MANIFEST)
+    manifest: Manifest | None = parsing.load(path, KIND, MOST_MANIFEST)
     if manifest is None:
         raise StagedError(f"{path} does not exist")
     return manifest
@@ -159,7 +159,7 @@ def manifest_of(home: str) -> Manifest:
 
 def manifest_in(text: bytes, what: str) -> Manifest:
     """What the text of a dataset.json says. Raises ProgramError."""
-    manifest: Manifest = schema.parse(text, KIND, what, MOST_MANIFEST)
+    manifest: Manifest = parsing.parse(text, KIND, what, MOST_MANIFEST)
     for file in manifest.sha256:
         if file not in manifest.bytes:
             raise StagedError(f"{what} does not say how many bytes {file} has")

@@ -24,7 +24,7 @@ import subprocess
 import tempfile
 from typing import Any
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
 from node.files import write_text
 from node.mirrors import mirrored
@@ -137,7 +137,7 @@ class Tree:
 
     def recorded(self) -> dict[str, Any]:
         """What the record says was put here; empty without one."""
-        record: dict[str, Any] = schema.recall(os.path.join(self.path, RECORD), RECORDED)
+        record: dict[str, Any] = parsing.recall(os.path.join(self.path, RECORD), RECORDED)
         return record
 
     def record(self, tree: str) -> dict[str, Any]:

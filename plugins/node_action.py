@@ -16,8 +16,9 @@ from ansible.plugins.action import ActionBase
 
 from node import answer
 from node.files import write_text
+from node.parsing import parse
 from node.printable import printable, printable_lines
-from node.schema import Plain, UnfitError, parse, unfit
+from node.schema import Plain, UnfitError, unfit
 from plugins.answers import KINDS
 from plugins.bounded import bounded
 from plugins.program import command, message

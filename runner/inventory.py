@@ -18,7 +18,8 @@ from typing import Any
 import yaml
 
 from node.checked import Address, HostName
-from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, parse, shown
+from node.parsing import parse
+from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, shown
 from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.files import read_text

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from node import answer, fetch, schema, sent, staged
+from node import answer, fetch, parsing, sent, staged
 from node.answer import ProgramError
 from node.checked import FileName
 from node.checksum import sha256
@@ -210,7 +210,7 @@ class Stage:
         return ", ".join(each["address"] for each in self.entry["inputs"])
 
     def _vocabulary(self) -> dict[str, Any]:
-        vocabulary = schema.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
+        vocabulary = parsing.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
         return {"vocab_size": len(vocabulary), "eod_token": vocabulary.get(EOD)}
 
     def _tool(self, entry: str, spec: dict[str, Any]) -> dict[str, Any]:

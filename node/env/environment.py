@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from node import schema
+from node import parsing
 from node.answer import ProgramError
 from node.files import read_text, write_text
 from node.schema import Mapped, Plain, Text
@@ -46,7 +46,7 @@ class Environment:
         self.said = probe(self.python)
         self.packages = installed(self.said)
         self.version = str(self.said.get("version", ""))
-        self.record: Spec = schema.load(self.record_file, RECORD) or {}
+        self.record: Spec = parsing.load(self.record_file, RECORD) or {}
         self.lock = read_text(self.lock_file).splitlines()
 
     def remember(self, **more: Any) -> None:

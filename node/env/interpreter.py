@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from node import schema
+from node import parsing
 from node.schema import Fields, List, Text
 
 from .pins import fits
@@ -38,7 +38,7 @@ def probe(python: str) -> Spec:
     words = [python, "-I", "-c", PROBE]
     try:
         done = subprocess.run(words, capture_output=True, text=True, env=clean({}), timeout=60)
-        return dict(schema.parse(done.stdout, PROBED)) if done.returncode == 0 else {}
+        return dict(parsing.parse(done.stdout, PROBED)) if done.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from node import schema
+from node import parsing
 from node.canonical import canonical
 from node.schema import Fields, Mapped, Maybe, Text
 
@@ -68,7 +68,7 @@ def metadata(folder: str) -> dict[str, str]:
 
 def origin(folder: str) -> str:
     """The address that a package was installed from; empty for one of an index."""
-    said = schema.recall(os.path.join(folder, "direct_url.json"), ORIGIN)
+    said = parsing.recall(os.path.join(folder, "direct_url.json"), ORIGIN)
     if not said:
         return ""
     archive, vcs = said["archive_info"] or ARCHIVE.check({}, ""), said["vcs_info"]

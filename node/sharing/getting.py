@@ -135,8 +135,8 @@ class Getter:
         if time.monotonic() - self.progress > sharing.LOST_S:
             raise fetch.FetchError(
                 f"nobody gave a byte of {what} for {sharing.LOST_S:.0f} s, and "
-                f"{', '.join(self.holders)} should have it; see that this node reaches them on port "
-                f"{self.port}, and run this again: it goes on from where it was"
+                f"{', '.join(self.holders)} should have it; see that this node reaches them on "
+                f"port {self.port}, and run this again: it goes on from where it was"
             )
 
     def dataset(self, name: FileName, identity: Sha256) -> None:

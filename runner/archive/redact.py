@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from node.schema import MOST_LETTERS, Plain, parse
+from node.parsing import parse
+from node.schema import MOST_LETTERS, Plain
 from runner.base.env import SECRET
 from runner.base.errors import UserError
 

@@ -85,7 +85,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _side(name: str, runs: Path) -> Any:
-    from node.schema import MOST_BYTES, MOST_DEPTH, MOST_ITEMS, Plain, UnfitError, parse
+    from node.parsing import MOST_BYTES, parse
+    from node.schema import MOST_DEPTH, MOST_ITEMS, Plain, UnfitError
     from runner.archive import archive
     from runner.base.files import read_text
     from runner.compare.verdicts import saved, side

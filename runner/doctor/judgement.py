@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.kinds import having
-from node.schema import List, Number, OneOf, UnfitError, Whole, Words, parse
+from node.parsing import parse
+from node.schema import List, Number, OneOf, UnfitError, Whole, Words
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from node import schema
+from node import parsing
 from node.schema import UnfitError, shown, unfit
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
@@ -29,7 +29,7 @@ def load(path: Path, kind: Kind, where: str = "") -> Any:
     for a file that cannot be read, or does not fit.
     """
     try:
-        return schema.load(str(path), kind, where=where)
+        return parsing.load(str(path), kind, where=where)
     except UnfitError as error:
         raise UnreadableError(str(error)) from None
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 
 from node.files import read_start
-from node.schema import Fields, Number, UnfitError, Whole, parse
+from node.parsing import parse
+from node.schema import Fields, Number, UnfitError, Whole
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
 from runner.base.shape import shape
 from runner.figures.summary import counted_intervals

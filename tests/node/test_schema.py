@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node import checked, schema
+from node import checked, parsing, schema
 from node.schema import UnfitError
 from runner.base.shape import read, shape
 from runner.folder.stored import UnreadableError, load
@@ -45,14 +45,14 @@ NODE = schema.Fields(
 )
 def test_what_does_not_fit_is_one_printable_sentence(text: str | bytes, said: str) -> None:
     with pytest.raises(UnfitError) as caught:
-        schema.parse(text, NODE, "n1")
+        parsing.parse(text, NODE, "n1")
     assert str(caught.value).startswith(said)
     assert str(caught.value).isprintable()
 
 
 def test_what_fits_comes_back_without_what_nobody_asked_for() -> None:
     text = '{"host": "n1", "ranks": [1], "note": "a\\u001b[2Jb c d", "x": [[1]]}'
-    assert schema.parse(text, NODE) == {"host": "n1", "ranks": [1], "note": "ab c"}
+    assert parsing.parse(text, NODE) == {"host": "n1", "ranks": [1], "note": "ab c"}
 
 
 @given(

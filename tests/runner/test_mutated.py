@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from node.schema import UnfitError, parse
+from node.parsing import parse
+from node.schema import UnfitError
 from runner.base.errors import UserError
 from runner.base.shape import shape
 from runner.folder import names
