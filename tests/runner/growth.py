@@ -18,7 +18,8 @@ LETTERS = "a1 _.-:|A([]=/,\"'\\@x\t%"
 SUFFIXES = ("\0", "!")
 SAMPLES = 3  # texts that are tried of a class of letters
 SMALL, LARGE = 4_000, 16_000  # letters
-MOST_LINES = 600  # of one pattern; one of more is made of others, each of which is measured
+MOST_LINES = 600  # of one pattern; one of more is made of others, each of which is measured,
+SOME_LINES = 100  # and is tried on these
 QUICK_S = 0.004  # for LARGE; what is quadratic takes fifty times as long
 SLOW_S = 0.04  # for SMALL, or less
 MOST_GROWTH = 9.0  # from SMALL to LARGE: linear is 4, quadratic 16
@@ -183,7 +184,8 @@ def cost_s(pattern: re.Pattern[Any], text: str, tries: int = 1) -> float:
 def superlinear(pattern: re.Pattern[Any]) -> str | None:
     """The beginning of a line on which the cost grows faster than its length; None: of none."""
     lines = list(worst_lines(pattern))
-    for line in lines[:: max(1, len(lines) // MOST_LINES)]:
+    every = len(lines) // SOME_LINES if len(lines) > MOST_LINES else 1
+    for line in lines[::every]:
         for size in (20, 26, 400, SMALL):  # what doubles with each letter is found at the first
             if cost_s(pattern, line(size)) > SLOW_S and cost_s(pattern, line(size), 2) > SLOW_S:
                 return line(size)[:80]

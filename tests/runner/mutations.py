@@ -45,20 +45,36 @@ def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
             yield from places(content[index], (*path, index))
 
 
-def mutations(content: Any) -> Iterator[tuple[str, bytes]]:
-    """A JSON value with one of its values another one; where, and the file's bytes."""
-    for number, text in enumerate(TEXTS):
-        yield f"text {number}", text
-    for path in places(content):
-        for value in VALUES:
-            whole = copy.deepcopy(content)
-            if path and value is GONE:
-                del _at(whole, path[:-1])[path[-1]]
-            elif path:
-                _at(whole, path[:-1])[path[-1]] = value
-            elif value is not GONE:
-                whole = value
-            yield f"{path} = {str(value)[:40]!r}", json.dumps(whole).encode()
+def mutations(content: Any, every: int = 1) -> Iterator[tuple[str, bytes]]:
+    """A JSON value with one of its values another one; where, and the file's bytes.
+
+    The next is made when it is asked for, of one in `every`.
+    """
+    for where, path, value in _places_and_values(content)[::every]:
+        yield where, value if path is None else _mutated(content, path, value)
+
+
+def _places_and_values(content: Any) -> list[tuple[str, tuple[Any, ...] | None, Any]]:
+    """What stands where instead; without a place it is the file's whole text."""
+    return [
+        *((f"text {number}", None, text) for number, text in enumerate(TEXTS)),
+        *(
+            (f"{path} = {str(value)[:40]!r}", path, value)
+            for path in places(content)
+            for value in VALUES
+        ),
+    ]
+
+
+def _mutated(content: Any, path: tuple[Any, ...], value: Any) -> bytes:
+    whole = copy.deepcopy(content)
+    if path and value is GONE:
+        del _at(whole, path[:-1])[path[-1]]
+    elif path:
+        _at(whole, path[:-1])[path[-1]] = value
+    elif value is not GONE:
+        whole = value
+    return json.dumps(whole).encode()
 
 
 def _at(content: Any, path: tuple[Any, ...]) -> Any:
@@ -67,7 +83,7 @@ def _at(content: Any, path: tuple[Any, ...]) -> Any:
     return content
 
 
-def cases(campaign: Campaign) -> Iterator[tuple[str, Campaign]]:
+def cases(campaign: Campaign, every: int = 1) -> Iterator[tuple[str, Campaign]]:
     """The campaign's folder with one value of one of its files changed, which is put back after."""
     for path in sorted(campaign.path.rglob("*")):
         if not path.is_file() or path.name == names.LOCK:
@@ -75,7 +91,7 @@ def cases(campaign: Campaign) -> Iterator[tuple[str, Campaign]]:
         text = path.read_bytes()
         with contextlib.suppress(ValueError):
             content = json.loads(text)
-            for where, mutated in mutations(content):
+            for where, mutated in mutations(content, every):
                 path.write_bytes(mutated)
                 yield f"{path.relative_to(campaign.path)}: {where}", campaign
             path.write_bytes(text)
