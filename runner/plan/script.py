@@ -22,11 +22,23 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    env.filters["quote"] = lambda value: shlex.quote(str(value))
+    env.filters["quote"] = quoted
     env.filters["variable"] = VariableName  # which no shell can be asked to quote
     env.filters["printable"] = lambda value: printable(str(value))
-    env.filters["quote_all"] = lambda values: [shlex.quote(str(value)) for value in values]
+    env.filters["quote_all"] = lambda values: [quoted(value) for value in values]
     return env
+
+
+def quoted(text: str) -> str:
+    """Quote a text for bash; `$'\\x1b'` is what a terminal would obey, which shows the script."""
+    return "".join(
+        each if each.isprintable() or each in "\t\n" else f"'$'{_bytes(each)}''"
+        for each in shlex.quote(text)
+    )
+
+
+def _bytes(letter: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode())
 
 
 def launch_script(run: Run) -> str:

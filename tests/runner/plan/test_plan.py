@@ -179,7 +179,7 @@ def test_a_cell_that_cannot_run_is_refused_by_name(
 
 # --- launch.sh ------------------------------------------------------------------------------------
 
-EVIL = "a 'b' \"c\" $(touch owned) `id` ${HOME} {{ x }} !! \\ \t✓ é\nsecond line\n"
+EVIL = "a 'b' \"c\" $(touch owned) `id` ${HOME} {{ x }} !! \\ \t✓ é\nsecond\x1b[2J\x07\x9b\u202e\n"
 SHOW = """#!/usr/bin/python3 -I
 import json, os, sys
 print(json.dumps({"argv": sys.argv, "env": dict(os.environ), "cwd": os.getcwd()}))
@@ -233,6 +233,11 @@ def test_launch_sh_gives_the_argv_environment_and_files_of_run_json(
     for name, text in node["files"].items():
         assert (Path(node["dir"]) / name).read_text(encoding="utf-8") == text
     assert not list(tmp_path.rglob("owned"))
+
+
+def test_launch_sh_shows_nothing_that_a_terminal_would_obey(evil_run: Run) -> None:
+    lines = launch_script(evil_run).splitlines()
+    assert [line for line in lines if not line.replace("\t", "").isprintable()] == []
 
 
 def test_launch_sh_asks_for_a_rank_where_there_are_several(evil_run: Run, tmp_path: Path) -> None:
