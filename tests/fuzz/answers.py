@@ -5,13 +5,11 @@ words are printable; what doctor prints is; and of an answer to a role's task, a
 lets pass is one line, unless the kind says otherwise.
 """
 
-import base64
 import copy
 import json
 import random
 import shutil
 import time
-import zlib
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +35,7 @@ from node.schema import (
     Words,
 )
 from node.supervisor import kinds as supervisor
+from node.supervisor.answers import pack
 from plugins import answers
 from plugins.node_action import read, to
 from roles.apex.action_plugins import wheels
@@ -56,11 +55,6 @@ LOG = b"".join(b"step %d\n" % number for number in range(1, 6))
 HOSTS = ("n1", "n2")
 
 
-def packed(data: bytes) -> str:
-    """As node.supervisor.answers.pack does."""
-    return base64.b64encode(zlib.compress(data)).decode()
-
-
 def ended(**more: Any) -> dict[str, Any]:
     """How a launcher ended."""
     return {
@@ -71,8 +65,8 @@ def ended(**more: Any) -> dict[str, Any]:
 
 
 POLL = {
-    **{"now": 1e9, "done": None, "size": len(LOG), "offset": 0, "samples": packed(b"")},
-    **{"data": packed(LOG), "files": {}},
+    **{"now": 1e9, "done": None, "size": len(LOG), "offset": 0, "samples": pack(b"")},
+    **{"data": pack(LOG), "files": {}},
 }
 TALK: tuple[tuple[str, dict[str, Any]], ...] = (
     ("preparation:prepare", {"now": 1e9, "boot_id": "b"}),
@@ -82,14 +76,14 @@ TALK: tuple[tuple[str, dict[str, Any]], ...] = (
         {
             **POLL,
             "offset": len(LOG) + 10,
-            "data": packed(b"step 6\n"),
+            "data": pack(b"step 6\n"),
             "size": len(LOG) + 17,
-            "samples": packed(b"timestamp, index, memory.used [MiB]\n"),
+            "samples": pack(b"timestamp, index, memory.used [MiB]\n"),
             "files": {"tensorboard/events.out.tfevents.1.h": 4, "stacks.txt": 3},
             "done": ended(),
         },
     ),
-    ("news:fetch", {"offset": 0, "data": packed(LOG)}),
+    ("news:fetch", {"offset": 0, "data": pack(LOG)}),
     ("folders:close", {"removed": True}),
 )
 

@@ -1,7 +1,6 @@
 """What one node answers to a role reaches no file of the control node and no line on another."""
 
 import hashlib
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -11,8 +10,12 @@ from typing import Any
 import pytest
 
 from node.answer import SIGN
+from plugins.action import ask
+from roles.dataset.action_plugins import datasets
+from roles.prefetch.action_plugins import debs
+from roles.prefetch.files import prefetch
+from roles.site.action_plugins import bring
 from roles.trainer.action_plugins import pins as trainer
-from runner.base.paths import PROJECT
 
 SECRET = b"the control node's own\n"
 ENV = {"python": "3", "versions": {}, "lock": "", "lines": [], "faults": [], "todo": [], "make": ""}
@@ -20,13 +23,8 @@ PIN = {"trees": [], "env": ENV, "files": [], "installed": {}, "differs": []}
 SUM = hashlib.sha256(SECRET).hexdigest()
 
 
-def plugin(path: str) -> Any:
+def plugin(module: Any) -> Any:
     """An action whose node answers as `says`; what it sent to the node is in `sent`."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, PROJECT / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     action = module.ActionModule.__new__(module.ActionModule)
     action._task = SimpleNamespace(check_mode=False, args={})
     action._connection = SimpleNamespace(
@@ -54,7 +52,7 @@ def test_a_node_is_sent_no_file_that_it_was_not_offered(tmp_path: Path, path: st
     (folder / "manifest.json").write_text(
         json.dumps({"files": {"pip/a.whl": [1, SUM]}, "datasets": [], "mirrors": {}})
     )
-    action = plugin("roles/site/action_plugins/bring.py")
+    action = plugin(bring)
     lacking = [str(victim) if path == "VICTIM" else path]
     action.says = {"prefetched:have": {"lacking": lacking, "extra": []}}
     asked = {"source": str(folder), "folder": "/opt/tb/prefetched", "data": True, "release": ""}
@@ -77,7 +75,7 @@ def test_a_node_is_sent_no_file_that_it_was_not_offered(tmp_path: Path, path: st
     ],
 )
 def test_a_packages_name_is_no_path_of_the_control_node(files: Any) -> None:
-    action = plugin("roles/prefetch/action_plugins/debs.py")
+    action = plugin(debs)
     action.says = {"packages:plan": {"scratch": "/tmp/x", "files": files}}
     with pytest.raises(Exception, match="answer to plan"):
         action.act({"step": "plan", "groups": [], "release": "debian12"}, {})
@@ -86,7 +84,7 @@ def test_a_packages_name_is_no_path_of_the_control_node(files: Any) -> None:
 @pytest.mark.parametrize("release", ["../../..", "/etc", "a/b", "..", "deb\nian"])
 def test_a_release_is_no_path_of_the_control_node(release: str) -> None:
     """A release is one of the node's facts, and its folder is emptied of what nobody asked for."""
-    action = plugin("roles/prefetch/action_plugins/debs.py")
+    action = plugin(debs)
     action.says = {"packages:plan": {"scratch": "/tmp/x", "files": {}}}
     with pytest.raises(ValueError, match="the node's release is"):
         action.act({"step": "plan", "groups": [], "release": release}, {})
@@ -102,7 +100,7 @@ def test_a_release_is_no_path_of_the_control_node(release: str) -> None:
     ],
 )
 def test_an_entry_of_apts_list_is_of_that_package_alone(tmp_path: Path, stanza: str) -> None:
-    action = plugin("roles/prefetch/action_plugins/debs.py")
+    action = plugin(debs)
     name, digest = "a_1_all.deb", hashlib.sha256(b"evil").hexdigest()
     told = {"paths": {name: "/tmp/x/out/a"}, "stanzas": {name: stanza.format(sum=digest)}}
     action.says = {"packages:fetch": told, "packages:drop": {}}
@@ -125,7 +123,7 @@ def test_an_entry_of_apts_list_is_of_that_package_alone(tmp_path: Path, stanza: 
 )
 def test_a_wheels_name_is_no_path_of_the_control_node(name: str, digest: str) -> None:
     """The keeper's wheel was fetched to build/apex/<its sha256>/<its name>."""
-    action = plugin("plugins/action/ask.py")
+    action = plugin(ask)
     wheel = {"name": name, "sha256": digest, "key": {}}
     action.says = {"apex:look": {"key": {}, "wheel": wheel}}
     result = action.act({"program": "apex:look", "spec": {}}, {})
@@ -170,7 +168,7 @@ def test_a_nodes_lock_is_exact_pins_on_another_node(line: str) -> None:
 def test_an_odd_answer_of_a_pin_set_is_one_sentence(
     answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    action = plugin("roles/trainer/action_plugins/pins.py")
+    action = plugin(trainer)
     action.says = {"pin:look": answer}
     values: dict[str, Any]
     values = {"trainer_system": "toy", "trainer_pin_sets": ["p"], "trainer_files": []}
@@ -198,7 +196,7 @@ def test_an_odd_answer_of_a_dataset_is_one_sentence(
     dataset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a node calls its dataset became a path on the nodes that take it."""
-    action = plugin("roles/dataset/action_plugins/datasets.py")
+    action = plugin(datasets)
     answer = {"python": [3, 11], "address": "evil", "datasets": {"d": dataset}}
     action.says = {"dataset.look:look": answer}
     action.variables = {"hostvars": {}, "ansible_play_hosts": [], "inventory_hostname": "n1"}
@@ -217,13 +215,6 @@ def test_an_odd_answer_of_a_dataset_is_one_sentence(
 
 
 def test_a_release_or_python_of_a_node_is_no_program_of_the_control_node() -> None:
-    path = PROJECT / "roles/prefetch/files/prefetch.py"
     spec = {"dir": os.devnull, "nodes": [["/../../tmp/evil", "x86_64"]]}
-    loaded = importlib.util.spec_from_file_location("prefetch_hostile", path)
-    assert loaded is not None
-    assert loaded.loader is not None
-    module: Any = importlib.util.module_from_spec(loaded)
-    __import__("sys").modules["prefetch_hostile"] = module
-    loaded.loader.exec_module(module)
     with pytest.raises(ValueError, match="what a node says of its Python"):
-        module.prefetch(spec)
+        prefetch.prefetch(spec)

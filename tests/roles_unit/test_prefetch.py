@@ -1,7 +1,6 @@
 """prefetch.yml's program: what an inventory needs, and how it comes into one folder."""
 
 import hashlib
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,28 +10,16 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from roles.prefetch.files import prefetch
 from runner.base.paths import PROJECT
 
-PROGRAM = PROJECT / "roles/prefetch/files/prefetch.py"
 ROLES = str(PROJECT / "roles")
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("prefetch", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["prefetch"] = module  # dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
-
-
-prefetch: Any = load()
 HERE = "{}.{}".format(*sys.version_info[:2])
 
 
@@ -240,7 +227,10 @@ def test_a_python_that_is_not_here_is_named() -> None:
 def test_the_program_says_one_sentence(tmp_path: Path) -> None:
     bad = spec_of(tmp_path, variables={"torch_gpt_pin_sets": ["x"]})
     ran = subprocess.run(
-        [sys.executable, str(PROGRAM)], input=json.dumps(bad), capture_output=True, text=True
+        [sys.executable, prefetch.__file__],
+        input=json.dumps(bad),
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 1
     assert ran.stderr.startswith("torch_gpt has no pin set x;")

@@ -1,32 +1,16 @@
 """Prefetched packages: apt's words as data, a flat repository that apt itself takes."""
 
 import hashlib
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from node import packages
-from runner.base.paths import PROJECT
+from roles.prefetch.action_plugins import debs
+from roles.prefetch.files import prefetch
+from roles.site.action_plugins import bring
 
-
-def load(name: str, path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, PROJECT / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
-
-
-debs: Any = load("debs", "roles/prefetch/action_plugins/debs.py")
-prefetch: Any = load("prefetch_apt", "roles/prefetch/files/prefetch.py")
-bring: Any = load("bring_apt", "roles/site/action_plugins/bring.py")
 PRINTED = """\
 'http://deb.debian.org/debian/pool/main/g/gcc-12/gcc-12-base_12.2.0-14%2bdeb12u1_amd64.deb' \
 gcc-12-base_12.2.0-14+deb12u1_amd64.deb 37596 MD5Sum:8e7e

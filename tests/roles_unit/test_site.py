@@ -1,31 +1,17 @@
 """roles/site: what a node lacks of a prefetched folder, and what came is put in place."""
 
 import hashlib
-import importlib.util
 import json
 import os
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from runner.base.paths import PROJECT
+from roles.site.action_plugins import bring
 from tests.node import run
 
-
-def load() -> ModuleType:
-    path = PROJECT / "roles/site/action_plugins/bring.py"
-    spec = importlib.util.spec_from_file_location("bring", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-bring: Any = load()
 FILES = {"pip/a.whl": b"wheel", "data/example.org/corpus": b"text", "git/h/x/refs/heads/pin": b"c"}
 
 

@@ -1,12 +1,10 @@
 """roles/validate: what its plugin says of inventories and of nodes' answers."""
 
-import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,23 +12,11 @@ import yaml
 from ansible.module_utils import basic
 
 from plugins import inventory_check as check
+from roles.validate.action_plugins import validate_node as validate
 from runner.base.paths import PROJECT
 
-PLUGIN = PROJECT / "roles/validate/action_plugins/validate_node.py"
 SETTINGS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())
 OLD_PYTHONS = [found for n in (2, 3, 3.5, 3.6, 3.7) if (found := shutil.which(f"python{n}"))]
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("validate_node", PLUGIN)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-validate: Any = load()
 
 
 def arguments(**more: Any) -> dict[str, Any]:
@@ -60,10 +46,9 @@ XENIAL = {**JAMMY, "version": "16.04", "pretty": "Ubuntu 16.04.7 LTS", "python":
 
 
 def node_faults(said: dict[str, str], **more: Any) -> list[str]:
-    settings = {"python": "/usr/bin/python3", "named": False, "password": False}
+    settings: dict[str, Any] = {"python": "/usr/bin/python3", "named": False, "password": False}
     settings.update({key: more.pop(key) for key in list(more) if key in settings})
-    found: list[str] = validate.node_faults("n1", said, arguments(**more), **settings)
-    return found
+    return validate.node_faults("n1", said, arguments(**more), **settings)
 
 
 @pytest.mark.parametrize(
