@@ -90,22 +90,15 @@ class Refusable:
         return {"anyOf": [self.kind.json_schema(), self.refusal.json_schema()]}
 
 
-class OrNone:
+class OrNone(Maybe):
     """A kind; None for what does not fit: a record that a run does without."""
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
 
     def check(self, value: Any, where: str) -> Any:
         """Return the value, or None."""
         try:
-            return self.kind.check(value, where)
+            return super().check(value, where)
         except UnfitError:
             return None
-
-    def json_schema(self) -> dict[str, Any]:
-        """Return the same as JSON schema."""
-        return {"anyOf": [self.kind.json_schema(), {"type": "null"}]}
 
 
 STOOD = having({"pid": Whole(), "rank": Maybe(Whole()), "state": Text(most=1)})
