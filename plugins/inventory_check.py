@@ -15,7 +15,7 @@ from node.printable import printable
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
 
-TO_EDIT = "EDIT-ME"  # runner/inventory.py has the same
+TO_EDIT = "EDIT-ME"  # runner/inventory/inventory.py has the same
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
 SHARED = ("cluster", "setup", "site")
 NEAR = 0.9  # a name of the site's own this much like one of ours is ours, misspelt

@@ -17,7 +17,7 @@ from runner.base.shape import shape
 from runner.doctor.items import ITEM_RULES
 from runner.folder import names
 from runner.folder.endings import Ending
-from runner.inventory import KEYS, load_inventory
+from runner.inventory.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET
 from runner.logs.kinds import KINDS

@@ -86,7 +86,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run the matrix, or show what would run; the exit code."""
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
-    from runner.inventory import load_inventory
+    from runner.inventory.inventory import load_inventory
     from runner.launch.bench import bench
     from runner.launch.ssh.ssh_engine import SshEngine
     from runner.launch.view import View

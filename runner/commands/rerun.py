@@ -41,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.base.errors import UserError
     from runner.compare import rendering
     from runner.compare.verdicts import compare_campaigns, side, thresholds
-    from runner.inventory import load_inventory
+    from runner.inventory.inventory import load_inventory
     from runner.launch import rerun
     from runner.launch.ssh.ssh_engine import SshEngine
     from runner.launch.view import View

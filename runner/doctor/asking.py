@@ -10,7 +10,7 @@ from runner.base.text import tail
 from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
 from runner.folder.checkup import Checkup, checkup_of
-from runner.inventory import load_inventory, refuse_unedited
+from runner.inventory.inventory import load_inventory, refuse_unedited
 from runner.launch.interrupts import Interrupts
 from runner.launch.ssh.ssh_engine import SshEngine
 from runner.launch.view import live

@@ -9,7 +9,7 @@ from node.schema import Fields, Mapped, Maybe, Plain, UnfitError, Whole
 from runner.base.errors import UserError, unreachable
 from runner.base.paths import dataset_home, env_file, system_home
 from runner.folder.campaign import Campaign
-from runner.inventory import refuse_unedited
+from runner.inventory.inventory import refuse_unedited
 from runner.launch.engine import Engine
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from runner import inventory
+from runner.inventory import listing as reader
 from tests.conftest import ROOT
 from tests.fuzz.case import Said, said
 from tests.fuzz.mutation import mutated, mutated_json, some
@@ -99,11 +99,11 @@ class Listing:
 def listing(printed: bytes) -> Iterator[None]:
     """Have the inventory's program print this."""
     program = SimpleNamespace(**{**vars(subprocess), "Popen": lambda *_, **__: Listing(printed)})
-    vars(inventory)["subprocess"] = program
+    vars(reader)["subprocess"] = program
     try:
         yield
     finally:
-        vars(inventory)["subprocess"] = subprocess
+        vars(reader)["subprocess"] = subprocess
 
 
 def dry_run(path: Path, listed: bytes, form: str = "table") -> Said:

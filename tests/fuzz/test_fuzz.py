@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import UserError
-from runner.inventory import load_inventory
+from runner.inventory.inventory import load_inventory
 from runner.terms.record import Interval
 from tests.conftest import ROOT
 from tests.fuzz.case import FindingError, printable, strict

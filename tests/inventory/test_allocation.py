@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
-from runner.inventory import load_inventory
+from runner.inventory.inventory import load_inventory
 from tests.roles.play import play
 
 INVENTORY = PROJECT / "inventory" / "allocation"

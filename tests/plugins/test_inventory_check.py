@@ -8,7 +8,8 @@ import yaml
 
 from plugins import inventory_check as check
 from runner.base.paths import PROJECT
-from runner.inventory import KEYS, TO_EDIT, ansible_inventory, load_inventory
+from runner.inventory.inventory import KEYS, TO_EDIT, load_inventory
+from runner.inventory.listing import ansible_inventory
 from runner.terms.cluster import DEVICES
 
 KNOWN = check.read(PROJECT)

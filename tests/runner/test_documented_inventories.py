@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from runner.base.paths import PROJECT
-from runner.inventory import ansible_inventory, parse_inventory
+from runner.inventory.inventory import parse_inventory
+from runner.inventory.listing import ansible_inventory
 from runner.launch.inspection import _listed
 from runner.matrix.file import load_matrix
 from runner.plan import checks
@@ -27,7 +28,7 @@ INVENTORIES = sorted({inventory for _, inventory in PAIRS})
 
 
 @cache
-def listed(inventory: str) -> dict[str, Any]:
+def listed(inventory: str) -> Any:
     return ansible_inventory(PROJECT / inventory)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from node.schema import UnfitError
-from runner import inventory as reader
 from runner.__main__ import main
 from runner.archive.redact import REDACTED, Redaction
 from runner.base.errors import UserError
 from runner.compare.verdicts import compare_campaigns, saved, thresholds
-from runner.inventory import ansible_inventory, parse_inventory
+from runner.inventory import listing as reader
+from runner.inventory.inventory import parse_inventory
+from runner.inventory.listing import ansible_inventory
 from runner.plan.dryrun import describe, dry_run
 from runner.plan.script import launch_script
 from tests.golden.places import inventory

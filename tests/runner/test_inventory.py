@@ -12,7 +12,7 @@ import yaml
 
 from runner.base import paths
 from runner.base.errors import UserError
-from runner.inventory import load_inventory, parse_inventory, refuse_unedited
+from runner.inventory.inventory import load_inventory, parse_inventory, refuse_unedited
 from runner.terms.cluster import Cluster
 
 PATH = Path("inventory/test")

@@ -15,7 +15,7 @@ from node.env.pip import pip
 from roles.launch.action_plugins.launch import fetchable
 from runner.base.env import SECRET
 from runner.base.errors import UserError
-from runner.inventory import parse_inventory
+from runner.inventory.inventory import parse_inventory
 from runner.launch.ssh import play
 from runner.plan.dryrun import dry_run
 from runner.plan.script import launch_script

@@ -38,7 +38,7 @@ def test_defaults_in_the_spec_are_those_in_force(role: Path) -> None:
         said = {
             name: option["default"]
             for name, option in entry_options.items()
-            # what a cluster is (cluster_*) has its defaults in runner/inventory.py
+            # what a cluster is (cluster_*) has its defaults in runner/inventory/inventory.py
             if "default" in option and name.startswith(f"{role.name}_")
         }
         in_force = {name: value for name, value in defaults(role).items() if name in entry_options}

@@ -11,7 +11,7 @@ from plugins.filter.pins import PinError, pin_plans
 from roles.trainer.action_plugins import pins as plugin
 from runner.base import shape
 from runner.base.errors import UserError
-from runner.inventory import parse_inventory
+from runner.inventory.inventory import parse_inventory
 from runner.plan import checks
 from runner.plan.containers import image_of
 from runner.terms.cluster import ENGINES, GPUS, Cluster, Containers

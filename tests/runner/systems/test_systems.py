@@ -8,7 +8,7 @@ import yaml
 
 from runner.base.errors import UserError
 from runner.base.paths import DEFAULT_INVENTORY, PROJECT
-from runner.inventory import ansible_inventory
+from runner.inventory.listing import ansible_inventory
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import load_system, system_names

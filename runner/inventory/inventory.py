@@ -1,40 +1,26 @@
-"""A cluster: what an inventory says of its nodes, read with ansible-inventory (no connection).
+"""What `ansible-inventory --list` says, as a cluster.
 
 Only the named keys below are read: other variables may hold secrets. Their values come
 untemplated, so a `{{` in one of them is refused by name.
 """
 
-import itertools
 import json
 import math
-import os
 import re
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from node.checked import Address, HostName
-from node.parsing import parse
 from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, shown
 from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
-from runner.base.files import read_text
-from runner.base.paths import PROJECT, node_root, program
-from runner.base.streams import complain
+from runner.base.paths import PROJECT, node_root
 from runner.base.suggest import nearest
-from runner.base.yaml_limits import YamlLimits, check_limits
+from runner.inventory.listing import Unread, ansible_inventory
 from runner.terms.cluster import CANN_HOME, DEVICES, ENGINES, Cluster, Containers, Node
 from runner.terms.orders import MOST_NODES
 
-LIMIT_S = 120.0  # for ansible-inventory, and the programs that an inventory may be
-PATIENCE_S = 10.0  # before somebody is told that it takes so long
-MOST_FILES = 10_000  # of an inventory that are looked at
-MOST_BYTES = 16 << 20  # of one of them
-FILE_LIMITS = YamlLimits(values=1_000_000, levels=64)
 MOST_S = 86_400  # of cluster_lost_contact_s
 
 # What an inventory has in place of an address that its documents do not give.
@@ -62,18 +48,6 @@ KEYS: Mapping[str, str] = {
 _READ = (*KEYS, "npu_cann_home", "ansible_host", "ansible_connection")
 
 
-class _Unread:
-    """What stands beside the named keys: nobody looks at it, and those have checks of their own."""
-
-    def check(self, value: Any, where: str) -> Any:
-        """Return the value."""
-        return value
-
-    def json_schema(self) -> dict[str, Any]:
-        """Return what allows anything."""
-        return {}
-
-
 # What `ansible-inventory --list` says: groups by name, and `_meta` with the hosts' variables.
 _NAME = Text(lines=True)  # of any group and host; those of nodes are checked closer
 _LISTED = Mapped(
@@ -83,7 +57,7 @@ _LISTED = Mapped(
         {
             "hosts": (List(_NAME), []),
             "children": (List(_NAME), []),
-            "hostvars": (Mapped(_NAME, Mapped(_NAME, _Unread())), {}),
+            "hostvars": (Mapped(_NAME, Mapped(_NAME, Unread())), {}),
         },
     ),
 )
@@ -107,105 +81,6 @@ def refuse_unedited(cluster: Cluster) -> None:
             f"the address of {', '.join(unedited)} is still {TO_EDIT}; write it into ansible_host"
             f" in {cluster.path}/hosts.yml"
         )
-
-
-def ansible_inventory(path: Path) -> dict[str, Any]:
-    """Read `ansible-inventory --list` as data. Raises UserError with Ansible's own last words."""
-    _check_files(path)
-    env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
-    env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
-    argv = [program("ansible-inventory"), "-i", str(path.resolve()), "--list"]
-    with subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=env,
-        cwd=PROJECT,
-        start_new_session=True,  # so that what it starts ends with it
-    ) as process:
-        try:
-            stdout, stderr = _answer(process, path)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    if process.returncode != 0:
-        why = _why(stderr.decode(errors="replace"), path)
-        raise UserError(f"the inventory {path} cannot be read: {why}")
-    try:
-        listed: dict[str, Any] = parse(stdout, _LISTED, str(path))
-    except UnfitError as error:
-        raise UserError(f"the inventory cannot be read: {error}") from None
-    return listed
-
-
-def _answer(process: subprocess.Popen[bytes], path: Path) -> tuple[bytes, bytes]:
-    """Wait for what a process prints, with a word to who waits. Raises UserError at the limit."""
-    try:
-        return process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        complain(f"still reading the inventory {path}; it has {LIMIT_S:.0f} s in all")
-    try:
-        return process.communicate(timeout=LIMIT_S - PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        raise UserError(
-            f"the inventory {path} was not read within {LIMIT_S:.0f} s; if it is a program, see"
-            " that it ends, and that no file of it grows with its aliases or templates"
-            f" (`ansible-inventory -i {path} --list`)"
-        ) from None
-
-
-def _check_files(path: Path) -> None:
-    """Refuse YAML that Ansible would read for hours; what is not YAML, it says itself."""
-    for file in _files(path):
-        try:
-            check_limits(read_text(file, MOST_BYTES, "part of an inventory"), FILE_LIMITS)
-        except UserError as error:
-            raise UserError(f"the inventory cannot be read: {file}: {error}") from None
-        except (ValueError, yaml.YAMLError):
-            continue
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield the files of an inventory that Ansible takes for YAML, group_vars and all."""
-    roots = [path] if path.is_dir() else [path.parent / "group_vars", path.parent / "host_vars"]
-    below = (file for root in roots for file in root.rglob("*"))
-    for file in itertools.islice(itertools.chain([path], below), MOST_FILES):
-        is_yaml = file.suffix in (".yml", ".yaml", ".json", "")
-        is_program = not file.suffix and os.access(file, os.X_OK)
-        # Ansible runs no file of variables, whatever its mode.
-        is_variables = {"group_vars", "host_vars"}.intersection(file.parts)
-        if is_yaml and file.is_file() and (is_variables or not is_program):
-            yield file
-
-
-def _why(stderr: str, path: Path) -> str:
-    """Return Ansible's words on an inventory that it could not read, with the place of a YAML
-    error.
-    """
-    if script := re.search(r"Standard error from inventory script:\s*(?:error: )?(.+)", stderr):
-        return script[1]
-    lines = [re.sub(r"^\[(ERROR|WARNING)\]: ", "", line.strip()) for line in stderr.splitlines()]
-    errors = [line for line in lines if line.startswith("YAML parsing failed")] or [
-        line for line in lines if "rror" in line or "failed" in line
-    ]
-    if errors and errors[0].startswith("YAML") and (place := _bad_yaml(path)):
-        return f"{place}: {errors[0]}"
-    return (errors or lines or ["ansible-inventory said nothing"])[-1]
-
-
-def _bad_yaml(path: Path) -> str:
-    """Return `file:line` of the first file there that is not YAML: Ansible leaves it out of
-    group_vars.
-    """
-    for file in sorted(_files(path)):
-        try:
-            check_limits(file.read_text(encoding="utf-8"), FILE_LIMITS)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            return f"{file}:{mark.line + 1}" if mark else str(file)
-        except (OSError, ValueError, yaml.YAMLError):
-            return str(file)
-    return ""
 
 
 def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
@@ -300,12 +175,9 @@ def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
 
 def _said(value: Any) -> str:
     """Return a value as a fault says it: nothing of a mapping, which may hold secrets."""
-    nested = isinstance(value, dict) or (isinstance(value, list) and not _plain(value))
+    parts = value if isinstance(value, list) else [value]
+    nested = any(isinstance(part, dict | list) for part in parts)
     return shown(value) if nested else repr(value)[:200]
-
-
-def _plain(values: list[Any]) -> bool:
-    return not any(isinstance(value, dict | list) for value in values)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,0 +1,1 @@
+"""A cluster: what an inventory says of its nodes, read with ansible-inventory (no connection)."""
