@@ -147,7 +147,7 @@ def measured(column: Floats) -> tuple[Floats, int]:
 def unmeasured(count: int) -> str:
     """Say to people what `measured` took out."""
     what = "1 time or rate" if count == 1 else f"{count} times or rates"
-    return f"{what} on the lines of zero, below it, or beyond {LARGEST_QUANTITY:g}"
+    return f"{what} on the lines that are no number above 0 (up to {LARGEST_QUANTITY:g})"
 
 
 def _floats(values: Sequence[float | None]) -> Floats:

@@ -21,7 +21,7 @@ _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
 _RANK = re.compile(rb"[Rr]ank[ _]?(\d{1,9})(?!\d)")
 NEAR = 48  # bytes before the mark in which the line says what it is,
 BEFORE = 512  # and of which rank
-_COUNTER = b":log_dist] [Rank 0] step="  # long, so that it is found fast
+COUNTER = b":log_dist] [Rank 0] step="  # long, so that it is found fast
 _COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=\d+, skipped=(\d{1,9}), lr=\[")
 
 
@@ -49,13 +49,13 @@ class Overflows:
         counts = np.zeros(len(steps), np.int64)
         row = 0
         for at, mark in sorted(
-            (at, kind) for kind in (_MARK, _COUNTER) for at in places(text, kind)
+            (at, kind) for kind in (_MARK, COUNTER) for at in places(text, kind)
         ):
             if row < len(steps) and at > steps[row]:  # what was untold belongs to this step
                 counts[row] += self.total - self._told
                 self._told = self.total
                 row = int(np.searchsorted(steps, at))
-            if mark == _COUNTER:
+            if mark == COUNTER:
                 self._count(text, at)
                 continue
             begin = line_start(text, at, max(0, at - BEFORE))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.archive.redact import Redaction
-from runner.judge.diagnosis.evidence import _as_before
+from runner.judge.diagnosis.line_judge import _as_before
 from tests.runner.growth import modules_of, patterns_of, superlinear
 
 PACKAGES = ("archive", "base", "figures", "folder", "judge", "load", "logs")

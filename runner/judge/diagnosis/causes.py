@@ -28,6 +28,7 @@ STATUSES: Mapping[str, str] = {
     "time_limit": "the scheduler or a time limit ended the run",
     "cancelled": "somebody, or the scheduler for another job, cancelled the job",
     "interrupted": "Ctrl-C, or SIGTERM from outside",
+    "shell_error": "a shell could not run its script: a variable is not set, say",
     "error": "another uncaught exception of the trainer",
     "process_failed": "a launcher saw a process fail, and no log says why",
 }
@@ -122,6 +123,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _any(
             rb"NCCL error|nccl(?:Unhandled|System|Internal|Invalid)\w+",
             rb"HCCL\b.{0,200}(?:error|fail)|\bEI\d{4}\b",
+            rb"Check failed: (?:nccl|hccl|Hccl)[A-Z]\w+|unhandled (?:system|cuda) error",
         ),
     ),
     (
@@ -129,7 +131,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _any(
             rb"CUDA error|cudaError\w+|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
             rb"device-side assert|NPU (?:function )?error|AclrtSynchronize",
-            rb"E\w\d{4}: .{0,200}[Dd]evice",
+            rb"E\w\d{4}: .{0,200}[Dd]evice|Check failed: cu(?:da|blas|dnn|rand)[A-Z]\w+",
         ),
     ),
     ("segfault", _any(rb"killed by signal: (?:Segmentation fault|Aborted)|SIGSEGV")),
@@ -219,6 +221,17 @@ RULES: tuple[Rule, ...] = (
         start=True,
     ),
     Rule(None, _any(rb": command not found$"), start=True),
+    Rule(
+        "shell_error",  # bash's `x.sh: line 3: `, dash's `x.sh: 3: `, zsh's `x.sh:3: `
+        _any(
+            rb"(?:: line |: ?)\d+: .{1,200}: (?:unbound variable|parameter (?:null or )?not set)$",
+            rb"(?:: line |: ?)\d+: .{0,200}: (?:bad substitution|ambiguous redirect)$",
+            rb"(?:: line |: ?)\d+: (?:[Ss]yntax error\b|unexpected EOF while looking)",
+            rb"^\S+: (?:line \d+: )?\S+: (?:Permission denied|cannot execute\b.{0,80})$",
+            rb": bad interpreter: ",
+        ),
+        start=True,
+    ),
 )
 
 ANY_RULE = _any(*(rule.pattern.pattern for rule in RULES))
@@ -236,6 +249,8 @@ CANDIDATE = _any(
     rb"of the above exception|direct cause of the following|_run_exitfuncs|Exception in thread",
     rb"\bProcess \S+:\s*$",
     rb"Permission denied(?: \(|, )|Host key verification failed|pdsh: (?:command )?not found",
+    rb": unbound variable|not set$|bad substitution|ambiguous redirect|yntax error|unexpected EOF",
+    rb": Permission denied$|: cannot execute|bad interpreter",
     *every("error"),
 )
 # The last line of a traceback: a class that is named like one, or any class with its module.
@@ -257,8 +272,23 @@ QUALIFIED = re.compile(
 )
 # The same without its module: it counts where it means something or a traceback was seen.
 BARE = re.compile(rb"^(?:\w*Error|KeyboardInterrupt)(?=: |\s*$)")
+# torchrun's error file, by itself or in a log: `"message": "RendezvousTimeoutError: ",` is an
+# exception that nobody caught; its traceback is on one line, as JSON (torch 2.13 distributed/
+# elastic/multiprocessing/errors/error_handler.py:76-88; in a log: pytorch issue 67547).
+ERROR_FILE = re.compile(rb'^(?:.{0,200}\{"message": \{)?\s*"message": "((?:[^"\\]|\\.){1,400})')
+CALL_STACK = b'"py_callstack": "'
 # LiBai's `Overall training speed` is none: it is printed after an exception, too.
 SUCCESS = _any(*every("success"))
+# What is printed once a launch, before its first step: by deepspeed (0.8.0 launcher/runner.py:548),
+# torchrun (torch 2.13 distributed/run.py:876), LiBai (9fc504c libai/engine/default.py:171),
+# Megatron.
+LAUNCH = _any(
+    rb"\[runner\.py:\d+:main\] cmd = ",
+    rb"Setting OMP_NUM_THREADS environment variable for each process",
+    rb"Rank of current process: 0\. World size: ",
+    rb"using world size: \d+,? ",
+)
+TURN = re.compile(b"(?P<launch>%b)|%b" % (LAUNCH.pattern, SUCCESS.pattern))
 WARNING = re.compile(rb"NCCL WARN (.*)")
 # torch_npu's exception, whose reason CANN adds in lines of its own: `EI0002: ..`.
 WRAPPER = re.compile(rb"HCCL error in|NPU (?:function )?error")

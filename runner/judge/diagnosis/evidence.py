@@ -9,25 +9,16 @@ from typing import IO
 from node.files import open_plain
 from node.printable import printable
 from runner.judge.diagnosis.causes import (
-    ANY_RULE,
-    ASIDE,
-    BARE,
     CANDIDATE,
-    CAUSE,
     COMMONLY_CAUGHT,
     CONSEQUENCES,
-    EXCEPTION,
-    HANDLING,
-    IGNORED,
-    NOISE,
-    QUALIFIED,
     REASON,
-    RULES,
-    SUCCESS,
+    TURN,
     WARNING,
     WRAPPER,
     meaning,
 )
+from runner.judge.diagnosis.line_judge import MOST, LineJudge
 from runner.logs.decoding import ANSI, unprefixed
 from runner.logs.kinds import counts_from_zero, every
 from runner.logs.numbers import whole
@@ -43,11 +34,9 @@ _RANK = re.compile(rb"\[[Rr]ank ?(\d{1,9})\]")
 _OPERATION = re.compile(rb"OpType=(\w{1,40})")
 _PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
 NEAR = 20  # lines: so near is what belongs to an exception's message
-MOST = 200  # pieces of evidence that are kept of one log
 MOST_RANKS = 10_000  # that are kept of one log
 SHORTEST = 5  # bytes of a line that can say something, its end among them
 LONGEST = 1 << 13  # bytes of a line that are looked at
-LONGEST_PREFIX = 1 << 8  # bytes; what is longer is none of a launcher's
 
 
 @dataclass(frozen=True)
@@ -73,6 +62,7 @@ class LogEnd:
     lines: int = 0  # in the whole log
     ranks: set[int] = field(default_factory=set)
     waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
+    launched: bool = False  # again, behind the last step, and nothing said that it ended well
 
 
 def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
@@ -148,8 +138,12 @@ def split(line: bytes) -> tuple[bytes, bytes]:
 
 
 def find_evidence(path: Path, begin: int) -> LogEnd:
-    """Find the evidence in a log from `begin` on, in order."""
-    evidence, judge = LogEnd(), _Judge()
+    """Find the evidence in a log from `begin` on, in order: of its last launch, if it has several.
+
+    A launch is a new one behind a step, or where the same words announced one before. What the
+    first of these words are is what counts: a launcher and its trainer both announce one.
+    """
+    evidence, judge, launch = LogEnd(), LineJudge(), b""
     time: tuple[int, ...] | None = None
     for place, line in _lines(path, begin):
         evidence.lines = place + 1
@@ -159,28 +153,22 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
             time = tuple(whole(part) or 0 for part in stamp.groups() if part is not None)
         if b"ank" in line and len(evidence.ranks) < MOST_RANKS:
             evidence.ranks.update(whole(rank) or 0 for rank in _RANK.findall(line))
-        full = len(evidence.evidence) == MOST  # then only a success changes what is known
-        if SUCCESS.search(line):
-            evidence.evidence.clear()
-            judge = _Judge() if full else judge
+        full = len(evidence.evidence) == MOST  # then only a turn changes what is known
+        if turn := TURN.search(line):
+            words = _announced(line, turn)
+            again = bool(begin and not launch) or words == launch
+            launch = launch or words
+            if again or not words:
+                evidence.launched = bool(words and begin)
+                evidence.evidence.clear()
+                evidence.waited.clear()
+                judge = LineJudge() if full or words else judge
         elif not full and (judge.open or CANDIDATE.search(line)):
-            stream, text = split(line)
-            status = judge.status(stream, text)
-            weak = WARNING.search(text) if status is None else None
-            if weak:
-                status = meaning(weak[1]) or "collective_error"
-            if status is not None:
-                shown = printable(text[:400].decode("utf-8", "replace"))
-                item = Evidence(
-                    status, path, place, shown, stream, time, weak is not None, judge.start
-                )
-                if REASON.match(text):
-                    _forget_wrapper(evidence.evidence, item)
-                if judge.ended:
-                    item = replace(item, traced=True)
-                    _forget_caught(evidence.evidence, item, judge.ended)
-                evidence.evidence.append(item)
-                _waiting(evidence, text)
+            _look(evidence, judge, path, place, line, time)
+    for stream, (place, text) in judge.cut_off().items():
+        shown = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
+        item = Evidence("error", path, place, shown[:400], stream, time, weak=True)
+        evidence.evidence.append(item)
     if evidence.evidence:
         above = lines_before(path, begin)
         evidence.lines += above
@@ -188,6 +176,43 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
             replace(item, place=above + item.place + 1) for item in evidence.evidence
         ]
     return evidence
+
+
+def _announced(line: bytes, turn: re.Match[bytes]) -> bytes:
+    """Return how a line announces a launch, with the launcher's prefix: digits are not told
+    apart. Empty where it says that something ended well.
+    """
+    if turn.lastgroup is None:
+        return b""
+    return split(line)[0] + re.sub(rb"\d+", b"0", turn[0])
+
+
+def _look(
+    evidence: LogEnd,
+    judge: LineJudge,
+    path: Path,
+    place: int,
+    line: bytes,
+    time: tuple[int, ...] | None,
+) -> None:
+    """Add what one line is evidence of."""
+    stream, text = split(line)
+    judge.place = place
+    status = judge.status(stream, text)
+    weak = WARNING.search(text) if status is None else None
+    if weak:
+        status = meaning(weak[1]) or "collective_error"
+    if status is None:
+        return
+    shown = printable((judge.message or text)[:400].decode("utf-8", "replace"))
+    item = Evidence(status, path, place, shown, stream, time, weak is not None, judge.start)
+    if REASON.match(text):
+        _forget_wrapper(evidence.evidence, item)
+    if judge.ended:
+        item = replace(item, traced=True)
+        _forget_caught(evidence.evidence, item, judge.ended)
+    evidence.evidence.append(item)
+    _waiting(evidence, text)
 
 
 def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
@@ -224,69 +249,6 @@ def _process(stream: bytes) -> bytes | None:
     """Return the part of a prefix that is a rank's, or None."""
     match = _PROCESS.match(stream)
     return match[0] if match else None
-
-
-class _Judge:
-    """What lines mean, one after the other; a stream is what one launcher prefix marks."""
-
-    def __init__(self) -> None:
-        self.open: set[bytes] = set()  # streams with a traceback whose exception has not come yet
-        self.ended = ""  # of the last line: it ended a traceback of a process; how that is linked
-        self.start = False  # of the last line: see causes.Rule
-        self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
-        self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
-        self._traced = False
-        self._prefixes: list[re.Pattern[bytes]] = []  # unknown ones, as a traceback showed them
-
-    def status(self, stream: bytes, text: bytes) -> str | None:
-        """Return the status that a line is strong evidence of, or None."""
-        self.ended, self.start = "", False
-        for prefix in self._prefixes:
-            if match := prefix.match(text):
-                text = text[match.end() :]
-                break
-        if IGNORED.match(text):
-            self._ignored.add(stream)
-            return None
-        for link, pattern in (("handling", HANDLING), ("cause", CAUSE), ("aside", ASIDE)):
-            if pattern.match(text):
-                self._linked[stream] = link
-                return None
-        if (at := text.find(b"Traceback (most recent call last)")) >= 0:
-            self.open.add(stream)
-            if text[:at].strip() and at <= LONGEST_PREFIX and len(self._prefixes) < MOST:
-                self._prefixes.append(_as_before(text[:at]))
-            return None
-        if stream in self.open and EXCEPTION.match(text):
-            self.open.discard(stream)
-            link = self._linked.pop(stream, "alone")
-            if stream in self._ignored:
-                self._ignored.discard(stream)
-                return None
-            self._traced = True
-            self.ended = "" if link == "aside" else link
-            return _exception(text)
-        for rule in RULES if ANY_RULE.search(text) else ():
-            if rule.pattern.search(text):
-                self.start = rule.start
-                return rule.status or meaning(text) or "error"
-        if QUALIFIED.match(text):
-            return _exception(text)
-        if BARE.match(text) and (self._traced or meaning(text)):
-            return _exception(text)
-        return None
-
-
-def _as_before(prefix: bytes) -> re.Pattern[bytes]:
-    """Match the same prefix on other lines: a time stamp has other digits there."""
-    return re.compile(b"^" + re.sub(rb"\d+", rb"\\d+", re.escape(prefix)))
-
-
-def _exception(text: bytes) -> str:
-    for rule in RULES:
-        if rule.status and rule.pattern.search(text):
-            return rule.status
-    return "process_failed" if NOISE.search(text) else meaning(text) or "error"
 
 
 def _waiting(evidence: LogEnd, text: bytes) -> None:

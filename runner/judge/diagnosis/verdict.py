@@ -44,6 +44,7 @@ _SAYS = {
     "time_limit": "a time limit ended the run",
     "cancelled": "the job was cancelled",
     "interrupted": "the run was interrupted",
+    "shell_error": "a shell could not run its script",
     "error": "the trainer raised an error",
     "process_failed": "a process failed and no log says why",
 }
@@ -76,20 +77,26 @@ def diagnose(
     `name` is what the sentence calls a log. Where no clock says which came first, the logs'
     order does.
     """
-    evidences, complete, stepless = [], False, []
+    evidences, complete, stepless, stepped = [], False, [], []
     for path in logs:
         begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
-        complete = complete or done
-        evidences.append(find_evidence(path, begin))
+        part = find_evidence(path, begin)
+        complete = complete or (done and not part.launched)
+        evidences.append(part)
         stepless.append(steps > 0 and begin == 0)
+        stepped += [part] if begin else []
     everything = [
         item
         for part, silent in zip(evidences, stepless, strict=True)
         for item in part.evidence
-        if _counts(item, part, silent=silent, complete=complete, trained=steps > 0)
+        if _counts(
+            item, part, silent=silent, complete=complete, trained=steps > 0 and not part.launched
+        )
     ]
     first = _first(everything)
     if first is None:
+        if stepped and all(part.launched for part in stepped):
+            return Verdict("no_step", "the last launch logged no step and nothing says why")
         if steps:
             return Verdict("ok", "")
         return Verdict("no_step", "no step was logged and nothing in the log says why")

@@ -7,19 +7,24 @@ Three kinds, the best first; each is a parser of its own:
   the middle;
 * throughput timer (0.6.0 utils/timer.py:182 `0/10, SamplesPerSec=..`, 0.8.0 :197
   `epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=.., CurrSamplesPerSec=..`, and a
-  third form `0/10, RunningAvgSamplesPerSec=..`);
-* optimizer step (0.6.0 engine.py:2029) `[Rank 0] step=10, skipped=0, lr=[..], mom=[..]`.
+  third form `0/10, RunningAvgSamplesPerSec=..`). Where it counts one number, those are micro steps
+  (0.6.0 utils/timer.py:173, 0.7.4 :187): `gradient_accumulation_steps` of them are one step;
+* optimizer step (0.6.0 engine.py:2029) `[Rank 0] step=10, skipped=0, lr=[..], mom=[..]`; with
+  `step=0`, when the engine is set up (0.6.0 engine.py:295), it is no step.
 
 Their samples a second come from ds_config's train_batch_size, which need not be what is trained
 (document 002: 2048 against 9); a global batch size that the user names replaces it.
 """
 
 import re
+from collections.abc import Iterator
 
 from runner.logs.batch import LoggedStep
+from runner.logs.decoding import places
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 from runner.logs.numbers import number, quantity, whole
+from runner.logs.overflow import COUNTER
 
 NPU = Sign(
     (
@@ -40,6 +45,11 @@ _PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
 _PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s|$)")
 _TIMER_CURRENT = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
 _TIMER_MEMORY = re.compile(rb"MaxMemAllocated=([\d.]+)GB")
+# What turns micro steps into steps: the engine's print of its configuration (0.7.6 config.py:999),
+# else its own counter beside the timer's.
+_ACCUMULATION_MARK = b"gradient_accumulation_steps .."
+_ACCUMULATION = re.compile(rb"gradient_accumulation_steps \.+ ([1-9]\d{0,8})\s")
+_COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=([1-9]\d{0,8}), ")
 
 
 class DeepSpeedPipe(LineParser):
@@ -90,13 +100,47 @@ class DeepSpeedTimer(LineParser):
         rb"(?:RunningAvg)?SamplesPerSec=([\d.]+),"
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._accumulation = 0  # micro steps of a step, by the log; 0 where it does not say
+        self._learned = 1  # the same, by the engine's counter
+        self._counted = 0  # steps by the engine's counter, since the timer's last line
+
+    def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
+        """Yield the timer's records, after what stands before each of them was read."""
+        marks = [*places(text, _ACCUMULATION_MARK), *places(text, COUNTER)]
+        context = iter(sorted(marks))
+        following = next(context, len(text))
+        for record in super()._records(text):
+            while following < record[0]:
+                self._look(text, following)
+                following = next(context, len(text))
+            yield record
+        while following < len(text):
+            self._look(text, following)
+            following = next(context, len(text))
+
+    def _look(self, text: bytes, at: int) -> None:
+        if match := _ACCUMULATION.match(text, at):
+            self._accumulation = whole(match[1]) or 0
+        elif match := _COUNTED.match(text, at):
+            self._counted = whole(match[1]) or 0
+
+    def _step(self, micro: int) -> int | None:
+        """Return the step that a micro step completes, or None."""
+        counted, self._counted = self._counted, 0
+        if counted and micro >= counted and micro % counted == 0:
+            self._learned = micro // counted
+        steps, rest = divmod(micro, self._accumulation or self._learned)
+        return None if rest else steps
+
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
         current = _TIMER_CURRENT.search(rest)
         memory = _TIMER_MEMORY.search(rest)
         if memory and (gib := quantity(memory[1])) is not None:
             self.notes.allocated(gib * 1024)
-        iteration = whole(head[1] or head[2])
+        iteration = whole(head[1]) if head[1] else self._step(whole(head[2]) or 0)
         if not iteration:
             return None
         return LoggedStep(
@@ -111,7 +155,7 @@ class DeepSpeedStep(LineParser):
     says = "DeepSpeed's `step=N, skipped=` lines alone, which hold no time"
     candidates = _CANDIDATES
     own_rate = False
-    step = rb"step=\d{1,9}, skipped="
+    step = rb"step=[1-9]\d{0,8}, skipped="
     marker = b"skipped="
     head = re.compile(rb"(?:\b|(?<=\dm))step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
 
@@ -124,4 +168,5 @@ class DeepSpeedStep(LineParser):
         total = whole(head[2]) or 0
         fresh = total - self._skipped if total >= self._skipped else total
         self._skipped = total
-        return LoggedStep(iteration=whole(head[1]) or 0, skipped=fresh)
+        iteration = whole(head[1])
+        return LoggedStep(iteration, skipped=fresh) if iteration else None

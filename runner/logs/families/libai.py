@@ -13,6 +13,15 @@
   none. Samples a second follow from it and the samples of an iteration.
 * `total_loss` is the median of the last 200 iterations (events.py:244), so the loss of the last
   line is one of long before; no line says the last iteration's own.
+
+Until May 2022 it was another line (eecb8660, 2022-03-03, libai/utils/events.py:198-216):
+
+    eta: 0:12:53  iteration: 20/10000  consumed samples: 2560  total_loss: 10.5
+    time: 0.0710(1801.97)  data_time: 0.0006  lr: 1.00e-04
+
+seconds and samples a second without units, and `iteration` counts from 1 (engine/trainer.py:167).
+Its last weeks' count from 0 (8eb67ddd, 2022-04-18, engine/trainer.py:168), so a line's
+samples tell, which are those of so many iterations.
 """
 
 import json
@@ -34,8 +43,10 @@ _LIBAI = Sign(
 )
 _LOSS = re.compile(rb"total_loss: (\S+)\s")
 _TIME = re.compile(rb"(?<!data_)time: (\d+\.(\d+)) s/iter")
-_RATE = re.compile(rb"total_throughput: ([\d.]+) samples/s")
-_SAMPLES = re.compile(rb"consumed_samples: (\d{1,15})\s")
+_RATE = re.compile(rb"total[_ ]throughput: ([\d.]+) samples/s")
+_SAMPLES = re.compile(rb"consumed[_ ]samples: (\d{1,15})\s")
+_BOTH = re.compile(rb"(?<!data_)time: (\d+\.(\d+))\((?P<rate>\d+\.\d+)\)\s")
+_OLD = b"consumed samples: "
 _START = re.compile(rb"Starting training from iteration (\d{1,9})\s")
 _UNTIMED = 2  # iterations before `time` begins to be averaged (IterationTimer's warm-up)
 
@@ -53,7 +64,7 @@ class LiBai(LineParser):
     """Lines of log.txt, the console and output.log."""
 
     name = "libai"
-    says = "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0"
+    says = "LiBai's `iteration: N/M  consumed_samples:` lines, from 0 (until April 2022 from 1)"
     candidates = (Candidate("libai"),)
     named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
@@ -64,7 +75,8 @@ class LiBai(LineParser):
     def __init__(self) -> None:
         super().__init__()
         self._start = 0
-        self._last = -1
+        self._last = 0
+        self._old_first = 1  # what lines of early 2022 call a run's first iteration
         self._average = _Average()
 
     def other(self, text: bytes) -> None:
@@ -81,16 +93,22 @@ class LiBai(LineParser):
         samples = _SAMPLES.search(text)
         if loss is None and samples is None:
             return None
-        if printed <= self._last:
-            self._average = _Average()
-            self._start = min(self._start, printed)
-        self._last = printed
-        time = _TIME.search(text)
+        time = _TIME.search(text) or _BOTH.search(text)
         rate = _RATE.search(text)
+        figure = rate[1] if rate else time["rate"] if time and time.re is _BOTH else None
+        old = text.lstrip().startswith(_OLD) or bool(time and time.re is _BOTH)
+        first = _first(printed, quantity(samples[1]) if samples else None)
+        if old:
+            self._old_first = first = self._old_first if first is None else first
+        iteration = printed + 1 - (first or 0)
+        if iteration <= self._last:
+            self._average = _Average()
+            self._start = min(self._start, iteration - 1)
+        self._last = iteration
         value = number(loss[1]) if loss else None
-        row = LoggedStep(printed + 1, loss=value, nan=int(loss is not None and value is None))
+        row = LoggedStep(iteration, loss=value, nan=int(loss is not None and value is None))
         if time:
-            self._recover(row, time, quantity(rate[1]) if rate else None)
+            self._recover(row, time, quantity(figure))
         return row
 
     def _recover(self, row: LoggedStep, time: re.Match[bytes], rate: float | None) -> None:
@@ -111,6 +129,17 @@ class LiBai(LineParser):
             if abs(samples - round(samples)) < 0.02 * samples and round(samples) > 0:
                 samples = round(samples)
             row.samples_per_s = samples / mean_s
+
+
+def _first(printed: int, samples: float | None) -> int | None:
+    """Return what a line calls a run's first iteration: its samples are those of so many.
+
+    None where both would do.
+    """
+    if not printed or samples is None:
+        return 0 if samples else None
+    from_1, from_0 = samples % printed == 0, samples % (printed + 1) == 0
+    return None if from_1 == from_0 else int(from_1)
 
 
 class LiBaiMetrics(LineParser):

@@ -6,6 +6,10 @@
 Printed by the last rank (bigscience e52bdab megatron/training.py:787-824, microsoft b4d4a0e
 :839-875, NVIDIA), by rank 0 in v1.1.5 (training.py:434-454). A value counts only when its ` |`
 follows, so that half a line gives half the values and never a wrong one.
+
+Primus (fd1eeabb, primus/backends/megatron/patches/training_log/print_rank_last_patches.py:365-393,
+:464, :543) has the same line with `541.9/27030.5`: what this iteration took, and the average since
+the first, whose compilation is in it. The first number is taken.
 """
 
 import re
@@ -31,6 +35,7 @@ _ROLES: Mapping[bytes, str] = {
     b"global batch size": "batch",
     b"lm loss": "loss",
     b"lm-loss": "loss",
+    b"loss": "loss",
     b"loss scale": "scale",
     b"grad norm": "norm",
     b"number of skipped iterations": "skipped",
@@ -45,6 +50,8 @@ _CORE = Sign(
     (b"throughput per gpu (tflop/s/gpu)",),
     re.compile(rb"\d\] iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"),
 )
+_PRIMUS = Sign((b"tokens per gpu (tokens/s/gpu):", b"tokens/s/gpu inst/harmonic mean:"))
+_CORE_PATHS = Sign((b"megatron/core/", b"megatron.core"))
 _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
@@ -66,6 +73,7 @@ class _Columns:
         self.spans = {
             name: (np.zeros(count, np.int64), np.zeros(count, np.int64)) for name in _POSITION
         }
+        self.unread = 0  # times and rates that are there and no number
 
     def put(self, row: int, name: str, value: bytes, at: int) -> None:
         """Put one value of one line, by the slow reader."""
@@ -76,8 +84,10 @@ class _Columns:
             count = whole(value)
             self.ints[name][row] = -1 if count is None else count
         elif name in self.floats:
-            figure = number(value)
+            first, slash, average = value.partition(b"/")
+            figure = number(first) if not slash or number(average) is not None else None
             self.floats[name][row] = np.nan if figure is None else figure
+            self.unread += figure is None
 
 
 class Megatron(Kind):
@@ -91,6 +101,7 @@ class Megatron(Kind):
             "and names NPUs (on GPUs the same lines are megatron_deepspeed's)",
             (NPU,),
         ),
+        Candidate("megatron_core", "as Primus prints them: value/running average", (_PRIMUS,)),
         Candidate("megatron_core", "with the marks of Megatron core", (_CORE,)),
         Candidate(
             "megatron_lm",
@@ -107,9 +118,13 @@ class Megatron(Kind):
             f"with `num zeros`, as bigscience prints them {_ALIKE}",
             (_ZEROS,),
         ),
+        Candidate("megatron_core", "with paths of megatron/core", (_CORE_PATHS,)),
         Candidate("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
     )
-    named = (Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),)
+    named = (
+        Candidate("megatron_core", "the log names megatron/core", (_CORE_PATHS,)),
+        Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),
+    )
     step = rb"iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
     success = rb"\[after training is done\]|exiting program at iteration"
 
@@ -274,7 +289,7 @@ class Megatron(Kind):
             has_loss=has_loss,
             losses=lambda rows: texts("loss", rows),
             grad_norms=lambda rows: texts("norm", rows),
-            unmeasured=odd_times + odd_rates,
+            unmeasured=odd_times + odd_rates + columns.unread,
         )
 
 

@@ -2,6 +2,7 @@
 
 # a log's line is as long as it is
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -469,3 +470,109 @@ def test_other_trainers_steps_are_steps_too(verdict: Any) -> None:
 
 def test_every_status_has_a_sentence() -> None:
     assert set(_SAYS) == set(STATUSES) - {"ok", "no_step"}
+
+
+LAUNCHES = {
+    "deepspeed": "[2026-04-03 10:26:17,678] [INFO] [runner.py:630:main] cmd = pdsh -S -f 1024 -w n1",
+    "torchrun": "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default",
+    "libai": "[03/30 11:28:49] libai INFO: Rank of current process: 0. World size: 1",
+    "megatron": "using world size: 16, data-parallel-size: 4, tensor-model-parallel size: 4",
+}
+FULL = trace("OSError: [Errno 28] No space left on device: 'ckpt/mp_rank_00'")
+NCCL = trace("torch.distributed.DistBackendError: NCCL error in: x.cpp:230, unhandled cuda error")
+
+
+@pytest.mark.parametrize("before", [[], STEPS])
+@pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+def test_of_several_launches_in_one_file_the_last_ones_failure_is_told(
+    verdict: Any, launch: str, before: list[str]
+) -> None:
+    """The first launch's was."""
+    found = verdict([launch, *before, *FULL, launch, *NCCL])
+    assert (found.status, found.line) == ("collective_error", len(before) + 10)
+    assert verdict([launch, *FULL, launch, *NCCL, launch, *STEPS]).status == "ok"
+
+
+def test_one_launch_may_be_announced_by_several(verdict: Any) -> None:
+    """By its launcher, its trainer, and each node's; what fails between them is of it."""
+    words = list(LAUNCHES.values())
+    assert verdict([words[0], *FULL, words[1], words[3]]).status == "disk_full"
+    hosts = [f"{host}: {words[3]}" for host in ("n1", "n2")]
+    assert verdict([hosts[0], *FULL, hosts[1], hosts[1]]).status == "disk_full"
+
+
+def test_a_last_launch_without_a_step_or_a_word_is_not_ok(verdict: Any) -> None:
+    words = LAUNCHES["deepspeed"]
+    found = verdict([words, *STEPS, *FULL, words])
+    assert (found.status, found.path) == ("no_step", None)
+    assert "the last launch" in found.sentence
+    ended = "[2026-04-03 10:34:55] [INFO] [launch.py:367:main] Process 2382009 exits successfully."
+    assert verdict([words, *STEPS, words, ended]).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("check", "status"),
+    [
+        ("ncclCommInitRank(&comm, 8, id, 0) : unhandled system error (2)", "collective_error"),
+        ("HcclCommInitRootInfo(8, &id, 0, &comm) : 4", "collective_error"),
+        ("cudaStreamSynchronize(s) : an illegal memory access (700)", "device_error"),
+        ("cudaMalloc(&p, n) : out of memory (2)", "out_of_memory"),
+        ("num_nodes > 0 (0 vs. 0)", "assertion"),
+    ],
+)
+def test_a_failed_check_of_oneflow_is_of_what_it_called(
+    verdict: Any, check: str, status: str
+) -> None:
+    line = f"F20220802 12:39:32.804811 201821 eager_nccl_comm_manager.cpp:81] Check failed: {check}"
+    assert verdict([line]).status == status
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    "message",
+    ["RendezvousTimeoutError: ", "RendezvousConnectionError: The connection to the C10d store has"],
+)
+def test_torchruns_error_file_is_read(verdict: Any, message: str, indent: int | None) -> None:
+    """By itself it is one line; in a log (pytorch issue 67547) it is indented."""
+    stack = 'Traceback (most recent call last):\n  File "run.py", line 345, in main\n    run()\n'
+    extra = {"py_callstack": stack, "timestamp": "1635500000"}
+    text = json.dumps({"message": {"message": message, "extraInfo": extra}}, indent=indent)
+    logger = "ERROR:torch.distributed.elastic.multiprocessing.errors.error_handler:"
+    found = verdict(((logger if indent else "") + text).split("\n"))
+    assert (found.status, found.words) == ("rendezvous", message.strip())
+    assert not verdict(['"message": "all is well"', '{"message": "done: 3 errors"}']).path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train.sh: line 12: NNODES: unbound variable",
+        "/bin/bash: line 1: MASTER_ADDR: parameter null or not set",
+        "train.sh: 3: NNODES: parameter not set",
+        "train.sh:3: NNODES: parameter not set",
+        "launch.sh: line 8: syntax error near unexpected token `fi'",
+        "launch.sh: 4: Syntax error: end of file unexpected",
+        "launch.sh: line 40: unexpected EOF while looking for matching `\"'",
+        "run.sh: line 5: ${A.B}: bad substitution",
+        "bash: ./train.sh: Permission denied",
+        "train.sh: line 9: /opt/x/launch: Permission denied",
+        "bash: ./train.sh: /bin/bsh: bad interpreter: No such file or directory",
+    ],
+)
+def test_a_shells_error_explains_a_run_without_a_step(verdict: Any, line: str) -> None:
+    found = verdict(["+ echo start", line])
+    assert (found.status, found.line) == ("shell_error", 2)
+    assert line in found.sentence
+    assert verdict([line, *STEPS, line]).status == "ok"
+
+
+def test_a_traceback_that_is_cut_off_is_named(verdict: Any) -> None:
+    for prefix in ("", "[rank3]: "):
+        found = verdict([*STEPS, *(prefix + line for line in TRACE)])
+        assert (found.status, found.line) == ("error", 6)
+        assert "a traceback that is cut off behind main()" in found.sentence
+    assert verdict([*STEPS, TRACE[0]]).line == 4
+    assert verdict([*TRACE, "ValueError: x"]).words == "ValueError: x"
+    assert verdict([*TRACE, *STEPS]).status == "ok"
+    assert verdict(["Exception ignored in: <f>", *TRACE]).status == "no_step"
+    assert verdict([*TRACE, *FULL]).status == "disk_full"

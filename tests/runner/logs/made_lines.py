@@ -85,6 +85,49 @@ def libai(
     )
 
 
+@made("libai eecb8660 (2022-03-03) libai/utils/events.py:198-216; 8eb67ddd counts from 0")
+def libai_2022(
+    iteration: int, *, samples: int, time: float | None = 0.071, rate: float = 1801.97
+) -> str:
+    """One line of early 2022; the iteration as printed."""
+    known = "" if time is None else f"time: {time:.4f}({rate:.2f})  "
+    return (
+        f"[03/08 10:40:56 lb.utils.events]:  eta: 0:12:53  iteration: {iteration}/10000"
+        f"  consumed samples: {samples}  total_loss: 10.5  {known}data_time: 0.0006  lr: 1.00e-04  "
+    )
+
+
+@made(
+    "Primus fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py:392"
+)
+def primus(iteration: int, time: str = "541.9/27030.5", batch: int = 256) -> str:
+    """One line of its Megatron backend: the iteration's figure, and the running average."""
+    return (
+        f"[20251121 12:10:29][rank-7/8][INFO ] [--------trainer.py:2488] :  iteration {iteration:8d}/"
+        f"{36000:8d} | consumed samples: {iteration * batch:12d} | elapsed time per iteration (ms):"
+        f" {time} | hip mem usage/free/total/usage_ratio: 227.35GB/28.63GB/255.98GB/88.81% |"
+        " throughput per GPU (TFLOP/s/GPU): 210.5/217.3 | tokens per GPU (tokens/s/GPU):"
+        f" 12130.4/12525.5 | learning rate: 1.587349E-04 | global batch size: {batch:5d} | lm loss:"
+        " 2.352391E+00 | loss scale: 1.0 | grad norm: 0.132 | number of skipped iterations:   0 |"
+        " number of nan iterations:   0 |"
+    )
+
+
+@made("DeepSpeed 0.7.4 deepspeed/utils/timer.py:199, deepspeed/runtime/engine.py:2167, config.py")
+def deepspeed(step: int, micro: int = 0, *, accumulation: int = 0) -> str:
+    """The engine's own line of a step, the timer's, or that of its configuration."""
+    if accumulation:
+        line = f"[config.py:999:print]   gradient_accumulation_steps .. {accumulation}"
+    elif micro:
+        line = (
+            f"[timer.py:198:stop] 0/{micro}, RunningAvgSamplesPerSec=16.159440586382594,"
+            " CurrSamplesPerSec=15.723372670155499, MemAllocated=1.87GB, MaxMemAllocated=6.26GB"
+        )
+    else:
+        line = f"[logging.py:68:log_dist] [Rank 0] step={step}, skipped=0, lr=[0.0, 0.0], mom=[(0.9, 0.9), (0.9, 0.9)]"
+    return f"[2022-11-24 00:52:01,509] [INFO] {line}"
+
+
 @made("DeepSpeed 0.8.0 deepspeed/runtime/pipe/engine.py:355-358")
 def pipe(step: int, *, seconds: float = 2.673, rate: float = 95.775, more: str = "") -> str:
     """One line of DeepSpeed's pipeline engine."""

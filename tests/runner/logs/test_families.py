@@ -12,7 +12,9 @@ from runner.terms.record import Utilisation
 from tests.runner.logs.made_lines import (
     SMI_HEADER,
     libai,
+    libai_2022,
     megatron,
+    primus,
     smi,
     v115,
 )
@@ -47,6 +49,41 @@ def test_libai_nan_loss_is_counted(read: Any) -> None:
     result = read([libai(99, time=1.0), libai(199, time=1.0, loss="nan")])
     assert result["nan"] == 1
     assert result["last_loss"] == 9.895
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("period", [1, 20, 25])
+def test_libai_of_early_2022_counts_from_1_and_its_last_weeks_from_0(
+    read: Any, first: int, period: int
+) -> None:
+    """`time: 0.0710(1801.97)` was no time, and the first iteration the second."""
+    steps = [period * number for number in (1, 2, 3)]
+    result = read([libai_2022(step - 1 + first, samples=step * 128) for step in steps])
+    assert (result["first_iteration"], result["last_iteration"]) == (steps[0], steps[-1])
+    assert (result["system"], result["step_time_ms"]) == ("libai", pytest.approx(71))
+    assert result["samples_per_s"] == pytest.approx(1801.97, rel=1e-3)
+
+
+def test_primus_prints_a_value_and_its_running_average(read: Any) -> None:
+    """The lines without an average, of the first iterations, were the only ones with a time."""
+    lines = [
+        primus(1, "53519.1"),
+        primus(2),
+        primus(3, "540.1/18200.3"),
+        primus(4, "541.0/13785.5"),
+    ]
+    result = read(lines)
+    assert (result["logged_lines"], result["system"]) == (4, "megatron_core")
+    assert result["step_time_ms"] == pytest.approx(541.45)
+    assert result["samples_per_s"] == pytest.approx(256 / 0.54145, rel=1e-3)
+    assert "as Primus prints them" in result["reason"]
+
+
+@pytest.mark.parametrize("time", ["541.9:27030.5", "0.54s", "541.9/", "541.9/x", "1/2/3"])
+def test_a_time_that_is_no_number_is_named_and_not_half_read(read: Any, time: str) -> None:
+    result = read([primus(1, time), primus(2, time)])
+    assert (result["logged_lines"], result["step_time_ms"]) == (2, None)
+    assert "not measured: 2 times or rates on the lines that are no number" in result["reason"]
 
 
 def test_libai_metrics_json_is_read_object_by_object(read: Any) -> None:
@@ -146,12 +183,19 @@ def test_torch_gpt_by_campaign_and_by_command() -> None:
         ("[2022-01-01 10:00:00,000] [INFO] [launch.py:1:main] deepspeed", "megatron_deepspeed"),
         (" iteration 1/ 2 | throughput per GPU (TFLOP/s/GPU): 100.0 |", "megatron_core"),
         ("nothing special", "megatron_lm"),
+        ('  File "/opt/megatron/core/optimizer.py", line 5, in step', "megatron_core"),
     ],
 )
 def test_systems_that_share_a_format_are_told_apart_by_their_marks(
     read: Any, words: str, system: str
 ) -> None:
     assert read([words, megatron(1), megatron(2)])["system"] == system
+
+
+def test_a_log_without_steps_is_of_megatron_core_by_its_paths(read: Any) -> None:
+    line = '  File "/opt/Megatron-LM/megatron/core/parallel_state.py", line 5, in initialize'
+    assert read([line])["system"] == "megatron_core"
+    assert read([line, "[launch.py:1:main] deepspeed"])["system"] == "megatron_deepspeed"
 
 
 def test_the_first_steps_words_count_far_inside_a_log(read: Any) -> None:

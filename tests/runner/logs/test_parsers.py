@@ -11,6 +11,7 @@ from runner.figures.summary import late_intervals
 from runner.logs.measure import measure
 from tests.runner.logs.made_lines import (
     PREFIXES,
+    deepspeed,
     megatron,
     overflow,
     pipe,
@@ -181,6 +182,23 @@ def test_forms_of_the_throughput_timer(read: Any, form: str, iteration: int, rat
     assert (result["logged_lines"], result["last_iteration"]) == (1, iteration)
     assert result["samples_per_s"] == rate
     assert result["memory_mib"] == 5.5 * 1024
+
+
+@pytest.mark.parametrize("config", [True, False])
+def test_the_timer_counts_micro_steps_and_the_engine_steps(read: Any, config: bool) -> None:
+    """Accumulation 2, as its configuration says, else as its own counter shows: 0/8 is step 4."""
+    lines = [deepspeed(0, accumulation=2)] if config else []
+    lines += [deepspeed(0), deepspeed(2), deepspeed(0, 4), deepspeed(0, 6), deepspeed(0, 7)]
+    result = read([*lines, deepspeed(4), deepspeed(0, 8)])
+    assert (result["logged_lines"], result["runs"]) == (3, 1)
+    assert (result["first_iteration"], result["last_iteration"]) == (2, 4)
+
+
+def test_the_line_of_an_engine_that_is_set_up_is_no_step(read: Any) -> None:
+    """A run that died silently behind it was `ok` with one step."""
+    result = read([deepspeed(0)])
+    assert (result["logged_lines"], result["status"]) == (0, "no_step")
+    assert read([deepspeed(0), deepspeed(10)])["logged_lines"] == 1
 
 
 def test_optimizer_lines_alone_count_steps_and_skips_but_no_time(read: Any) -> None:

@@ -78,6 +78,7 @@ MADE_ONLY = {
     "process_failed",
     "remote_shell",
     "segfault",
+    "shell_error",
     "time_limit",
 }
 RECORDED = {"error", "killed"}  # tests/data/torchrun
