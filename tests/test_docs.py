@@ -29,6 +29,7 @@ from runner.terms.record import STATUSES
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 from tests.hostile import WAYS
+from tests.runner.builders import one_device
 from tests.runner.test_mutated import written
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -203,7 +204,7 @@ def test_every_tag_of_setup_is_documented_with_its_playbook() -> None:
 def test_the_example_of_a_matrix_works_and_every_key_is_explained() -> None:
     text = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
     example = text.partition("```yaml\n")[2].partition("```")[0]
-    found = parse_matrix(example, "docs/matrix.md", "matrix")
+    found = parse_matrix(example, "docs/matrix.md", "matrix", one_device)
     assert len(found.cells) == 6
     assert found.cells[0].name == "devices_per_node=1,zero_stage=0"
     assert found.cells[-1].name == "devices_per_node=2,zero_stage=0,precision=bf16"

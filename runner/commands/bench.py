@@ -1,6 +1,7 @@
 """`python -m runner bench`: run a matrix, or show what would run; the table at the end."""
 
 import argparse
+import functools
 import json
 import math
 import threading
@@ -98,11 +99,14 @@ def run(chosen: argparse.Namespace) -> int:
         # These pass through Ansible's variables, where a template would be resolved.
         if any(mark in str(path.resolve()) for mark in ("{{", "{%", "{#")):
             raise UserError(f"the path {path} holds a template mark; name one without {{{{ or {{%")
-    wanted = load_matrix(chosen.matrix)
-    machines = load_inventory(chosen.inventory)
+    # A mistake in the matrix is told at once: the inventory is read when a cell asks for it.
+    inventory = functools.cache(functools.partial(load_inventory, chosen.inventory))
+    wanted = load_matrix(chosen.matrix, lambda nodes: inventory().devices_of(nodes))
+    machines = inventory()
     if chosen.dry_run:
         plans = dry_run(wanted, machines, chosen.only)
-        say(json.dumps(plans, indent=1) if chosen.format == "json" else describe(plans, machines))
+        as_json = chosen.format == "json"
+        say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
         return 0
     tally = bench(
         wanted,

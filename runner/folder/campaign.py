@@ -182,17 +182,25 @@ class Campaign(HeldFolder):
 
 def _what_changed(was: Settings, now: Settings) -> list[str]:
     """Say what of a matrix is another one, each in a few words."""
-    before = {cell.id: cell.name for cell in was.cells}
-    after = {cell.id: cell.name for cell in now.cells}
+    before = {cell.id: cell for cell in was.cells}
+    after = {cell.id: cell for cell in now.cells}
     keys = ("baseline", "warmup_iters", "repeats", "shuffle_seed")
     what = [
         f"{key} was {getattr(was, key)}" for key in keys if getattr(was, key) != getattr(now, key)
     ]
-    gone = [name for key, name in before.items() if key not in after]
-    new = [name for key, name in after.items() if key not in before]
-    what += [f"{len(gone)} cells gone, such as {gone[0]}"] if gone else []
-    what += [f"{len(new)} cells new, such as {new[0]}"] if new else []
+    gone = [cell for key, cell in before.items() if key not in after]
+    new = [cell for key, cell in after.items() if key not in before]
+    what += [f"{len(gone)} cells gone, such as {gone[0].name}"] if gone else []
+    what += [f"{len(new)} cells new, such as {new[0].name}"] if new else []
+    if gone and new and gone[0].name == new[0].name:
+        what[-1] += _what_differs(_facts(gone[0]), _facts(new[0]))
     return what
+
+
+def _facts(cell: AskedCell) -> dict[str, Any]:
+    """Return what a cell runs, in the words of a matrix."""
+    shared = ("system", "pin", "dataset", "nodes", "devices_per_node", "device_ids", "env")
+    return {**{key: getattr(cell, key) for key in shared}, **cell.parameters}
 
 
 def _what_differs(was: Any, now: Any) -> str:

@@ -31,7 +31,8 @@ KEYS: Mapping[str, str] = {
     "cluster_root": "folder on a disk of each node's own for systems, datasets and runs (absolute;"
     " relative to the checkout for a local connection)",
     "cluster_device": "what the nodes train on: cpu, cuda or npu",
-    "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry)",
+    "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry); a cell"
+    " that names no devices_per_node uses all of them",
     "cluster_systems": "systems that setup puts on the nodes",
     "cluster_address": "address of the node for rendezvous; default ansible_host",
     "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; one named"

@@ -14,6 +14,7 @@ from runner.launch.view import View
 from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name
+from runner.plan.usage import uses
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.record import UNREADABLE
@@ -68,7 +69,7 @@ def bench(
         repeats = in_order(cells, matrix.repeats, matrix.shuffle_seed)
         kept = {} if again else _finished(campaign, repeats, view)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
-        view.begin(campaign, len(repeats), kept)
+        view.begin(campaign, len(repeats), uses(cells, cluster), kept)
         counts = {"ok": 0, "failed": 0}
         for state in kept.values():
             counts["ok" if state == "ok" else "failed"] += 1

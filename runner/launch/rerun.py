@@ -27,6 +27,7 @@ from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
+from runner.plan.usage import uses
 from runner.terms.cell import AskedCell
 from runner.terms.cluster import Cluster
 from runner.terms.orders import NodeRun
@@ -86,7 +87,7 @@ def rerun(
     interrupts = Interrupts()
     with target.locked(), interrupts.handled():
         repeat = _open(target, recorded)
-        view.begin(target, 1, {})
+        view.begin(target, 1, uses([recorded.run.cell], cluster), {})
         with engine.claimed(cluster.nodes[: recorded.run.cell.nodes], target.path):
             inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
             attempt = target.new_attempt(recorded.run.cell.id, repeat)

@@ -32,8 +32,8 @@ class View:
         self.seen: set[tuple[str, int]] = set()  # repeats that ended before, or began: not attempts
         self.times: list[float] = []  # seconds that ended runs took
 
-    def begin(self, campaign: Campaign, total: int, kept: Mapping[Any, str]) -> None:
-        """Say what will happen."""
+    def begin(self, campaign: Campaign, total: int, uses: str, kept: Mapping[Any, str]) -> None:
+        """Say what will happen, and what of the nodes it `uses`."""
         self.total, self.seen = total, set(kept)
         for cell_id, repeat in kept:
             self._took(campaign.attempts(cell_id, repeat)[-1])
@@ -42,7 +42,7 @@ class View:
             bad = sum(state != "ok" for state in kept.values())
             line += f", {len(kept)} finished before"
             line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
-        self.console.print(one_line(f"{line}; folder {campaign.path}"))
+        self.console.print(one_line(f"{line}; {uses}; folder {campaign.path}"))
 
     def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
         """Say that a run is made again, since nobody can tell how it ended; its folder stays."""

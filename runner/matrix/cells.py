@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.base.env import SECRET, read_env
@@ -14,6 +14,7 @@ from runner.systems.common.system import System
 from runner.terms.cell import MOST_CELLS, Cell
 
 MOST_LETTERS = 10_000_000  # of all cells' names and values
+DevicesOf = Callable[[int], int]  # how many devices each of the first so many nodes has
 _MOST_ENTRIES = {"include": MOST_CELLS, "exclude": 1_000}
 
 
@@ -61,8 +62,11 @@ def _letters(cell: Cell) -> int:
     return sum(map(len, texts)) + len(cell.device_ids or ())
 
 
-def cells_of(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
-    """Yield the cells of a matrix file's content. Raises UserError that names the key."""
+def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> Iterator[Cell]:
+    """Yield the cells of a matrix file's content. Raises UserError that names the key.
+
+    A cell that names no devices has all that its nodes have, by `devices_of`.
+    """
     defaults = _mapping(content, "defaults", where)
     axes = _mapping(content, "axes", where)
     count = 1
@@ -93,11 +97,12 @@ def cells_of(content: Mapping[str, Any], where: str) -> Iterator[Cell]:
     points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     for point in points if axes or not includes else ():
         if not drop.matches(point):
-            yield _cell({**defaults, **point}, point, shared, where)
+            yield _cell({**defaults, **point}, point, shared, where, devices_of)
     for number in drop.unused:
         raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
     for number, entry in enumerate(includes, 1):
-        yield _cell({**defaults, **entry}, entry, shared, f"{where}: include entry {number}")
+        place = f"{where}: include entry {number}"
+        yield _cell({**defaults, **entry}, entry, shared, place, devices_of)
 
 
 class _Excludes:
@@ -133,7 +138,11 @@ def _hashed(value: Any) -> Hashable:
 
 
 def _cell(
-    values: Mapping[str, Any], point: Mapping[str, Any], shared: Mapping[str, str], where: str
+    values: Mapping[str, Any],
+    point: Mapping[str, Any],
+    shared: Mapping[str, str],
+    where: str,
+    devices_of: DevicesOf,
 ) -> Cell:
     if "system" not in values:
         raise UserError(
@@ -149,20 +158,15 @@ def _cell(
                 f" `python -m runner systems {system.name}` lists them"
             )
     env = {**shared, **_public_env(point.get("env"), f"{where}: env")}
-    device_ids = _device_ids(values.get("device_ids"), where)
-    devices = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
-    if device_ids is not None and devices is not None and len(device_ids) != devices:
-        raise UserError(
-            f"{where}: device_ids names {len(device_ids)} devices, devices_per_node is {devices};"
-            " leave devices_per_node out"
-        )
+    nodes = CELL_KEYS["nodes"].read(values.get("nodes"), where)
+    devices_per_node, device_ids = _devices(values, nodes, where, devices_of)
     return Cell(
         name=_name(point) or system.name,
         system=system.name,
         pin=_pin(values.get("pin"), system, where),
         dataset=_dataset(values.get("dataset"), where),
-        nodes=CELL_KEYS["nodes"].read(values.get("nodes"), where),
-        devices_per_node=devices or (len(device_ids) if device_ids else 1),
+        nodes=nodes,
+        devices_per_node=devices_per_node,
         device_ids=device_ids,
         env=env,
         parameters=system.resolve(
@@ -200,6 +204,22 @@ def _public_env(value: Any, where: str) -> dict[str, str]:
                 " is; set it in the inventory's cluster_env, of which its name alone is recorded"
             )
     return variables
+
+
+def _devices(
+    values: Mapping[str, Any], nodes: int, where: str, devices_of: DevicesOf
+) -> tuple[int, tuple[int, ...] | None]:
+    """Return devices_per_node and device_ids."""
+    given = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
+    device_ids = _device_ids(values.get("device_ids"), where)
+    if device_ids is not None and given not in (None, len(device_ids)):
+        raise UserError(
+            f"{where}: device_ids names {len(device_ids)} devices, devices_per_node is {given};"
+            " leave devices_per_node out"
+        )
+    if given is not None or device_ids is not None:
+        return given or len(device_ids or ()), device_ids
+    return devices_of(nodes), None
 
 
 def _device_ids(value: Any, where: str) -> tuple[int, ...] | None:

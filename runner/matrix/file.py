@@ -30,7 +30,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.matrix.cells import bounded, cells_of
+from runner.matrix.cells import DevicesOf, bounded, cells_of
 from runner.matrix.dialect import read_file, read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
@@ -39,16 +39,22 @@ from runner.systems.common.registry import load_system, system_names
 from runner.terms.cell import MOST_RUNS, Cell, Matrix
 
 
-def load_matrix(path: Path) -> Matrix:
-    """Read a matrix file. Raises UserError that names the key and the cure."""
+def load_matrix(path: Path, devices_of: DevicesOf) -> Matrix:
+    """Read a matrix file. Raises UserError that names the key and the cure.
+
+    `devices_of` says how many devices each of the first so many nodes has.
+    """
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a matrix file, such as matrix.yaml")
     if not path.exists():
         raise UserError(f"there is no matrix file {path}; matrix.yaml is the quickstart's")
-    return parse_matrix(read_file(path, "a matrix"), str(path), path.stem, path.parent)
+    text = read_file(path, "a matrix")
+    return parse_matrix(text, str(path), path.stem, devices_of, path.parent)
 
 
-def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -> Matrix:
+def parse_matrix(
+    text: str, where: str, stem: str, devices_of: DevicesOf, folder: Path | None = None
+) -> Matrix:
     """Build a matrix from a file's text; `where` names it in messages, `stem` is its default name.
 
     `folder` is where files that it names lie; without it, it can name none.
@@ -66,7 +72,7 @@ def parse_matrix(text: str, where: str, stem: str, folder: Path | None = None) -
             f"{where}: name is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
         )
     numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
-    cells = bounded(cells_of(content, where), where)
+    cells = bounded(cells_of(content, where, devices_of), where)
     if not cells:
         raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")
     if len(cells) * numbers["repeats"] > MOST_RUNS:

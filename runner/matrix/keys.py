@@ -16,7 +16,7 @@ CELL_KEYS: Mapping[str, Parameter] = {
             "devices_per_node",
             int,
             None,
-            "processes a node, one a device; default: 1, or as device_ids",
+            "processes a node, one a device; default: as device_ids, else all of a node",
             minimum=1,
         ),
         Parameter("device_ids", list, None, "which devices of each node, such as [4, 5]"),

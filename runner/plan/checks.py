@@ -62,7 +62,8 @@ def _check_sizes(cell: Cell) -> None:
     if cell.world_size % prod(own.values()):
         raise UserError(
             f"{' x '.join(f'{name} {size}' for name, size in own.items())} does not divide the"
-            f" {cell.world_size} devices ({cell.nodes} x {cell.devices_per_node}); change one"
+            f" {cell.world_size} devices (nodes {cell.nodes} x devices_per_node"
+            f" {cell.devices_per_node}); change one"
         )
     for split in system.parallel:
         if split.within and sizes[split.within] % sizes[split.name]:
@@ -84,7 +85,8 @@ def _check_sizes(cell: Cell) -> None:
         if batch % (micro * data):
             raise UserError(
                 f"micro_batch_size {micro} x data_parallel {data} does not divide"
-                f" global_batch_size {batch}; make it a multiple of {micro * data}"
+                f" global_batch_size {batch}; make it a multiple of {micro * data}, or lower"
+                f" devices_per_node, which is {cell.devices_per_node}"
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path, PurePosixPath
 
+from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 
 ENGINES: Mapping[str, str] = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
@@ -53,6 +54,21 @@ class Cluster:
     containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
     cann_home: str = CANN_HOME
+
+    def devices_of(self, nodes: int) -> int:
+        """Return the devices that each of the first `nodes` has.
+
+        Raises UserError where they have different numbers of them.
+        """
+        each = {node.devices: node.host for node in self.nodes[:nodes]}
+        if len(each) > 1:
+            have = ", ".join(f"{host} has {devices}" for devices, host in each.items())
+            raise UserError(
+                "the matrix gives no devices_per_node, and the nodes of a cell have different"
+                f" numbers of devices ({have}: cluster_devices_per_node of the inventory"
+                f" {self.name}); give it under `defaults`"
+            )
+        return next(iter(each))
 
     @property
     def label(self) -> str:

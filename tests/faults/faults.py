@@ -240,7 +240,7 @@ def two_benches(stage: Stage) -> Row:
     assert "another bench runs campaign" in same.stderr
     cells = {
         "name": "other",
-        "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": 5},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 4, "train_iters": 5},
     }
     other = Bench(stage.folder, stage.group.inventory, cells)
     in_use = other.run()

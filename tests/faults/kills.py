@@ -70,7 +70,12 @@ class Night:
         number = len(self.benches)
         matrix: dict[str, Any] = {
             "name": f"kills{number}",
-            "defaults": {"system": "torch_gpt", "nodes": 2, "train_iters": 20},
+            "defaults": {
+                "system": "torch_gpt",
+                "devices_per_node": 1,
+                "nodes": 2,
+                "train_iters": 20,
+            },
             "axes": {"env": [{"CELL": f"c{each}", "STEP_S": "0.03"} for each in range(CELLS)]},
             "stall_limit_s": 20,
             "time_limit_s": 60,

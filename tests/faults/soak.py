@@ -98,7 +98,7 @@ def main() -> int:
     wanted = cells(chosen.cells, chance)
     matrix = {
         "name": "soak",
-        "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": 20},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 4, "train_iters": 20},
         "axes": {"env": wanted},
         "stall_limit_s": 4,
         "time_limit_s": 60,

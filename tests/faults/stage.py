@@ -54,7 +54,12 @@ class Stage:
     def __post_init__(self) -> None:
         cells = {
             "name": "faults",
-            "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": STEPS},
+            "defaults": {
+                "system": "torch_gpt",
+                "devices_per_node": 1,
+                "nodes": 4,
+                "train_iters": STEPS,
+            },
             "axes": {
                 "env": [
                     {"CELL": "before", "STEP_S": "0.001"},

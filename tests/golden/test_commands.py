@@ -26,6 +26,7 @@ from runner.launch.ssh import ssh_engine
 from runner.systems.common.registry import system_names
 from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
+from tests.runner.builders import one_device
 
 CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -162,7 +163,11 @@ def test_a_dry_run_as_json_has_this_shape(
         assert plan["estimate"]["memory_mib"] > 0
         assert [(node["host"], node["node_rank"]) for node in plan["nodes"]] == [("a", 0), ("b", 1)]
         for node in plan["nodes"]:
-            assert set(node) == {"host", "node_rank", "cwd", "env", "argv"}
+            assert set(node) == {
+                *("host", "node_rank", "cwd", "env", "argv", "devices", "devices_idle")
+            }
+            assert (node["devices"], node["devices_idle"]) == (2, 0)
+            assert node["argv"][node["argv"].index("--nproc_per_node") + 1] == "2"
             assert node["argv"][0].startswith("/opt/tb/systems/torch_gpt/")
             assert node["argv"][node["argv"].index("--master_addr") + 1] == "a.invalid"
             assert node["env"]["NOTE"] == "it's $HOME"
@@ -176,15 +181,16 @@ def test_a_dry_run_for_people_can_be_read_and_pasted(
 ) -> None:
     assert main([*far_away, "--only", "zero_stage=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("cell zero_stage=1  (zero_stage=1-")
-    assert lines[1].startswith("  estimated memory a device ")
-    assert lines[2] == "  warning: a device has 10 MiB; this cell may not fit"
-    assert lines[3] == "  a  node_rank 0"
-    assert lines[4].startswith("    cwd  /opt/tb/")
-    assert "NOTE='it'\"'\"'s $HOME'" in lines[5]
-    assert lines[6].startswith("    run  /opt/tb/systems/torch_gpt/torch-2.13/env/bin/python3 -m ")
-    assert lines[7] == "  b  node_rank 1"
-    assert len(lines) == 11
+    assert lines[:2] == ["1 cell; uses 2 of 2 devices a node; 2 of 2 nodes", ""]
+    assert lines[2].startswith("cell zero_stage=1  (zero_stage=1-")
+    assert lines[3].startswith("  estimated memory a device ")
+    assert lines[4] == "  warning: a device has 10 MiB; this cell may not fit"
+    assert lines[5] == "  a  node_rank 0"
+    assert lines[6].startswith("    cwd  /opt/tb/")
+    assert "NOTE='it'\"'\"'s $HOME'" in lines[7]
+    assert lines[8].startswith("    run  /opt/tb/systems/torch_gpt/torch-2.13/env/bin/python3 -m ")
+    assert lines[9] == "  b  node_rank 1"
+    assert len(lines) == 13
 
 
 def test_the_quickstart_and_every_matrix_of_the_project_can_be_read(
@@ -195,7 +201,7 @@ def test_the_quickstart_and_every_matrix_of_the_project_can_be_read(
     from runner.matrix.file import load_matrix
 
     for path in (PROJECT / "matrices").glob("*.yaml"):
-        assert load_matrix(path).cells
+        assert load_matrix(path, one_device).cells
 
 
 # --- a campaign -----------------------------------------------------------------------------------
@@ -251,7 +257,7 @@ def test_a_campaign_ends_with_the_table_and_exit_code_1_for_a_failed_cell(
 def test_progress_is_told_on_standard_error(first: subprocess.CompletedProcess[str]) -> None:
     # A busy machine takes so long that the line of every ten seconds comes between.
     lines = [line for line in first.stderr.splitlines() if not re.search("left|: starting", line)]
-    assert lines[0].startswith("campaign small-here: 4 runs; folder ")
+    assert lines[0].startswith("campaign small-here: 4 runs; uses 2 of 2 devices a node; folder ")
     assert lines[1].startswith("[1/4] zero_stage=0: ok, ")
     assert lines[1].endswith("8 iterations, loss 7.273 to 4.444")
     assert lines[3].startswith("[3/4] zero_stage=2,env=ACT:exit_3: failed")
@@ -426,7 +432,7 @@ def test_a_recorded_run_is_run_again_beside_its_campaign(
     recorded = bench.attempt("zero_stage=0")
     done = runner("rerun", str(recorded), "-i", str(bench.inventory))
     assert done.returncode == 0, done.stderr
-    assert "campaign rerun-small-here: 1 runs; folder" in done.stderr
+    assert "campaign rerun-small-here: 1 runs; uses 2 of 2 devices a node; folder" in done.stderr
     assert "rerun against recorded" in done.stdout
     again = next((bench.runs / "rerun-small-here").glob("*/repeat1/attempt1"))
     was, now = (json.loads((path / "run.json").read_text()) for path in (recorded, again))

@@ -40,7 +40,7 @@ def matrix(first: dict[str, Any], name: str = "faults", **more: Any) -> dict[str
     """A long cell that something happens to, then a short one that must run."""
     return {
         "name": name,
-        "defaults": {"system": "torch_gpt", "nodes": 4, "train_iters": 400},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 4, "train_iters": 400},
         "axes": {"env": [{**LONG, **first}]},
         "include": [{"env": SHORT, "train_iters": 5}],
         **more,

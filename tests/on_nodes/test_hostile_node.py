@@ -71,7 +71,7 @@ def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
 def matrix(cells: list[dict[str, str]], name: str = "hostile") -> dict[str, Any]:
     return {
         "name": name,
-        "defaults": {"system": "torch_gpt", "nodes": 2, "train_iters": 5},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 2, "train_iters": 5},
         "axes": {"env": cells},
         "time_limit_s": 20,
     }

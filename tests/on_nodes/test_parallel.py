@@ -57,7 +57,7 @@ def test_every_way_to_spread_it_gives_the_same_losses(
     small = {"seq_length": 64, "micro_batch_size": 2, "global_batch_size": 8, "train_iters": 5}
     matrix = {
         "name": "parallel",
-        "defaults": {"system": "torch_gpt", "nodes": 2, **small},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 2, **small},
         "include": CELLS,
         "time_limit_s": 400,
         "stall_limit_s": 300,  # DeepSpeed compiles an operator at its first start

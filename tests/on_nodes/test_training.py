@@ -48,7 +48,7 @@ def matrix(**more: Any) -> dict[str, Any]:
     small = {"train_iters": 12, "seq_length": 64, "global_batch_size": 8, "micro_batch_size": 1}
     return {
         "name": "real",
-        "defaults": {"system": "torch_gpt", **small},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, **small},
         "warmup_iters": 2,
         "time_limit_s": 120,
         **more,

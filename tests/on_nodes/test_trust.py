@@ -44,7 +44,7 @@ def test_a_secret_is_in_no_log_no_folder_no_process_list_and_no_report(
     group = real_nodes(2, variables=variables)
     matrix = {
         "name": "trust",
-        "defaults": {"system": "torch_gpt", "nodes": 2},
+        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 2},
         "axes": {"env": [{"ACT": "show", "STEP_S": "0.05"}, {"ACT": "events"}, {"ACT": "exit_3"}]},
         "time_limit_s": 60,
     }
@@ -144,7 +144,7 @@ def test_a_node_whose_host_key_changed_is_refused_by_every_command(
 ) -> None:
     control = Path.home() / ".ansible" / "tb"
     assert "ANSIBLE_HOST_KEY_CHECKING" not in os.environ
-    matrix = {"name": "key", "defaults": {"system": "torch_gpt", "nodes": 2}}
+    matrix = {"name": "key", "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 2}}
     done = Bench(tmp_path, changed.inventory, matrix).run()
     assert done.returncode == 2, done.stderr
     assert "node2 cannot be used: " in done.stderr

@@ -21,7 +21,12 @@ def small_matrix(
     content = {"defaults": {"system": "torch_gpt", **(defaults or {})}, **more}
     if axes:
         content["axes"] = dict(axes)
-    return parse_matrix(json.dumps(content), "m.yaml", "m")
+    return parse_matrix(json.dumps(content), "m.yaml", "m", one_device)
+
+
+def one_device(nodes: int) -> int:
+    """Say that each node has one device, to a matrix that names no devices_per_node."""
+    return 1
 
 
 def small_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **more: Any) -> Cluster:

@@ -16,6 +16,7 @@ from runner.matrix.file import load_matrix
 from runner.plan import checks
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import system_names
+from tests.runner.builders import one_device
 
 USES = re.compile(r"bench --matrix (matrices/\S+\.yaml) -i (inventory/[\w-]+)$", re.MULTILINE)
 # What a matrix's own head says: it, and the inventory that it is for.
@@ -56,7 +57,8 @@ def test_every_document_has_its_inventory() -> None:
 
 @pytest.mark.parametrize(("file", "inventory"), PAIRS)
 def test_setup_brings_what_a_documents_cells_need(file: str, inventory: str) -> None:
-    found, place = load_matrix(PROJECT / file), parse_inventory(listed(inventory), Path(inventory))
+    place = parse_inventory(listed(inventory), Path(inventory))
+    found = load_matrix(PROJECT / file, place.devices_of)
     have = variables(inventory)
     checks.check_cells(found.cells, place, found.warmup_iters)
     for cell in found.cells:
@@ -73,7 +75,7 @@ def test_setup_brings_what_a_documents_cells_need(file: str, inventory: str) -> 
 def test_an_inventory_has_what_is_measured_there_alone_and_the_tools_for_it(inventory: str) -> None:
     have = variables(inventory)
     files = [file for file, of in PAIRS if of == inventory]
-    cells = [cell for file in files for cell in load_matrix(PROJECT / file).cells]
+    cells = [cell for file in files for cell in load_matrix(PROJECT / file, one_device).cells]
     assert set(have["cluster_systems"]) == {cell.system for cell in cells}
     used = [pins(system)[pin] for system in have["cluster_systems"]
             for pin in pin_sets(inventory, system)]  # fmt: skip

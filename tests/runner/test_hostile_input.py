@@ -112,9 +112,8 @@ def test_groups_within_each_other_for_ever_are_read() -> None:
 
 def test_a_dry_run_does_nothing_to_a_terminal_and_can_be_pasted() -> None:
     value = f"{ODD}'\n\\x"
-    text = describe(
-        dry_run(small_matrix(defaults={"env": {"A": value}}), small_cluster(1)), small_cluster(1)
-    )
+    matrix, cluster = small_matrix(defaults={"env": {"A": value}}), small_cluster(1)
+    text = describe(dry_run(matrix, cluster), matrix, cluster)
     assert all(line.isprintable() for line in text.split("\n"))
     (line,) = [line for line in text.split("\n") if line.startswith("    env")]
     pasted = subprocess.run(

@@ -124,6 +124,10 @@ def test_the_same_again_goes_on_and_leaves_the_record_alone(begun: Campaign) -> 
             small_matrix({"zero_stage": [0, 1]}, {"seed": 2}, repeats=2),
             "2 cells gone, such as zero_stage=0; 2 cells new",
         ),
+        (
+            small_matrix({"zero_stage": [0, 1]}, {"devices_per_node": 8}, repeats=2),
+            "2 cells new, such as zero_stage=0 (devices_per_node was 1, is 8)",
+        ),
     ],
 )
 def test_another_matrix_is_refused_with_what_differs(

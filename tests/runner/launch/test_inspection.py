@@ -7,13 +7,15 @@ import pytest
 from runner.base.errors import UserError
 from runner.launch import inspection
 from runner.matrix.file import parse_matrix
+from tests.runner.builders import one_device
 
 MANIFEST: dict[str, Any] = {"documents": 744, "tokens": 3_556_629, "vocab_size": 4096}
 
 
 def check(manifest: dict[str, Any], system: str = "torch_gpt", **values: Any) -> None:
     words = "".join(f", {key}: {value}" for key, value in values.items())
-    (cell,) = parse_matrix(f"defaults: {{system: {system}{words}}}", "m.yaml", "m").cells
+    text = f"defaults: {{system: {system}{words}}}"
+    (cell,) = parse_matrix(text, "m.yaml", "m", one_device).cells
     inspection.check_dataset(cell, manifest)
 
 

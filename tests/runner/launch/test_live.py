@@ -108,7 +108,7 @@ def test_the_view_tells_step_memory_and_the_time_left(
     cells = small_matrix({"seed": [1, 2, 3, 4]}, {"train_iters": 60, "nodes": 2}).cells
     out = io.StringIO()
     shown = View(Screen(file=out, force_terminal=terminal, width=200))
-    shown.begin(campaign, 4, {(cells[0].id, 1): "ok"})
+    shown.begin(campaign, 4, "", {(cells[0].id, 1): "ok"})
     for _ in range(2):  # a second attempt is no further repeat
         with shown.running(cells[1], 1, attempt):
             wait(lambda: "left" in out.getvalue(), 10, "a line")
@@ -131,7 +131,7 @@ def test_what_a_run_says_does_nothing_to_the_terminal(
     cell = replace(small_matrix(defaults={"nodes": 2}).cells[0], name=f"c{obeyed}")
     out = io.StringIO()
     shown = View(Screen(file=out, force_terminal=terminal, width=300, soft_wrap=True))
-    shown.begin(campaign, 1, {})
+    shown.begin(campaign, 1, "", {})
 
     def fails(*_: object) -> str:
         raise ValueError(obeyed)

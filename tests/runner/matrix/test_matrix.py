@@ -15,12 +15,13 @@ from runner.matrix.cells import label
 from runner.matrix.file import load_matrix, parse_matrix
 from runner.matrix.keys import CELL_KEYS, TOP_KEYS
 from runner.terms.cell import Matrix
+from tests.runner.builders import one_device, small_cluster
 
 SYSTEM = "defaults: {system: torch_gpt}\n"
 
 
 def parse(text: str) -> Matrix:
-    return parse_matrix(text, "m.yaml", "m")
+    return parse_matrix(text, "m.yaml", "m", one_device)
 
 
 def made(content: dict[str, Any]) -> Matrix:
@@ -125,6 +126,35 @@ def test_env_is_an_axis_laid_over_the_defaults_env() -> None:
         {"A": "1", "B": "3"},
         {"A": "1", "B": "2", "NCCL_DEBUG": "INFO", "C": ""},
     ]
+
+
+def test_a_cell_that_names_no_devices_has_all_that_its_nodes_have() -> None:
+    """Before, it had one of eight."""
+    text = f"{SYSTEM}axes: {{nodes: [1, 2]}}"
+    found = parse_matrix(text, "m.yaml", "m", small_cluster(2, 8).devices_of)
+    assert [(cell.devices_per_node, cell.world_size) for cell in found.cells] == [(8, 8), (8, 16)]
+
+
+def test_devices_that_are_left_to_the_nodes_are_in_a_cells_id() -> None:
+    """So a campaign of before, of one device, goes on where the matrix says devices_per_node: 1."""
+    devices_of = small_cluster(1, 8).devices_of
+    ids = []
+    for more in ("", ", devices_per_node: 8", ", devices_per_node: 1"):
+        text = f"defaults: {{system: torch_gpt{more}}}"
+        ids.append(parse_matrix(text, "m.yaml", "m", devices_of).cells[0].id)
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_nodes_with_different_numbers_of_devices_are_refused_where_a_cell_names_none() -> None:
+    cluster = small_cluster(3, 8)
+    nodes = (*cluster.nodes[:2], replace(cluster.nodes[2], devices=4))
+    devices_of = replace(cluster, nodes=nodes).devices_of
+    text = f"{SYSTEM}axes: {{nodes: [2]}}"
+    assert parse_matrix(text, "m.yaml", "m", devices_of).cells[0].devices_per_node == 8
+    with pytest.raises(UserError, match=r"n2 has 8, n3 has 4.* give it under `defaults`"):
+        parse_matrix(text.replace("2", "3"), "m.yaml", "m", devices_of)
+    given = text.replace("[2]", "[3], devices_per_node: [4]")
+    assert parse_matrix(given, "m.yaml", "m", devices_of).cells[0].devices_per_node == 4
 
 
 def test_device_ids_are_an_axis_and_say_how_many_devices() -> None:
@@ -360,13 +390,13 @@ def test_files_that_are_no_matrix_are_refused(tmp_path: Path) -> None:
         (tmp_path / "latin.yaml", "not text in UTF-8"),
     ):
         with pytest.raises(UserError, match=words):
-            load_matrix(path)
+            load_matrix(path, one_device)
 
 
 def test_a_matrix_is_named_after_its_file_unless_it_has_a_name(tmp_path: Path) -> None:
     path = tmp_path / "scaling.yaml"
     path.write_text(f"\ufeff{SYSTEM}", encoding="utf-8")  # an editor's byte order mark
-    assert load_matrix(path).name == "scaling"
+    assert load_matrix(path, one_device).name == "scaling"
 
 
 # --- properties -----------------------------------------------------------------------------------

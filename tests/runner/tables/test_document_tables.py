@@ -24,7 +24,7 @@ from runner.tables.entries import entries
 from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
 from runner.terms.record import Interval, Measurement, Record, Utilisation
-from tests.runner.builders import small_matrix
+from tests.runner.builders import one_device, small_matrix
 from tests.runner.tables.test_tables import OSDI, any_records, cell
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -177,7 +177,7 @@ SIZES = ("345M", "1.3B", "2.7B", "3.7B", "345M_without_mp")
 def test_on_npus_ours_stand_beside_the_npus_rows_and_on_gpus_beside_the_competitors(
     name: str, rates: tuple[float, ...]
 ) -> None:
-    found = load_matrix(ROOT / "matrices" / f"{name}.yaml")
+    found = load_matrix(ROOT / "matrices" / f"{name}.yaml", one_device)
     runs = [cell(one.name, 60.0, axes=one.axes) for one in found.cells]
     printed = published_rows(found.published)
     table = rows(runs, published=printed)
@@ -438,10 +438,12 @@ def test_a_matrix_carries_its_documents_and_layout() -> None:
 def test_a_matrix_names_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "paper.yaml").write_text("- source: paper\n  rows: [{samples_per_s: 3}]\n")
     (tmp_path / "m.yaml").write_text("defaults: {system: torch_gpt}\npublished: paper.yaml\n")
-    assert published_rows(load_matrix(tmp_path / "m.yaml").published)[0].source == "paper"
+    assert (
+        published_rows(load_matrix(tmp_path / "m.yaml", one_device).published)[0].source == "paper"
+    )
     (tmp_path / "m.yaml").write_text("defaults: {system: torch_gpt}\npublished: gone.yaml\n")
     with pytest.raises(UserError, match=r"gone\.yaml cannot be read"):
-        load_matrix(tmp_path / "m.yaml")
+        load_matrix(tmp_path / "m.yaml", one_device)
 
 
 @pytest.mark.parametrize(
