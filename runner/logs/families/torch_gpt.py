@@ -11,6 +11,7 @@ from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 from runner.logs.numbers import number, quantity, whole
 
+_STEP = re.compile(rb"([1-9]\d{0,8})/\d{1,9}")
 LONGEST = 1 << 13  # bytes of a line; a config has some hundred
 
 
@@ -30,32 +31,32 @@ class TorchGpt(LineParser):
         """Read one step; a `config` line's words become facts."""
         if not closed or len(rest) > LONGEST:
             return None
-        text = (head[0] + rest).decode("utf-8", "replace")
-        fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        words = (head[0] + rest).split()
+        fields = dict(word.split(b"=", 1) for word in words if b"=" in word)
         if head[1] == b"config":
-            self.notes.facts |= {key: printable(value) for key, value in fields.items()}
+            for pair in fields.items():
+                key, value = (part.decode("utf-8", "replace") for part in pair)
+                self.notes.facts[key] = printable(value)
             return None
-        match = re.fullmatch(r"([1-9]\d{0,8})/\d{1,9}", fields.get("step", ""), re.ASCII)
+        match = _STEP.fullmatch(fields.get(b"step", b""))
         iteration = whole(match[1]) if match else None
-        if iteration is None or "memory_used_mib" not in fields:
+        if iteration is None or b"memory_used_mib" not in fields:
             return None
-
-        def value(key: str) -> float | None:
-            return number(fields.get(key))
-
-        for key in ("memory_allocated_mib", "memory_used_mib"):
-            figures = [quantity(word) for word in fields.get(key, "").split(",")]
-            peak = max((figure for figure in figures if figure is not None), default=None)
-            if key == "memory_allocated_mib":
-                self.notes.allocated(peak)
-            elif peak is not None:
-                self.notes.used(peak)
+        self.notes.allocated(_peak(fields.get(b"memory_allocated_mib", b"")))
+        if (used := _peak(fields[b"memory_used_mib"])) is not None:
+            self.notes.used(used)
         return LoggedStep(
             iteration=iteration,
-            step_time_ms=value("step_time_ms"),
-            samples_per_s=value("samples_per_s"),
-            skipped=whole(fields.get("skipped")) or 0,
-            nan=whole(fields.get("nan")) or 0,
-            loss=value("loss"),
-            grad_norm=value("grad_norm"),
+            step_time_ms=number(fields.get(b"step_time_ms")),
+            samples_per_s=number(fields.get(b"samples_per_s")),
+            skipped=whole(fields.get(b"skipped")) or 0,
+            nan=whole(fields.get(b"nan")) or 0,
+            loss=number(fields.get(b"loss")),
+            grad_norm=number(fields.get(b"grad_norm")),
         )
+
+
+def _peak(devices: bytes) -> float | None:
+    """Return the largest of the devices' figures."""
+    figures = map(quantity, devices.split(b","))
+    return max((figure for figure in figures if figure is not None), default=None)
