@@ -24,7 +24,9 @@ from node import parsing
 from node.answer import ProgramError
 from node.checked import Sha256, WheelName
 from node.checksum import sha256
+from node.files import read_text
 from node.schema import Fields, Mapped, Plain, Text
+from node.words import pairs
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -52,14 +54,7 @@ def said(argv: list[str], env: dict[str, str]) -> str:
 
 def system() -> str:
     """The node's distribution and release."""
-    fields = {}
-    try:
-        with open("/etc/os-release", encoding="utf-8") as file:
-            for line in file:
-                name, _, value = line.strip().partition("=")
-                fields[name] = value.strip('"')
-    except OSError:
-        pass
+    fields = pairs(read_text("/etc/os-release"), "=")
     return f"{fields.get('ID', '')} {fields.get('VERSION_ID', '')}".strip()
 
 
@@ -159,8 +154,7 @@ def build(spec: Spec) -> Spec:
 
 def failure(log: str) -> str:
     """Why the build failed: the end of its log."""
-    with open(log, encoding="utf-8", errors="replace") as file:
-        text = file.read()
+    text = read_text(log)
     if "No space left on device" in text:
         return "the disk is full while building apex; free some space and run setup again"
     lines = [line for line in text.splitlines() if line.strip()][-LOG_LINES:]

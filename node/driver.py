@@ -14,6 +14,8 @@ import shutil
 import subprocess
 from typing import Any
 
+from node.files import read_text
+
 NVIDIA = "0x10de"
 # PCI classes: VGA and 3D controllers are GPUs; other bridges of NVIDIA's are NVSwitches. Systems
 # from Blackwell on show theirs as InfiniBand controllers of a firmware; fabric manager asks there.
@@ -23,11 +25,7 @@ SWITCHES = ("0x0680",)
 
 def read(path: str) -> str:
     """A small file's text without the end of its line; empty without one."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return read_text(path).strip()
 
 
 def devices(root: str, classes: tuple[str, ...]) -> int:

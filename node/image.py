@@ -32,9 +32,10 @@ from node import parsing, staged
 from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
-from node.files import write_text
+from node.files import read_text, write_text
 from node.mirrors import mirrored
 from node.schema import Fields, List, Text
+from node.words import last_line
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -72,14 +73,8 @@ def ask(spec: Spec, *words: str) -> str:
     except subprocess.TimeoutExpired:
         raise ImageError(f"{spec['engine']} gave no answer for {ANSWER_S} s") from None
     if done.returncode != 0:
-        raise ImageError(f"{spec['engine']} {words[0]}: {last(done.stderr or done.stdout)}")
+        raise ImageError(f"{spec['engine']} {words[0]}: {last_line(done.stderr or done.stdout)}")
     return done.stdout
-
-
-def last(text: str) -> str:
-    """The last line that says something."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
 
 
 def identity(spec: Spec) -> str:
@@ -149,11 +144,7 @@ def pip_conf(spec: Spec) -> str:
     index = spec["index"] or mirrored(INDEX, spec["mirrors"].get("pip"))
     more = {"extra-index-url": spec["extra_index"], "find-links": spec["find_links"]}
     if index == INDEX and not any(more.values()):
-        try:
-            with open("/etc/pip.conf", encoding="utf-8") as file:
-                return file.read()
-        except OSError:
-            return ""
+        return read_text("/etc/pip.conf")
     for address in (index, *more.values()):
         if address.startswith(("/", "file:")):
             raise ImageError(

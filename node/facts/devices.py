@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from node.words import last_line, pairs
+
 from .machine import Machine
-from .words import last_line, pairs, shared
+from .words import shared
 
 # Fields that a driver does not know are left out: its own words name them.
 GPU_FIELDS = (

@@ -6,8 +6,10 @@ import platform
 import re
 from typing import Any
 
+from node.words import pairs
+
 from .machine import Machine
-from .words import number, pairs, shared
+from .words import number, shared
 
 
 def system(machine: Machine) -> dict[str, Any]:

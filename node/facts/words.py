@@ -15,16 +15,6 @@ def number(text: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def pairs(text: str | None, separator: str) -> dict[str, str]:
-    """The first value of each key of `key<separator>value` lines."""
-    found: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        key, there, value = line.partition(separator)
-        if there:
-            found.setdefault(key.strip(), value.strip().strip('"'))
-    return found
-
-
 def shared(values: list[str | None]) -> str | None:
     """One value that all have, or all that there are, joined by commas; None without any."""
     there = sorted({value for value in values if value})
@@ -38,9 +28,3 @@ def load(machine: Machine, path: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return content if isinstance(content, dict) else None
-
-
-def last_line(text: str) -> str:
-    """A failing tool's last words."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"

@@ -6,25 +6,12 @@ import os
 
 from node.files import read_json, write_text
 
-__all__ = ["key_value", "part", "read_json", "size_of", "stamp_of", "write"]
+__all__ = ["part", "read_json", "size_of", "stamp_of", "write"]
 
 
 def write(path: str, text: str) -> None:
     """Write a file for its owner alone, so that a reader sees all of it or none of it."""
     write_text(path, text, mode=0o600)
-
-
-def key_value(path: str, separator: str) -> dict[str, str]:
-    """The first value of each key of a `key<separator>value` file; {} if it cannot be read."""
-    found: dict[str, str] = {}
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                key, _, value = line.partition(separator)
-                found.setdefault(key.strip(), value.strip())
-    except OSError:
-        pass
-    return found
 
 
 def size_of(path: str) -> int:

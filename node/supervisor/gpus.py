@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from node.causes import Cause
+from node.words import last_line
 
 from .answers import RefusedError
 
@@ -48,8 +49,7 @@ def ask_nvidia_smi() -> list[list[list[str]]]:
             process.kill()
             raise RefusedError(Cause.NO_DEVICE, "nvidia-smi gave no answer for 30 s")
         if process.returncode != 0:
-            words = text.strip().splitlines() or ["it said nothing"]
-            raise RefusedError(Cause.NO_DEVICE, "nvidia-smi failed: %s" % words[-1])
+            raise RefusedError(Cause.NO_DEVICE, "nvidia-smi failed: %s" % last_line(text))
         said.append([line.split(", ", 3) for line in text.splitlines() if ", " in line])
     return said
 

@@ -6,7 +6,9 @@ import os
 import socket
 import time
 
-from .files import key_value, read_json
+from node.files import read_json, read_text
+from node.words import pairs
+
 from .gpus import nvidia_smi
 from .state import boot_id
 
@@ -21,16 +23,16 @@ def inspect(spec: dict[str, Any]) -> dict[str, Any]:
     `spec`: paths, name to path of a JSON file (installed.json, dataset.json); a missing one is
     null. A file that lists `files` (name to size) beside itself is checked against what is there.
     """
+    memory = pairs(read_text("/proc/meminfo"), ":")
     return {
         "now": time.time(),
         "boot_id": boot_id(),
         "hostname": socket.gethostname(),
         "kernel": " ".join(os.uname()[i] for i in (0, 2, 4)),
-        "system": key_value("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"'),
-        "cpu": key_value("/proc/cpuinfo", ":").get("model name", ""),
+        "system": pairs(read_text("/etc/os-release"), "=").get("PRETTY_NAME", ""),
+        "cpu": pairs(read_text("/proc/cpuinfo"), ":").get("model name", ""),
         "cpu_count": len(os.sched_getaffinity(0)),
-        "memory_mib": int(key_value("/proc/meminfo", ":").get("MemTotal", "0 kB").split()[0])
-        // 1024,
+        "memory_mib": int(memory.get("MemTotal", "0 kB").split()[0]) // 1024,
         "devices": nvidia_smi(),
         "files": {name: read_json(path) for name, path in spec["paths"].items()},
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 
+from node.files import read_text
+
 from .files import read_json, stamp_of, write
 from .names import DONE, LEASE, RESERVE, STATE, STOP
 from .processes import stat_of
@@ -18,11 +20,7 @@ TERMINATED: list[bool] = []  # not empty once the daemon was sent TERM
 
 def boot_id() -> str:
     """The kernel's id of this boot: a pid means nothing across a reboot."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def daemon_alive() -> bool:
