@@ -30,27 +30,22 @@ def _half(rate: float, tf32: float, fp32: float, fp8: float | None = None) -> di
     return rates if fp8 is None else {**rates, "fp8": fp8}
 
 
+_V100 = "NVIDIA V100 Tensor Core GPU data sheet (January 2020)"
 _A100 = "NVIDIA A100 Tensor Core GPU data sheet (2188504, June 2021)"
 _H100 = "NVIDIA H100 Tensor Core GPU data sheet (2023), rates with sparsity halved"
+_H200 = "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved"
+_B200 = "NVIDIA Blackwell data sheet (2024), HGX B200 column, rates with sparsity halved"
+_GB200 = "NVIDIA GB200 NVL72 data sheet (2024), Grace Blackwell column, a GPU, sparsity halved"
+_GA102 = "NVIDIA Ampere GA102 GPU Architecture white paper V2, appendix A"
+_ADA = "NVIDIA Ada GPU Architecture white paper V2, appendix A"
+_MI250X = "AMD Instinct MI250X data sheet (2021), halved: a card has two devices"
+_MI300X = "AMD Instinct MI300X data sheet (2023), dense"
+_MI325X = "AMD Instinct MI325X data sheet (2024), dense"
+_ASCEND = "Huawei, launch of Ascend 910 and MindSpore, 23 August 2019"
 DEVICES = (
-    Device(
-        "V100 SXM2",
-        r"Tesla V100-SXM[23]-\d+GB(-LS)?",
-        {"fp16": 125, "fp32": 15.7},
-        "NVIDIA V100 Tensor Core GPU data sheet (January 2020)",
-    ),
-    Device(
-        "V100 PCIe",
-        r"Tesla V100-PCIE-\d+GB",
-        {"fp16": 112, "fp32": 14},
-        "NVIDIA V100 Tensor Core GPU data sheet (January 2020)",
-    ),
-    Device(
-        "V100S PCIe",
-        r"Tesla V100S-PCIE-\d+GB",
-        {"fp16": 130, "fp32": 16.4},
-        "NVIDIA V100 Tensor Core GPU data sheet (January 2020)",
-    ),
+    Device("V100 SXM2", r"Tesla V100-SXM[23]-\d+GB(-LS)?", {"fp16": 125, "fp32": 15.7}, _V100),
+    Device("V100 PCIe", r"Tesla V100-PCIE-\d+GB", {"fp16": 112, "fp32": 14}, _V100),
+    Device("V100S PCIe", r"Tesla V100S-PCIE-\d+GB", {"fp16": 130, "fp32": 16.4}, _V100),
     Device("T4", r"Tesla T4", {"fp16": 65, "fp32": 8.1}, "NVIDIA T4 data sheet (2019)"),
     # SXM4 and PCIe cards of 40 and 80 GB have the same rates; the A800 lacks NVLink bandwidth only.
     Device(
@@ -63,69 +58,24 @@ DEVICES = (
     Device("H100 SXM", r"H[18]00 80GB HBM3", _half(989.5, 494.5, 67, 1979), _H100),
     Device("H100 PCIe", r"H100 PCIe", _half(756.5, 378, 51, 1513), _H100),
     Device("H100 NVL", r"H100 NVL", _half(835.5, 417.5, 60, 1670.5), _H100),
-    Device(
-        "H200 SXM",
-        r"H200",
-        _half(989.5, 494.5, 67, 1979),
-        "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved",
-    ),
-    Device(
-        "H200 NVL",
-        r"H200 NVL",
-        _half(835.5, 417.5, 60, 1670.5),
-        "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved",
-    ),
-    Device(
-        "B200",
-        r"B200",
-        _half(2250, 1100, 75, 4500),
-        "NVIDIA Blackwell data sheet (2024), HGX B200 column, rates with sparsity halved",
-    ),
-    Device(
-        "GB200",
-        r"GB200",
-        _half(2500, 1250, 80, 5000),
-        "NVIDIA GB200 NVL72 data sheet (2024), Grace Blackwell column, a GPU, sparsity halved",
-    ),
+    Device("H200 SXM", r"H200", _half(989.5, 494.5, 67, 1979), _H200),
+    Device("H200 NVL", r"H200 NVL", _half(835.5, 417.5, 60, 1670.5), _H200),
+    Device("B200", r"B200", _half(2250, 1100, 75, 4500), _B200),
+    Device("GB200", r"GB200", _half(2500, 1250, 80, 5000), _GB200),
     Device("L4", r"L4", _half(121, 60, 30.3, 242.5), "NVIDIA L4 data sheet (2023), halved"),
     Device("L40S", r"L40S", _half(362, 183, 91.6, 733), "NVIDIA L40S data sheet (2023)"),
-    Device(
-        "RTX 3090",
-        r"GeForce RTX 3090",
-        _half(71, 35.6, 35.6),
-        "NVIDIA Ampere GA102 GPU Architecture white paper V2, appendix A",
-    ),
-    Device(
-        "RTX 4090",
-        r"GeForce RTX 4090",
-        _half(165.2, 82.6, 82.6, 330.3),
-        "NVIDIA Ada GPU Architecture white paper V2, appendix A",
-    ),
+    Device("RTX 3090", r"GeForce RTX 3090", _half(71, 35.6, 35.6), _GA102),
+    Device("RTX 4090", r"GeForce RTX 4090", _half(165.2, 82.6, 82.6, 330.3), _ADA),
     # A device is one of the card's two dies.
     Device(
         "MI250X",
         r"AMD Instinct MI250X( / MI250)?",
         {"bf16": 191.5, "fp16": 191.5, "fp32": 47.9},
-        "AMD Instinct MI250X data sheet (2021), halved: a card has two devices",
+        _MI250X,
     ),
-    Device(
-        "MI300X",
-        r"AMD Instinct MI300X( OAM)?",
-        _half(1307.4, 653.7, 163.4, 2614.9),
-        "AMD Instinct MI300X data sheet (2023), dense",
-    ),
-    Device(
-        "MI325X",
-        r"AMD Instinct MI325X( OAM)?",
-        _half(1307.4, 653.7, 163.4, 2614.9),
-        "AMD Instinct MI325X data sheet (2024), dense",
-    ),
-    Device(
-        "Ascend 910A",
-        r"(Ascend ?)?910A",
-        {"fp16": 256},
-        "Huawei, launch of Ascend 910 and MindSpore, 23 August 2019",
-    ),
+    Device("MI300X", r"AMD Instinct MI300X( OAM)?", _half(1307.4, 653.7, 163.4, 2614.9), _MI300X),
+    Device("MI325X", r"AMD Instinct MI325X( OAM)?", _half(1307.4, 653.7, 163.4, 2614.9), _MI325X),
+    Device("Ascend 910A", r"(Ascend ?)?910A", {"fp16": 256}, _ASCEND),
 )
 
 
