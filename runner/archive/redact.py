@@ -55,6 +55,7 @@ class Redaction:
     def __init__(self, hosts: list[str], users: list[str], words: Iterable[str] = ()) -> None:
         self._words = _COMMON.union(words)
         self._hosts: dict[str, str] = {}
+        self._nodes = 0  # that they are names of
         self._addresses: dict[str, str] = {}
         self._users: dict[str, str] = {}
         self._secrets: set[str] = set()
@@ -68,8 +69,8 @@ class Redaction:
         """Add a host, or another name of a known one."""
         if name and name not in _LOCAL and name not in self._hosts and not _is_address(name):
             known = self._hosts.get(same_as or "")
-            count = len(set(self._hosts.values())) + 1
-            self._hosts[name] = known or f"node{count}"
+            self._nodes += known is None
+            self._hosts[name] = known or f"node{self._nodes}"
             self._pattern = None
 
     def _user(self, name: str) -> None:

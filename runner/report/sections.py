@@ -7,7 +7,7 @@ from node.printable import printable
 from runner.figures.parity import Parity
 from runner.figures.summary import runs_that_count
 from runner.report.links import href
-from runner.tables.columns import measure_text
+from runner.tables.columns import HEADERS, measure_text
 from runner.tables.formatting import MISSING, axis_text, change_text
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Difference, Row
@@ -16,11 +16,6 @@ from runner.terms.record import Record
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
 _HIGHER_IS_BETTER = frozenset({"samples_per_s"})
-_TITLES = {
-    "samples_per_s": "samples/s",
-    "memory_allocated_mib": "allocated MiB",
-    "memory_used_mib": "used MiB",
-}
 
 
 def _links(runs: Iterable[Record]) -> list[dict[str, Any]]:
@@ -65,7 +60,7 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
     return {
         "axis": first.axis,
         "value": first.value,
-        "columns": [{"key": name, "title": _TITLES[name]} for name in names],
+        "columns": [{"key": name, "title": HEADERS[name]} for name in names],
         "parity": any(
             comparison.parity and comparison.parity.same is not None for _, comparison in compared
         ),
