@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from roles.prefetch.files import prefetch
+from roles.prefetch.files import needs, prefetch
 from runner.base.paths import PROJECT
 
 ROLES = str(PROJECT / "roles")
@@ -36,7 +36,7 @@ def spec_of(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def test_the_reference_system_and_the_default_corpus(tmp_path: Path) -> None:
-    found = prefetch.needs(spec_of(tmp_path))
+    found = needs.needs(spec_of(tmp_path))
     trainer, tools = found.wheels
     assert "torch==2.13.0" in trainer.requirements
     assert any(pin.startswith("tokenizers==") for pin in tools.requirements)
@@ -46,57 +46,57 @@ def test_the_reference_system_and_the_default_corpus(tmp_path: Path) -> None:
 
 def test_pin_sets_are_the_inventorys(tmp_path: Path) -> None:
     chosen = {"torch_gpt_pin_sets": ["torch-2.12", "torch-2.11"]}
-    found = prefetch.needs(spec_of(tmp_path, variables=chosen))
+    found = needs.needs(spec_of(tmp_path, variables=chosen))
     pins = [pin for group in found.wheels for pin in group.requirements]
     assert {"torch==2.12.1", "torch==2.11.0"} <= set(pins)
     assert "torch==2.13.0" not in pins
-    with pytest.raises(prefetch.PrefetchError, match="torch_gpt has no pin set torch-9"):
-        prefetch.needs(spec_of(tmp_path, variables={"torch_gpt_pin_sets": ["torch-9"]}))
+    with pytest.raises(needs.PrefetchError, match="torch_gpt has no pin set torch-9"):
+        needs.needs(spec_of(tmp_path, variables={"torch_gpt_pin_sets": ["torch-9"]}))
 
 
 def test_datasets_with_files(tmp_path: Path) -> None:
-    found = prefetch.needs(spec_of(tmp_path, variables={"dataset_names": ["oscar-1GB"]}))
+    found = needs.needs(spec_of(tmp_path, variables={"dataset_names": ["oscar-1GB"]}))
     files = {item.path for item in found.files if item.dataset}
     assert "data/s3.amazonaws.com/models.huggingface.co/bert/gpt2-vocab.json" in files
     assert all(item.sha256 != "recorded" for item in found.files)
     assert "https://s3.amazonaws.com/" in prefetch.places(found)["data"]
-    with pytest.raises(prefetch.PrefetchError, match=r"dataset '\.\.'"):
-        prefetch.needs(spec_of(tmp_path, variables={"dataset_names": [".."]}))
+    with pytest.raises(needs.PrefetchError, match=r"dataset '\.\.'"):
+        needs.needs(spec_of(tmp_path, variables={"dataset_names": [".."]}))
 
 
 def test_a_wiki_dump_needs_its_extractor(tmp_path: Path) -> None:
-    found = prefetch.needs(spec_of(tmp_path, variables={"dataset_names": ["enwiki"]}))
+    found = needs.needs(spec_of(tmp_path, variables={"dataset_names": ["enwiki"]}))
     assert "wikiextractor==3.0.8" in [pin for group in found.wheels for pin in group.requirements]
 
 
 def test_cuda_that_comes_as_a_file_is_for_privileged_gpu_clusters_only(tmp_path: Path) -> None:
     chosen = {"cuda_versions": ["10.2", "11.3"]}
     gpus = spec_of(tmp_path, variables=chosen, device="cuda", privileged=True)
-    (file,) = prefetch.needs(gpus).files
+    (file,) = needs.needs(gpus).files
     assert "cuda_10.2.89" in file.url
-    assert prefetch.needs({**gpus, "privileged": False}).files == []
-    assert prefetch.needs({**gpus, "device": "cpu"}).files == []
+    assert needs.needs({**gpus, "privileged": False}).files == []
+    assert needs.needs({**gpus, "device": "cpu"}).files == []
 
 
 def test_what_the_folder_cannot_have_is_named(tmp_path: Path) -> None:
-    assert prefetch.needs(spec_of(tmp_path)).left_out == []
+    assert needs.needs(spec_of(tmp_path)).left_out == []
     chosen = {
         "megatron_lm_pin_sets": ["v1.1.5", "20.12-py3"],
         "container_runtime_engines": ["docker"],
         "container_runtime_image": "example.org/cuda:12",
     }
     more = {"systems": ["megatron_lm"], "privileged": True, "device": "cuda", "variables": chosen}
-    assert prefetch.needs(spec_of(tmp_path, **more)).left_out == [
+    assert needs.needs(spec_of(tmp_path, **more)).left_out == [
         "conda's packages of Python 3.8",
         "the image nvcr.io/nvidia/pytorch:20.12-py3 and what is built into it",
         "the image example.org/cuda:12",
     ]
     again = spec_of(tmp_path, **{**more, "privileged": False, "nodes": [["3.8", "x86_64"]]})
-    assert len(prefetch.needs(again).left_out) == 1
+    assert len(needs.needs(again).left_out) == 1
 
 
 def test_conda_is_for_a_python_that_the_nodes_lack(tmp_path: Path) -> None:
-    (file,) = prefetch.conda_files(spec_of(tmp_path))
+    (file,) = needs.conda_files(spec_of(tmp_path))
     assert file.url.endswith("-Linux-x86_64.sh")
     assert (file.kind, len(file.sha256)) == ("conda", 64)
 
@@ -105,8 +105,8 @@ def test_conda_is_for_a_python_that_the_nodes_lack(tmp_path: Path) -> None:
     "url", ["https:///x", "https://h/", "https://h/../x", "https://h/a%2F../x"]
 )
 def test_an_address_that_leaves_the_folder_is_refused(url: str) -> None:
-    with pytest.raises(prefetch.PrefetchError, match="is not the address of a file"):
-        prefetch.File(url).path  # noqa: B018  # the property raises
+    with pytest.raises(needs.PrefetchError, match="is not the address of a file"):
+        needs.File(url).path  # noqa: B018  # the property raises
 
 
 # --- real downloads -------------------------------------------------------------------------------
@@ -136,14 +136,12 @@ def test_files_come_from_the_mirror_and_are_checked(tmp_path: Path, site: tuple[
     mirrors = {"data": {"https://example.org/": address}}
     work = prefetch.Prefetch(spec_of(tmp_path / "f", mirrors=mirrors))
     url = "https://example.org/a%2Bb.bin"
-    work.files(
-        [prefetch.File(url, right), prefetch.File(url, md5=hashlib.md5(b"corpus").hexdigest())]
-    )
+    work.files([needs.File(url, right), needs.File(url, md5=hashlib.md5(b"corpus").hexdigest())])
     assert (tmp_path / "f/data/example.org/a+b.bin").read_bytes() == b"corpus"
-    with pytest.raises(prefetch.PrefetchError, match=f"has sha256 {right}, not 0000"):
-        work.files([prefetch.File(url, "0" * 64)])
-    with pytest.raises(prefetch.PrefetchError, match=r"has md5 .*, not 0000"):
-        work.files([prefetch.File(url, md5="0" * 32)])
+    with pytest.raises(needs.PrefetchError, match=f"has sha256 {right}, not 0000"):
+        work.files([needs.File(url, "0" * 64)])
+    with pytest.raises(needs.PrefetchError, match=r"has md5 .*, not 0000"):
+        work.files([needs.File(url, md5="0" * 32)])
     assert not (tmp_path / "f/data/example.org/a+b.bin").exists()
 
 
@@ -178,9 +176,7 @@ def test_commits_are_given_out_as_a_node_asks_for_them(tmp_path: Path) -> None:
         git(clone, "fetch", "-q", "--depth=1", "--no-tags", f"file://{bare}", commit)
         git(clone, "checkout", "-q", commit)
         assert (clone / "file").read_text() == f"{number}"
-    with pytest.raises(
-        prefetch.PrefetchError, match=r"https://github.com/owner/trainer: fatal: .*mi"
-    ):
+    with pytest.raises(needs.PrefetchError, match=r"https://github.com/owner/trainer: fatal: .*mi"):
         work.commits([("https://github.com/owner/trainer", "0" * 40)])
 
 
@@ -202,25 +198,21 @@ def test_wheels_come_with_what_they_need(tmp_path: Path) -> None:
     make_wheel(tmp_path / "index", "toyb")
     mirrors = {"pip": {"https://pypi.org/simple": str(tmp_path / "index")}}
     work = prefetch.Prefetch(spec_of(tmp_path / "f", mirrors=mirrors))
-    work.wheels([prefetch.Wheels(HERE, ["toya==1.0"], constraints=["toyb==1.0"])])
+    work.wheels([needs.Wheels(HERE, ["toya==1.0"], constraints=["toyb==1.0"])])
     names = {path.name for path in (tmp_path / "f/pip").iterdir()}
     assert names == {"toya-1.0-py3-none-any.whl", "toyb-1.0-py3-none-any.whl"}
-    found = prefetch.Needs(wheels=[prefetch.Wheels(HERE, [], ["https://example.org/whl"])])
+    found = needs.Needs(wheels=[needs.Wheels(HERE, [], ["https://example.org/whl"])])
     said = prefetch.manifest(tmp_path / "f", found)
     size, sha256 = said["files"]["pip/toya-1.0-py3-none-any.whl"]
     content = (tmp_path / "f/pip/toya-1.0-py3-none-any.whl").read_bytes()
     assert (size, sha256) == (len(content), hashlib.sha256(content).hexdigest())
     assert said["mirrors"]["pip"]["https://example.org/whl"] == "pip"
-    with pytest.raises(
-        prefetch.PrefetchError, match=r"pip download of toyc==1: ERROR: No matching"
-    ):
-        work.wheels([prefetch.Wheels(HERE, ["toyc==1"])])
+    with pytest.raises(needs.PrefetchError, match=r"pip download of toyc==1: ERROR: No matching"):
+        work.wheels([needs.Wheels(HERE, ["toyc==1"])])
 
 
 def test_a_python_that_is_not_here_is_named() -> None:
-    with pytest.raises(
-        prefetch.PrefetchError, match=r"no Python 2\.1 with pip.*install python2\.1"
-    ):
+    with pytest.raises(needs.PrefetchError, match=r"no Python 2\.1 with pip.*install python2\.1"):
         prefetch.interpreter("2.1")
 
 
