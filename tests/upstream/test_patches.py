@@ -1,8 +1,5 @@
 """Every patch of a pin set on its own commit: applies, is seen the second time, else refused."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +8,8 @@ import pytest
 from runner.base.paths import PROJECT
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import system_names
+from tests.node import run
 from tests.upstream.mirrors import apply, git, mirror, show, whole
-
-TREE = PROJECT / "roles" / "source_tree" / "files" / "tree.py"
 
 
 def trees() -> list[tuple[str, dict[str, Any]]]:
@@ -69,15 +65,17 @@ def test_source_tree_applies_them_once_and_sees_them_the_second_time(
         "reset": False,
         "check": False,
     }
-    first, second = (json.loads(run("make", spec)) for _ in range(2))
+    first, second = (run("tree:make", spec).facts for _ in range(2))
     assert (first["changed"], second["changed"]) == (True, False)
     assert first["identity"] == second["identity"]
-    run("verify", spec)
+    assert run("tree:verify", spec).code == 0
     assert len(left_out) <= 1
     edited = next(line[6:] for line in texts[0][1].splitlines() if line.startswith("+++ b/"))
     with (tmp_path / "src" / edited).open("a") as stream:
         stream.write("# somebody's edit\n")
-    assert edited in run("make", spec, fails=True)
+    refused = run("tree:make", spec)
+    assert refused.code != 0
+    assert edited in refused.words
 
 
 PATCHES = {path: source for label, source in TREES for path in files(label, source)}
@@ -96,22 +94,12 @@ def test_every_patch_is_refused_by_name_on_another_version(path: Path, tmp_path:
         **{"patches": [(path.name, path.read_text())], "reset": False, "check": False},
     }
     adds_only = "--- a/" not in path.read_text()
-    said = run("make", spec, fails=not adds_only)
+    code, _, said = run("tree:make", spec)
+    assert (code == 0) == adds_only, said
     if not adds_only:
         assert f"patch {path.name} does not apply to the first commit ({commit[:12]})" in said
         assert not (tmp_path / "src").exists()
         assert not list(tmp_path.glob("*.part"))
-
-
-def run(entry: str, spec: dict[str, Any], *, fails: bool = False) -> str:
-    done = subprocess.run(
-        [sys.executable, "-I", str(TREE), entry],
-        input=json.dumps(spec),
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode != 0) == fails, done.stdout + done.stderr
-    return done.stderr if fails else done.stdout
 
 
 # --- the documented content -----------------------------------------------------------------------
