@@ -149,6 +149,10 @@ reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARE
 collecting: $(VENV)/.dev  ## Measure how fast a campaign of 1,000 runs is collected (1 GB of /tmp)
 	python -m benchmarks.collect
 
+.PHONY: learning
+learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
+	python -m benchmarks.learning
+
 .PHONY: clean
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)
 	rm -rf $(VENV) .trainbench build .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible

@@ -5,8 +5,10 @@ more than the noise of the two. Noise is sqrt(a^2 + b^2), a and b half the width
 confidence interval of each side's median in percent of it (figures/spread.py); where a side has
 none, half of its spread; where it has no spread either, the threshold alone decides, and the note
 says so. A difference beyond the threshold but within noise is `unclear`. Only runs that ended ok
-are compared. A cell that was ok and is not, or is gone, is a regression, too: a benchmark that
-silently ran less must not pass. Where bench runs a side now, what has ended is compared.
+are compared. Where both have the same target_loss, a cell that needs more samples to it, beyond
+chance, learns slower (figures/target.py). A cell that was ok and is not, or is gone, is a
+regression, too: a benchmark that silently ran less must not pass. Where bench runs a side now, what
+has ended is compared.
 """
 
 import json
@@ -32,12 +34,13 @@ from node.schema import (
 )
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
+from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
 from runner.tables.build import rows
 from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
-from runner.terms.cell import MOST_CELLS
+from runner.terms.cell import MOST_CELLS, MOST_REPEATS
 from runner.terms.record import NOT_ENDED, Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
@@ -55,6 +58,8 @@ VERDICTS: Mapping[str, bool] = {
     "slower": True,
     "more_memory": True,
     "worse": True,
+    "learns_slower": True,
+    "learns_faster": False,
     "unclear": False,
     "not_ok": False,
     "running": False,
@@ -117,6 +122,7 @@ class ComparedCell:
     steps_a: int | None = None
     steps_b: int | None = None
     measures: Mapping[str, Measure] = field(default_factory=dict)
+    learns: Alike | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -169,14 +175,24 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 # What a comparison reads of a saved table.
 _FIGURE = Maybe(AnyOf(Whole(-SAFE), Number()))
+_COUNTS = ("steps_measured", "window_first_iteration", "window_last_iteration")
+_RUN = Fields(
+    {},
+    {
+        **{
+            name: (Maybe(Whole(1)), None) for name in ("iterations_to_target", "iterations_trained")
+        },
+        "seed": (Maybe(Whole()), None),
+        "iterations_per_loss": (_FIGURE, None),
+    },
+)
 _ROW = Fields(
     {"cell": Text(), "cell_id": Text(), "status": Text(most=100)},
     {
         **{name: (Maybe(Text()), None) for name in ("numbers_from", "marks")},
-        **{
-            name: (Maybe(Whole()), None)
-            for name in ("steps_measured", "window_first_iteration", "window_last_iteration")
-        },
+        **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
+        "target_loss": (_FIGURE, None),
+        "runs": (List(_RUN, MOST_REPEATS), ()),
         **{
             f"{name}{part}": (_FIGURE, None)
             for name in QUANTITIES
@@ -276,7 +292,8 @@ def _cell(
     measures: Mapping[str, Measure] = {}
     if a and b and _finished(a) and _finished(b):
         measures = _measures(a, b, limits)
-    verdict = _lack(a, b, live, allow_missing) or _verdict(a or {}, b or {}, measures)
+    learns = _learns(a, b) if a and b else None
+    verdict = _lack(a, b, live, allow_missing) or _verdict(a or {}, b or {}, measures, learns)
     return ComparedCell(
         name=row["cell"],
         verdict=verdict,
@@ -285,7 +302,8 @@ def _cell(
         steps_a=a.get("steps_measured") if a else None,
         steps_b=b.get("steps_measured") if b else None,
         measures=measures,
-        notes=tuple(_notes(a, b, measures)) if a and b else (),
+        learns=learns,
+        notes=tuple(_notes(a, b, measures, learns)) if a and b else (),
     )
 
 
@@ -302,7 +320,7 @@ def _lack(a: _Row | None, b: _Row | None, live: bool, allow_missing: bool) -> st
     return "left_out" if allow_missing else "vanished"
 
 
-def _verdict(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> str:
+def _verdict(a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | None) -> str:
     """Judge a cell that both sides ran."""
     was, now = ((_well(row), _finished(row)) for row in (a, b))
     if was > now:
@@ -312,6 +330,7 @@ def _verdict(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> str:
     if not measures:
         return "same" if _well(b) else "not_ok"
     verdicts = {measure.verdict for measure in measures.values()}
+    verdicts |= {f"learns_{learns.verdict}"} if learns else set()
     return next(word for word in VERDICTS if word in verdicts)
 
 
@@ -366,7 +385,34 @@ def _together(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else math.hypot(a, b)
 
 
-def _notes(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> Iterable[str]:
+def _learns(a: _Row, b: _Row) -> Alike | None:
+    """Return whether the second learns like the first; None where no target loss was asked for."""
+    ours, theirs = (row.get("target_loss") for row in (b, a))
+    if ours is None or theirs is None:
+        return None
+    if ours != theirs:
+        return Alike(None, why_not=f"target_loss is {theirs:g}, then {ours:g}")
+    return learn_alike(_arrivals(b), _arrivals(a))
+
+
+def _arrivals(row: _Row) -> list[Arrival]:
+    """Return where the runs of a row reached the target loss."""
+    return [
+        Arrival(
+            run.get("iterations_to_target"),
+            run["iterations_trained"],
+            run.get("iterations_per_loss") or 1,
+            row.get("global_batch_size") or 1,
+            run.get("seed"),
+        )
+        for run in row.get("runs", ())
+        if run.get("iterations_trained")
+    ]
+
+
+def _notes(
+    a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | None
+) -> Iterable[str]:
     if measures and any(measure.noise_percent is None for measure in measures.values()):
         yield "too few steps to know the noise"
     was, now = (
@@ -380,6 +426,8 @@ def _notes(a: _Row, b: _Row, measures: Mapping[str, Measure]) -> Iterable[str]:
         change = abs(theirs - ours) / abs(ours) * 100
         if change > LOSS_PERCENT:
             yield f"final loss {ours:.4g}, then {theirs:.4g}: do both train the same?"
+    if learns and learns.verdict != "alike":
+        yield learns.sentence("the first")
     for label, row in (("first", a), ("second", b)):
         if row.get("marks"):
             yield f"the {label} is marked {row['marks']}"

@@ -20,16 +20,18 @@ def last_loss(intervals: Sequence[Interval]) -> tuple[float | None, str]:
 
 
 def diverged_at(intervals: Sequence[Interval]) -> int | None:
-    """Return the iteration of the last logged loss where that is not a finite number, else None.
+    """Return the iteration of the last logged loss where that is not a finite number, else None."""
+    for interval in reversed(intervals):
+        loss = logged_loss(interval)
+        if loss is not None:
+            return None if math.isfinite(loss) and interval.nan <= 0 else interval.iteration
+    return None
+
+
+def logged_loss(interval: Interval) -> float | None:
+    """Return the loss of a line, NaN where it says that it was none; None: it says nothing.
 
     An iteration that the optimiser skipped, for its gradients overflowed, says nothing.
     """
-    for interval in reversed(intervals):
-        finite = interval.loss is not None and math.isfinite(interval.loss)
-        if interval.skipped > 0 and not finite:
-            continue
-        if interval.nan > 0 or (interval.loss is not None and not finite):
-            return interval.iteration
-        if finite:
-            return None
-    return None
+    loss = math.nan if interval.loss is None and interval.nan > 0 else interval.loss
+    return None if loss is None or (interval.skipped > 0 and not math.isfinite(loss)) else loss

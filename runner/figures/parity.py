@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runner.figures.learning import logged_loss
 from runner.figures.warmup import MAD_TO_SIGMA
 from runner.terms.record import Record
 
@@ -35,6 +36,7 @@ FEWEST = 8
 SMALLEST_WIDTH = 3
 NOISE_SIGMAS = 4.0
 RELATIVE = 0.01
+_SCHEDULE = ("seed", "lr", "lr_warmup_iters", "train_iters")
 
 Curve = Mapping[int, float]
 Floats = NDArray[np.float64]
@@ -74,24 +76,21 @@ def curve_of(record: Record) -> dict[int, float]:
     """Return iteration to loss: the log's, else TensorBoard's. NaN where the log says that
     it was one.
     """
-    losses: dict[int, float] = {}
-    for interval in record.measurement.intervals:
-        if interval.loss is not None:
-            losses[interval.iteration] = interval.loss
-        elif interval.nan > 0:
-            losses[interval.iteration] = math.nan
+    logged = ((each.iteration, logged_loss(each)) for each in record.measurement.intervals)
+    losses = {iteration: loss for iteration, loss in logged if loss is not None}
     return losses or dict(record.measurement.curve)
 
 
-def task_differs(ours: Record, theirs: Record) -> str:
+def task_differs(ours: Record, theirs: Record, *, schedule: bool = True) -> str:
     """Say why the two runs need not learn the same, or "". What only one of them says is no
     reason.
+
+    Without `schedule` only what is learned counts: the model and the data.
     """
-    facts: list[tuple[str, Any, Any]] = [
-        ("the model's shape", ours.model, theirs.model),
-        ("global_batch_size", ours.global_batch_size, theirs.global_batch_size),
-    ]
-    for name in ("dataset", "seed", "split", "lr", "lr_warmup_iters", "train_iters"):
+    facts: list[tuple[str, Any, Any]] = [("the model's shape", ours.model, theirs.model)]
+    if schedule:
+        facts.append(("global_batch_size", ours.global_batch_size, theirs.global_batch_size))
+    for name in ("dataset", "split", *(_SCHEDULE if schedule else ())):
         facts.append((name, ours.parameters.get(name), theirs.parameters.get(name)))
     for name, one, other in facts:
         # A schedule that ends elsewhere has other rates on the way: train_iters counts.

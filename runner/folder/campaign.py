@@ -98,6 +98,8 @@ class Campaign(HeldFolder):
             published=tuple(matrix.published),
             repeats=matrix.repeats,
             shuffle_seed=matrix.shuffle_seed,
+            seeds=matrix.seeds,
+            target_loss=matrix.target_loss,
             cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
             inventory=cluster.name,
             inventory_digest=cluster.digest,
@@ -128,8 +130,9 @@ class Campaign(HeldFolder):
                 f" ({'; '.join(what)}){cure}"
             )
         # How figures are shown changes none of them.
-        if (was.table, was.published) != (now.table, now.published):
-            self.write(replace(was, table=now.table, published=now.published))
+        shown = {key: getattr(now, key) for key in ("table", "published", "target_loss")}
+        if any(getattr(was, key) != value for key, value in shown.items()):
+            self.write(replace(was, **shown))
 
     def fix_environment(self, facts: Mapping[str, Any]) -> None:
         """Record pins and datasets at the first run; refuse others later, so none are mixed."""
@@ -184,7 +187,7 @@ def _what_changed(was: Settings, now: Settings) -> list[str]:
     """Say what of a matrix is another one, each in a few words."""
     before = {cell.id: cell for cell in was.cells}
     after = {cell.id: cell for cell in now.cells}
-    keys = ("baseline", "warmup_iters", "repeats", "shuffle_seed")
+    keys = ("baseline", "warmup_iters", "repeats", "seeds", "shuffle_seed")
     what = [
         f"{key} was {getattr(was, key)}" for key in keys if getattr(was, key) != getattr(now, key)
     ]

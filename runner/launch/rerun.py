@@ -126,6 +126,7 @@ def _open(target: Campaign, recorded: Recorded) -> int:
         table={},
         published=(),
         repeats=1,
+        seeds=(),  # each rerun's stands in its run.json
         shuffle_seed=None,
         cells=(),
         environment=None,

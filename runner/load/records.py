@@ -78,7 +78,7 @@ def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterat
     environment, device = _machines(campaign, settings)
     for cell, repeat in settings.asked():
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN)
-        pending = replace(pending, repeat=repeat)
+        pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
         for attempt in reversed(campaign.attempts(cell.id, repeat)):
             if running == (cell.id, repeat, attempt.number):
                 yield replace(pending, status="running", reason=RUNNING)
@@ -92,7 +92,7 @@ def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterat
                 record = replace(pending, status=UNREADABLE, reason=reason)
             # One without run.json was never planned: bench died in the instant before.
             if record is not None:
-                yield replace(record, attempt=attempt.number)
+                yield replace(record, attempt=attempt.number, target_loss=settings.target_loss)
                 break
         else:
             yield pending

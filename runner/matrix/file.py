@@ -10,6 +10,8 @@
     include:                          # add whole cells, on top of the defaults
       - {zero_stage: 3, devices_per_node: 2}
     repeats: 3                        # runs of each cell (default 1): all cells once, then again
+    seeds: [1, 2, 3]                  # instead of repeats: one run of each cell with each seed
+    target_loss: 3.2                  # iterations, seconds, tokens and joules to it, in the table
     shuffle_seed: 7                   # shuffles each such round of cells (default: as they stand)
     warmup_iters: 5                   # first iterations left out of every figure (default: found
                                       # in the step times, see docs/measures.md)
@@ -36,7 +38,7 @@ from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
 from runner.systems.common.registry import load_system, system_names
-from runner.terms.cell import MOST_RUNS, Cell, Matrix
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, SEED, Cell, Matrix
 
 
 def load_matrix(path: Path, devices_of: DevicesOf) -> Matrix:
@@ -75,6 +77,8 @@ def parse_matrix(
     cells = bounded(cells_of(content, where, devices_of), where)
     if not cells:
         raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")
+    seeds = _seeds(content, cells, where)
+    numbers["repeats"] = len(seeds) or numbers["repeats"]
     if len(cells) * numbers["repeats"] > MOST_RUNS:
         raise UserError(
             f"{where}: {len(cells)} cells x {numbers['repeats']} repeats are more than {MOST_RUNS}"
@@ -95,12 +99,40 @@ def parse_matrix(
     return Matrix(
         name=name,
         cells=cells,
+        seeds=seeds,
         baseline=baseline,
         text=text,
         layout=check_table(content.get("table"), where),
         published=_published(content.get("published"), cells, where, folder),
         **numbers,
     )
+
+
+def _seeds(content: Mapping[str, Any], cells: Sequence[Cell], where: str) -> tuple[int, ...]:
+    """Read `seeds`, which every system of the matrix must take, and nothing else may set."""
+    seeds = content.get("seeds")
+    if seeds is None:
+        return ()
+    whole = isinstance(seeds, list) and all(
+        type(seed) is int and 0 <= seed <= MOST_SEED for seed in seeds
+    )
+    if not whole or not 0 < len(seeds) <= MOST_REPEATS or len(set(seeds)) < len(seeds):
+        raise UserError(
+            f"{where}: seeds is {str(seeds)[:200]}; list 1 to {MOST_REPEATS} whole numbers of 0 to"
+            f" {MOST_SEED}, each once, such as [1, 2, 3]"
+        )
+    if content.get("repeats") is not None:
+        raise UserError(f"{where}: seeds makes a repeat of each seed; drop repeats")
+    for name in dict.fromkeys(cell.system for cell in cells):
+        if load_system(name).parameter(SEED) is None:
+            raise UserError(
+                f"{where}: {name} has no seed parameter, so its runs cannot each have one of"
+                " seeds; write repeats instead, or leave its cells out"
+            )
+    parts = (content.get("defaults"), content.get("axes"), *(content.get("include") or ()))
+    if any(SEED in (part or {}) for part in parts):
+        raise UserError(f"{where}: seeds sets the seed of each run; drop `{SEED}` of the cells")
+    return tuple(seeds)
 
 
 def _published(

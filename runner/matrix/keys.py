@@ -30,6 +30,8 @@ TOP_KEYS: Mapping[str, str] = {
     "exclude": "list of mappings; a cell that matches all keys of one is dropped",
     "include": "list of mappings; each adds a cell on top of the defaults",
     "repeats": "runs of each cell",
+    "seeds": "list of seeds: one repeat of each cell for each, instead of `repeats`",
+    "target_loss": "loss to which collect says what a cell needs: iterations, time, tokens, energy",
     "shuffle_seed": "shuffles the cells' order, each round of repeats anew",
     "warmup_iters": "first iterations that no figure counts",
     "time_limit_s": "seconds after which a run is ended",
@@ -43,6 +45,7 @@ NUMBERS = tuple(
     Parameter(name, kind, default, TOP_KEYS[name], minimum=minimum, maximum=maximum)
     for name, kind, default, minimum, maximum in (
         ("repeats", int, 1, 1, MOST_REPEATS),
+        ("target_loss", float, None, 0, None),
         ("shuffle_seed", int, None, 0, MOST_SEED),
         ("warmup_iters", int, None, 0, None),
         ("time_limit_s", float, 3600.0, 1, None),

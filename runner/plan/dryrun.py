@@ -41,6 +41,7 @@ def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[
                     for node, (used, idle) in zip(run.nodes, usage_of(cell, cluster), strict=True)
                 ],
                 "files": {node.host: dict(node.files) for node in run.nodes if node.files},
+                "seeds": list(matrix.seeds),
                 "run_dir": run.nodes[0].dir,
                 "estimate": expected
                 and {
@@ -71,6 +72,8 @@ def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) 
     count = f"{len(plans)} cell{'s' if len(plans) > 1 else ''}"
     if matrix.repeats > 1:
         count += f", {matrix.repeats} runs of each: all cells once, then again"
+    if matrix.seeds:
+        count += f", with seeds {', '.join(map(str, matrix.seeds))} (below is the first)"
     if matrix.shuffle_seed is not None:
         count += f", shuffled by seed {matrix.shuffle_seed}"
     usages = [[(node["devices"], node["devices_idle"]) for node in plan["nodes"]] for plan in plans]

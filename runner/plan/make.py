@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from runner.base.paths import BASE_PATH, dataset_home, system_home
 from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Cell, Matrix
+from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
@@ -27,7 +27,11 @@ def make_run(
     port_try: int = 0,
     dataset_sizes: Mapping[str, int] | None = None,
 ) -> Run:
-    """Plan one run. `dataset_sizes` (file name to bytes) is required of each node if known."""
+    """Plan one run, with its repeat's seed.
+
+    `dataset_sizes` (file name to bytes) is required of each node if known.
+    """
+    cell = seeded(cell, matrix.seeds, repeat)
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
     port = port_of(run_id, port_try)
     return Run(

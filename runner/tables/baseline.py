@@ -6,8 +6,9 @@ from dataclasses import replace
 from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
 from runner.figures import spread
-from runner.figures.parity import parity
+from runner.figures.parity import parity, task_differs
 from runner.figures.summary import runs_that_count
+from runner.figures.target import compare_learning
 from runner.tables.formatting import value_text
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, BaselineComparison, Difference, Row, axis_names
@@ -67,6 +68,9 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
     comparison = replace(comparison, base=base)
     if comparison.is_baseline:
         return comparison
+    differs = task_differs(row.record, base.record, schedule=False)
+    learning = compare_learning(row.target, base.target, differs)
+    comparison = replace(comparison, learning=learning)
     for either in (row, base):
         if not either.finished:
             return replace(comparison, note=f"{either.cell} has no finished run")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from node.printable import printable
 from runner.figures.summary import CellStatistics, cell_statistics
+from runner.figures.target import time_to_target
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
 from runner.tables.columns import columns
@@ -40,7 +41,7 @@ def rows(
 
 def _row(runs: Sequence[Record]) -> Row:
     try:
-        return Row(tuple(runs), cell_statistics(runs))
+        return Row(tuple(runs), cell_statistics(runs), time_to_target(runs))
     except Exception as error:
         return _unreadable(runs, error)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from node.printable import printable
+from runner.figures.target import QUANTITIES
 from runner.tables.formatting import (
     MISSING,
     axis_text,
@@ -21,6 +22,8 @@ INCOMPLETE = "†"  # beside a number of a run that did not end ok
 DOUBTFUL = "‡"  # beside a difference that a note says something about
 UNSTEADY = "§"  # beside a throughput of steps that drift, or that spread too widely
 DIVERGED = "≠"  # beside a throughput of a cell that learns something else than its baseline
+# Beside one of a cell that needs more to the target loss than its baseline, or less.
+LEARNS = {"slower": "▼", "faster": "▲"}
 
 # Axes that already have a column of their own, as the parallel sizes have.
 _SHOWN = frozenset(
@@ -39,6 +42,8 @@ _PLACES = {
     "memory_allocated_mib": 0,
     "memory_used_mib": 0,
     "final_loss": 4,
+    "iterations_to_target": 0,
+    "tokens_to_target": 0,
     "utilisation_percent": 0,
     "energy_per_token_j": 4,
     "mean_power_w": 0,
@@ -69,6 +74,7 @@ HEADERS = {
     "temperature_max_c": "max °C",
     "sm_clock_min_mhz": "min SM MHz",
     "final_loss": "final loss",
+    **{f"{name}_to_target": f"{name} to target" for name in QUANTITIES},
     "perplexity": "PPL",
     "logged_lines": "logged lines",
     "counted_lines": "counted lines",
@@ -116,6 +122,13 @@ def columns(table: Sequence[Row]) -> list[Column]:
         ),
         _versus("samples_per_s", "samples/s vs\nbaseline"),
         Column("loss_parity", "loss vs\nbaseline", _parity),
+        Column("target_loss", "target loss", _target, "setting"),
+        Column("target_reached", "reached\ntarget", _reached),
+        _to_target("iterations", "iterations\nto target"),
+        _to_target("seconds", "seconds\nto target"),
+        _to_target("tokens", "tokens\nto target"),
+        _to_target("joules", "joules\nto target"),
+        Column("learns", "learns vs\nbaseline", _learning),
         *(
             _published(name, header)
             for name, header in (
@@ -202,7 +215,9 @@ def doubt_marks(row: Row) -> str:
     """Return the signs beside a throughput that the notes below a table explain."""
     parity = row.comparison.parity if row.comparison else None
     diverged = DIVERGED if parity and parity.same is False else ""
-    return (UNSTEADY if row.statistics.doubts else "") + diverged
+    learning = row.comparison.learning if row.comparison else None
+    learns = LEARNS.get(learning.verdict or "", "") if learning else ""
+    return (UNSTEADY if row.statistics.doubts else "") + diverged + learns
 
 
 def _interval(row: Row) -> str:
@@ -222,6 +237,43 @@ def _parity(row: Row) -> str:
     if parity.same:
         return "same"
     return f"from {parity.at}" + (": NaN" if parity.by is None else f": {parity.by:+.3g}")
+
+
+def _target(row: Row) -> str:
+    return f"{row.target.loss:g}" if row.target else MISSING
+
+
+def _reached(row: Row) -> str:
+    target = row.target
+    return f"{target.reached}/{len(target.arrivals)}" if target and target.arrivals else MISSING
+
+
+def _to_target(name: str, header: str) -> Column:
+    """Show the median over the runs and its interval, as far as the runs tell them."""
+    key = f"{name}_to_target"
+
+    def text(row: Row) -> str:
+        target = row.target
+        if target is None or name not in target.figures:
+            late = target is not None and target.missing[name] == target.not_reached
+            return "not reached" if late else MISSING
+        figure = target.figures[name]
+        places = decimal_places(key, figure.median)
+        low, high = (number_text(end, places) for end in (figure.low, figure.high))
+        if figure.low is None:
+            return number_text(figure.median, places)
+        ends = f"from {low}" if figure.high is None else f"{low}-{high}"
+        return f"{number_text(figure.median, places)} ({ends})"
+
+    return Column(key, header, text)
+
+
+def _learning(row: Row) -> str:
+    if row.comparison is None or row.target is None:
+        return MISSING
+    if row.comparison.is_baseline:
+        return "baseline"
+    return (row.comparison.learning and row.comparison.learning.words) or MISSING
 
 
 def _published(name: str, header: str) -> Column:

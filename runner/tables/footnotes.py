@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from node.printable import printable
 from runner.figures.spread import CONFIDENCE_PERCENT
-from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, UNSTEADY
+from runner.figures.target import WINDOW
+from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, LEARNS, UNSTEADY
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Row
 
@@ -123,7 +124,9 @@ def of_doubts(table: Sequence[Row]) -> Iterator[str]:
 
 
 def of_losses(table: Sequence[Row]) -> Iterator[str]:
-    """Yield which cells learn something else than their baseline, and where that cannot be told."""
+    """Yield which cells learn something else than their baseline, and where that cannot be told;
+    and what they need to a target loss.
+    """
     compared = [(row, row.comparison.parity) for row in table if row.comparison]
     same = [parity for _, parity in compared if parity and parity.same]
     for row, parity in compared:
@@ -143,6 +146,36 @@ def of_losses(table: Sequence[Row]) -> Iterator[str]:
             whys.setdefault(parity.why_not, []).append(printable(row.cell))
     for why, cells in whys.items():
         yield f"loss vs baseline: not compared for {_some(cells)}: {why}."
+    yield from _of_targets(table)
+
+
+def _of_targets(table: Sequence[Row]) -> Iterator[str]:
+    """Yield what a target loss is reached by, which runs did not, and which cells learn unlike
+    their baseline.
+    """
+    targets = [(printable(row.cell), row.target) for row in table if row.target]
+    for loss in dict.fromkeys(target.loss for _, target in targets):
+        yield (
+            f"target loss {loss:g}: reached where the mean of the last {WINDOW} logged losses is at"
+            " or below it; in brackets the 95 % interval of the median over the seeds, of six or"
+            " more (docs/measures.md)."
+        )
+    for cell, target in targets:
+        if target.not_reached:
+            yield f"{cell}: target loss {target.loss:g} {target.not_reached}."
+    whys: dict[str, list[str]] = {}
+    for row in table:
+        learning = row.comparison.learning if row.comparison else None
+        if learning and learning.verdict is None:
+            whys.setdefault(learning.why_not, []).append(printable(row.cell))
+        elif learning and learning.verdict in LEARNS:
+            yield (
+                f"{LEARNS[learning.verdict]} {printable(row.cell)}:"
+                f" {learning.sentence('its baseline')}; its speed is not comparable"
+                " (docs/measures.md)."
+            )
+    for why, cells in whys.items():
+        yield f"learns vs baseline: not tested for {_some(cells)}: {why}."
 
 
 def of_published(table: Sequence[Row]) -> Iterator[str]:

@@ -8,11 +8,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from runner.base.escapes import json_text, plain
+from runner.figures.target import QUANTITIES
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import COMPARED, Row, axis_names, sizes_named
 from runner.tables.spreadsheet import csv_text
+from runner.terms.cell import SEED
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -58,6 +60,10 @@ def _spread(quantity: str, *more: str) -> _Columns:
     return {f"{quantity}_{part}": partial(_summary, quantity=quantity, part=part) for part in parts}
 
 
+def _to_target(row: Row, name: str, part: str) -> Any:
+    return getattr(row.target.figures.get(name), part, None) if row.target else None
+
+
 _MEASURED: _Columns = {
     **_own("samples_per_s"),
     **_spread("samples_per_s", "spread_percent", "spread_of", "source"),
@@ -84,6 +90,14 @@ _MEASURED: _Columns = {
     "temperature_max_c": lambda r: r.power.thermals.temperature_c,
     "sm_clock_min_mhz": lambda r: r.power.thermals.sm_clock_mhz,
     "throttled": lambda r: _throttled(r.power.thermals.throttled),
+    "target_loss": lambda r: r.target.loss if r.target else None,
+    "target_reached": lambda r: r.target.reached if r.target else None,
+    "target_runs": lambda r: len(r.target.arrivals) if r.target else None,
+    **{
+        f"{name}_to_target{suffix}": partial(_to_target, name=name, part=part)
+        for name in QUANTITIES
+        for suffix, part in (("", "median"), ("_ci_low", "low"), ("_ci_high", "high"))
+    },
     "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
     "memory_used_mib": lambda r: r.statistics.memory_used_mib,
     "final_loss": lambda r: r.statistics.final_loss,
@@ -120,6 +134,8 @@ _BASELINE: _Columns = {
     "loss_diverges_at_iteration": lambda r: _parity(r, "at"),
     "loss_difference": lambda r: _parity(r, "by"),
     "loss_tolerance": lambda r: _parity(r, "tolerance"),
+    "learns": lambda r: _learning(r, "verdict"),
+    "learns_p": lambda r: _learning(r, "p"),
 }
 _PUBLISHED: _Columns = {
     "published_source": lambda r: "; ".join(dict.fromkeys(d.source for d in r.published)) or None,
@@ -150,6 +166,11 @@ def _parity(row: Row, part: str) -> Any:
     if parity is None or parity.same is None:
         return None
     return getattr(parity, part) if part != "verdict" else "same" if parity.same else "diverges"
+
+
+def _learning(row: Row, part: str) -> Any:
+    """Return whether the cell needs as much to the target loss: "alike", "slower" or "faster"."""
+    return getattr(row.comparison.learning, part, None) if row.comparison else None
 
 
 def _of_published(row: Row, name: str) -> float | None:
@@ -248,7 +269,9 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
                    "axes": {axis: value},
                    "missing": {column: why it is null},
                    "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
-                   "runs": [{"repeat", "attempt", "status", "reason", "log"}]}],
+                   "runs": [{"repeat", "attempt", "status", "reason", "log", "seed"; with a target
+                             loss "iterations_to_target" (null: not reached in the
+                             "iterations_trained") and "iterations_per_loss"}]}],
          "published": [{"source", "hardware", "cell", "labels", "figures"}] of the documents}
 
     Times are in ms, memory in MiB, rates of the whole job unless the name says per_device.
@@ -268,6 +291,8 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
             },
             "runs": [
                 _parts(record, "repeat", "attempt", "status", "reason", "log")
+                | {"seed": record.parameters.get(SEED)}
+                | _arrival(row, record.repeat)
                 for record in row.records
             ],
         }
@@ -295,6 +320,19 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
         ],
     }
     return json_text(document) + "\n"
+
+
+def _arrival(row: Row, repeat: int) -> dict[str, Any]:
+    """Return where a run reached the target loss, if it was asked and trained to its end."""
+    arrivals = row.target.arrivals if row.target else ()
+    for arrival in arrivals:
+        if arrival.repeat == repeat:
+            return {
+                "iterations_to_target": arrival.iteration,
+                "iterations_trained": arrival.trained,
+                "iterations_per_loss": arrival.every,
+            }
+    return {}
 
 
 def _parts(thing: object, *names: str) -> dict[str, Any]:

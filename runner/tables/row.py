@@ -12,6 +12,7 @@ from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.power import Power
 from runner.figures.summary import CellStatistics, runs_that_count
+from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
 from runner.terms.record import NOT_ENDED, Record, Utilisation
@@ -43,7 +44,8 @@ class BaselineComparison:
     """A row against `base`, the one row with the same other axes and AXIS=VALUE.
 
     `note` says why there is no such row or no difference, or what to mind about it. `parity` is
-    whether the two learn the same; None for the baseline itself, and without one.
+    whether the two learn the same, `learning` whether they need as much to a target loss; None
+    for the baseline itself, and without one.
     """
 
     axis: str
@@ -53,6 +55,7 @@ class BaselineComparison:
     differences: Mapping[str, Difference] = field(default_factory=dict)
     note: str = ""
     parity: Parity | None = None
+    learning: Alike | None = None
 
     @property
     def cell(self) -> str | None:
@@ -77,11 +80,13 @@ class Scaling:
 class Row:
     """One cell; `records` are its repeats. `scaling` has "strong", "weak", both or neither.
 
+    `target` is what it needs to the matrix's target_loss, None where that names none.
     `published` are the rows of documents that stand beside the cell, in their order.
     """
 
     records: tuple[Record, ...]
     statistics: CellStatistics
+    target: TimeToTarget | None = None
     scaling: Mapping[str, Scaling] = field(default_factory=dict)
     comparison: BaselineComparison | None = None
     published: tuple[PublishedRow, ...] = ()
@@ -278,9 +283,15 @@ class Row:
             reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
         if self.power.joules_per_token is None:
             reasons["energy_per_token_j"] = self.power.missing
+        if self.target is not None:
+            of = {f"{name}_to_target": why for name, why in self.target.missing.items()}
+            reasons |= of
         parity = self.comparison.parity if self.comparison else None
         if parity is not None and parity.same is None:
             reasons["loss_parity"] = parity.why_not
+        learning = self.comparison.learning if self.comparison else None
+        if learning is not None and learning.verdict is None:
+            reasons["learns"] = learning.why_not
         return reasons
 
 

@@ -7,8 +7,8 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, TypeVar
 
 from node.checked import CellId, FileName
 from node.schema import Text, Whole
@@ -19,8 +19,10 @@ MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
 MOST_RUNS = 100_000  # cells x repeats
 MOST_SEED = 2**32 - 1
+SEED = "seed"  # the parameter of a system that has one
 File = Annotated[str, FileName]
 Count = Annotated[int, Whole(1, MOST_NODES)]
+AnyCell = TypeVar("AnyCell", bound="Cell")
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,27 @@ class AskedCell(Cell):
     repeats: Annotated[int, Whole(0, MOST_REPEATS)] | None = None
 
 
+def seeded(cell: AnyCell, seeds: Sequence[int], repeat: int) -> AnyCell:
+    """Return the cell as this repeat (from 1) runs it: with its seed, under the same id."""
+    if not seeds:
+        return cell
+    return replace(cell, parameters={**cell.parameters, SEED: seeds[repeat - 1]})
+
+
 @dataclass(frozen=True)
 class Matrix:
     """A campaign's cells and how each is run. `text` is the file as it was read.
 
     `warmup_iters` None: found in each run's steps. `layout` is the file's `table`, `published` its
     list of documents, both checked (layouts.py, published.py of runner/matrix) and still plain
-    data, as campaign.json holds them.
+    data, as campaign.json holds them. `seeds` has one for each repeat, or none.
     """
 
     name: str
     cells: tuple[Cell, ...]
     repeats: int = 1
+    seeds: tuple[int, ...] = ()
+    target_loss: float | None = None
     shuffle_seed: int | None = None
     warmup_iters: int | None = None
     time_limit_s: float = 3600.0

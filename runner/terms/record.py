@@ -130,6 +130,7 @@ class Record:
     `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
     `model` is None where the system does not say what it trains, `arithmetic` (bf16, fp16, tf32 or
     fp32) where it does not say what matrices are multiplied in.
+    `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `date` is the day that it began, by the control node's clock (YYYY-MM-DD).
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
     and `log` then the log that does.
@@ -151,6 +152,7 @@ class Record:
     micro_batch_size: int | None = None
     global_batch_size: int | None = None
     warmup_iters: int | None = 0
+    target_loss: float | None = None
     activation_checkpointing: bool = False
     model: Architecture | None = None
     arithmetic: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from node.schema import Number, UnfitError, Whole
-from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, AskedCell, File
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, AskedCell, File, seeded
 from runner.terms.orders import Line
 
 
@@ -27,6 +27,8 @@ class Settings:
     published: tuple[Mapping[str, Any], ...] = ()
     repeats: Annotated[int, Whole(1, MOST_REPEATS)]
     shuffle_seed: Annotated[int, Whole(0, MOST_SEED)] | None = None
+    seeds: tuple[Annotated[int, Whole(0, MOST_SEED)], ...] = ()
+    target_loss: Annotated[float, Number(0)] | None = None
     cells: tuple[AskedCell, ...]
     inventory: File
     inventory_digest: Line = ""
@@ -35,7 +37,11 @@ class Settings:
     environment: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more runs than a table can have."""
+        """Refuse more runs than a table can have, and repeats without a seed of their own."""
+        if self.seeds and len(self.seeds) != self.repeats:
+            raise UnfitError(
+                f"campaign.json: {len(self.seeds)} seeds for {self.repeats} repeats of each cell"
+            )
         count = sum(self.repeats if c.repeats is None else c.repeats for c in self.cells)
         if count > MOST_RUNS:
             raise UnfitError(f"campaign.json: its cells have {count} runs, more than {MOST_RUNS}")
@@ -51,11 +57,11 @@ class Settings:
         return content
 
     def asked(self) -> Iterator[tuple[AskedCell, int]]:
-        """Yield each repeat of each cell, in the matrix's order, from 1.
+        """Yield each repeat of each cell, with its seed, in the matrix's order, from 1.
 
         In a campaign of reruns each cell has as many as were asked for.
         """
         for cell in self.cells:
             count = self.repeats if cell.repeats is None else cell.repeats
             for repeat in range(1, count + 1):
-                yield cell, repeat
+                yield seeded(cell, self.seeds, repeat), repeat

@@ -280,7 +280,7 @@ def test_every_verdict_and_quantity_has_its_words() -> None:
     document = json.loads(to_json(found))
     assert set(document["cells"][0]) == {
         *("name", "verdict", "status_a", "status_b", "steps_a", "steps_b", "measures", "notes"),
-        "regressed",
+        *("regressed", "learns"),
     }
     assert set(document["cells"][0]["measures"]["samples_per_s"]) == {
         *("a", "b", "difference_percent", "noise_percent", "threshold_percent", "verdict"),

@@ -116,6 +116,7 @@ def test_the_same_again_goes_on_and_leaves_the_record_alone(begun: Campaign) -> 
     [
         (replace(MATRIX, repeats=3), "repeats was 2"),
         (replace(MATRIX, shuffle_seed=3), "shuffle_seed was None"),
+        (replace(MATRIX, seeds=(1, 2)), "seeds was ()"),
         (replace(MATRIX, warmup_iters=3), "warmup_iters was None"),
         (replace(MATRIX, baseline="zero_stage=0"), "baseline was None"),
         (small_matrix({"zero_stage": [0]}, repeats=2), "1 cells gone, such as zero_stage=1"),
@@ -414,6 +415,13 @@ def test_runs_without_a_campaign_json_are_no_new_campaign(begun: Campaign) -> No
     with pytest.raises(UserError, match=r"has runs and no campaign\.json, .*; put it back"):
         begun.open(MATRIX, CLUSTER)
     assert not (begun.path / "campaign.json").exists()
+
+
+def test_repeats_without_a_seed_of_their_own_are_refused(begun: Campaign) -> None:
+    path = begun.path / "campaign.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seeds": [1, 2, 3]}))
+    with pytest.raises(UserError, match=r"campaign.json: 3 seeds for 2 repeats of each cell"):
+        print(begun.settings)
 
 
 @pytest.mark.parametrize("more", [{"repeats": 10**9}, {"cells": 101}])

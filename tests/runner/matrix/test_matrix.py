@@ -278,6 +278,18 @@ def test_anchors_and_merges_work_and_a_key_beside_them_wins() -> None:
     assert (found.cells[0].parameters["lr"], found.cells[0].parameters["seed"]) == (0.5, 2)
 
 
+# --- seeds and a target ---------------------------------------------------------------------------
+
+
+def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
+    found = parse(f"{SYSTEM}seeds: [7, 8, 9]\ntarget_loss: 3\naxes: {{zero_stage: [0, 1]}}")
+    assert (found.repeats, found.seeds, found.target_loss) == (3, (7, 8, 9), 3.0)
+    assert names(found) == ["zero_stage=0", "zero_stage=1"]
+    plain = parse(f"{SYSTEM}repeats: 3\naxes: {{zero_stage: [0, 1]}}")
+    assert [cell.id for cell in found.cells] == [cell.id for cell in plain.cells]
+    assert (plain.seeds, plain.target_loss) == ((), None)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -312,6 +324,17 @@ def test_anchors_and_merges_work_and_a_key_beside_them_wins() -> None:
             f"{SYSTEM}repeats: 1000\naxes: {{seed: [{','.join(map(str, range(101)))}]}}",
             ["101 cells x 1000 repeats are more than 100000 runs"],
         ),
+        (f"{SYSTEM}seeds: 3", ["seeds is 3", "list 1 to 1000 whole numbers", "such as [1, 2, 3]"]),
+        (f"{SYSTEM}seeds: [1, 1]", ["seeds is [1, 1]", "each once"]),
+        (f"{SYSTEM}seeds: []", ["seeds is []", "list 1 to 1000"]),
+        (f"{SYSTEM}seeds: [true]", ["seeds is [True]"]),
+        (f"{SYSTEM}seeds: [1, 2]\nrepeats: 2", ["a repeat of each seed; drop repeats"]),
+        (f"{SYSTEM}seeds: [1, 2]\naxes: {{seed: [1]}}", ["sets the seed", "drop `seed`"]),
+        (
+            "defaults: {system: oneflow_gpt}\nseeds: [1, 2]",
+            ["oneflow_gpt has no seed parameter", "write repeats instead"],
+        ),
+        (f"{SYSTEM}target_loss: low", ["target_loss is 'low'", "a number of at least 0"]),
         (f"{SYSTEM}repeats: 1.5", ["repeats is 1.5", "a whole number"]),
         (f"{SYSTEM}warmup_iters: -1", ["warmup_iters is -1", "at least 0"]),
         (f"{SYSTEM}time_limit_s: soon", ["time_limit_s is 'soon'", "a number"]),

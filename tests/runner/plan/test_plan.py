@@ -13,6 +13,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import BASE_PATH
 from runner.plan import checks
+from runner.plan.dryrun import describe, dry_run
 from runner.plan.make import PORTS, make_run, port_of
 from runner.plan.script import launch_script
 from runner.terms.cluster import Cluster
@@ -144,6 +145,30 @@ def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
         "log_limit_bytes": LOG_LIMIT_BYTES,
     }
     assert set(content["nodes"][0]) == set(NodeRun.__dataclass_fields__)
+
+
+def test_each_repeat_runs_with_its_seed_and_says_so_under_one_cell() -> None:
+    found = small_matrix(seeds=[7, 8])
+    cell = found.cells[0]
+    runs = [
+        make_run(found, cell, small_cluster(), campaign="m-rack", repeat=repeat)
+        for repeat in (1, 2)
+    ]
+    for run, seed in zip(runs, (7, 8), strict=True):
+        content = run.to_json()
+        assert content["cell"]["parameters"]["seed"] == seed
+        assert content["cell"]["id"] == cell.id
+        argv = content["nodes"][0]["argv"]
+        assert argv[argv.index("--seed") + 1] == str(seed)
+
+
+def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
+    found = small_matrix(seeds=[7, 8])
+    plans = dry_run(found, small_cluster())
+    assert plans[0]["seeds"] == [7, 8]
+    text = describe(plans, found, small_cluster())
+    assert "then again, with seeds 7, 8 (below is the first)" in text
+    assert "--seed 7" in text
 
 
 # --- checks before anything is touched ------------------------------------------------------------

@@ -374,7 +374,10 @@ def test_json_is_as_documented() -> None:
     assert row["memory_allocated_mib"] is None
     assert "allocator" in row["missing"]["memory_allocated_mib"]
     assert row["runs"] == [
-        {"repeat": 1, "attempt": 1, "status": "ok", "reason": "", "log": "10-2/launcher.log"}
+        {
+            **{"repeat": 1, "attempt": 1, "status": "ok", "reason": "", "seed": None},
+            "log": "10-2/launcher.log",
+        }
     ]
 
 
@@ -458,6 +461,7 @@ any_records = st.builds(
     reason=texts,
     axes=st.dictionaries(st.sampled_from(["zero_stage", "nodes", "env"]), any_value, max_size=3),
     parameters=st.dictionaries(texts, any_value, max_size=2),
+    target_loss=st.one_of(st.none(), st.floats(0, 10)),
     nodes=sizes,
     devices_per_node=sizes,
     parallel=st.fixed_dictionaries(

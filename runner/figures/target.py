@@ -1,0 +1,309 @@
+"""How much training a run needs to a loss, and whether two settings learn alike. Pure.
+
+*Reached*: at the first iteration where the mean of the last WINDOW logged losses is at or below the
+target. A single loss is noise; a mean over the past lags alike in the runs that are compared. A run
+that does not get there is censored: it has no figure, only the iterations that it trained.
+
+*A cell's figure* is the median of its runs, one a seed, with the 95 % interval that order
+statistics give (David and Nagaraja 2003, Order Statistics, 7.1): no shape is assumed, and a
+censored run counts as later than all that are known. Fewer than six runs give no interval.
+
+*Alike*: MLPerf's rule of reference convergence points compares the epochs that runs of a submission
+need with those of a reference, by a one-sided t-test at 5 %, and refuses what converges too fast
+(mlcommons/logging, mlperf_logging/rcp_checker/rcp_checker.py, _find_p_value). Here the samples to
+the target are compared by ranks (Wilcoxon 1945, Biometrics Bulletin 1(6); exact, ties and all, up
+to EXACT runs, else the normal approximation): a t-test has no place for a run that never arrives,
+which by rank is the last. Two one-sided tests, for slower and for faster, share LEVEL.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist, median
+from typing import Literal
+
+import numpy as np
+
+from runner.figures.parity import Curve, curve_of
+from runner.figures.power import tokens_of_step
+from runner.figures.spread import CONFIDENCE_PERCENT
+from runner.figures.summary import step_time_ms
+from runner.terms.cell import SEED
+from runner.terms.record import Record
+
+WINDOW = 5
+LEVEL = 0.05
+EXACT = 60
+# Runs that trained to their end: one that diverged did not get to the loss, whatever it was like.
+_ENDED = ("ok", "diverged")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Where one run reached the loss: `iteration` None is not in the `trained` ones.
+
+    `every` is how many iterations a logged loss covers (the median), `samples` those of an
+    iteration, `repeat` the run's number in its cell.
+    """
+
+    iteration: int | None
+    trained: int
+    every: float = 1
+    samples: int = 1
+    seed: int | None = None
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class Middle:
+    """The median of runs; `low` and `high` are None where too few runs, or runs that reached it,
+    tell them.
+    """
+
+    median: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class TimeToTarget:
+    """What a cell's runs need to a loss; each of QUANTITIES that is not there has its reason."""
+
+    loss: float
+    arrivals: tuple[Arrival, ...] = ()
+    figures: Mapping[str, Middle] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> int:
+        """How many runs got there."""
+        return sum(arrival.iteration is not None for arrival in self.arrivals)
+
+    @property
+    def not_reached(self) -> str:
+        """Which did not, for people; empty where all did."""
+        late = [arrival.trained for arrival in self.arrivals if arrival.iteration is None]
+        if not late:
+            return ""
+        trained = f"{min(late)}" if min(late) == max(late) else f"{min(late)} to {max(late)}"
+        of = f" by {len(late)} of {len(self.arrivals)} runs" if len(self.arrivals) > 1 else ""
+        return f"not reached in {trained} iterations{of}"
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Whether ours learn like theirs; `verdict` None where that was not tested, for `why_not`.
+
+    `p` is of the one-sided test that the verdict rests on, the smaller one where they are alike.
+    """
+
+    verdict: Literal["alike", "slower", "faster"] | None
+    p: float | None = None
+    why_not: str = ""
+
+    @property
+    def words(self) -> str:
+        """For a table: a word or two."""
+        return f"{self.verdict} (p {self.p:.2g})" if self.verdict and self.p is not None else ""
+
+    def sentence(self, other: str) -> str:
+        """For a note: how the other one, called `other`, compares; a clause."""
+        if self.p is None:
+            return f"time to the target loss not compared: {self.why_not}"
+        if self.verdict == "alike":
+            return f"learns like {other} (one-sided p {self.p:.2g})"
+        return f"learns {self.verdict} than {other} (one-sided p {self.p:.2g})"
+
+
+def time_to_target(records: Sequence[Record]) -> TimeToTarget | None:
+    """Compute what a cell's runs need to their target; None where the matrix names none."""
+    target = records[0].target_loss if records else None
+    if target is None:
+        return None
+    runs = [record for record in records if record.status in _ENDED]
+    if not runs:
+        return _without(target, "no run ended")
+    curves = [curve_of(run) for run in runs]
+    fewest = min(map(len, curves))
+    if fewest < WINDOW:
+        return _without(target, f"{fewest} losses are logged, {WINDOW} are needed")
+    arrivals = tuple(
+        arrival(curve, target, run.global_batch_size or 1, run.parameters.get(SEED), run.repeat)
+        for curve, run in zip(curves, runs, strict=True)
+    )
+    answer = TimeToTarget(target, arrivals)
+    figures, missing = {}, {}
+    for name, needed in _NEEDED.items():
+        values = [
+            math.inf if each.iteration is None else needed(run, each.iteration)
+            for run, each in zip(runs, arrivals, strict=True)
+        ]
+        known = [value for value in values if value is not None]
+        middle = _middle(known, independent=_differ(arrivals))
+        if len(known) < len(values):
+            lacking = runs[values.index(None)].measurement.energy.missing
+            missing[name] = (lacking if name == "joules" else "") or _WHY[name]
+        elif middle is None:
+            missing[name] = answer.not_reached
+        else:
+            figures[name] = middle
+    return TimeToTarget(target, arrivals, figures, missing)
+
+
+def _without(target: float, why: str) -> TimeToTarget:
+    return TimeToTarget(target, missing=dict.fromkeys(QUANTITIES, why))
+
+
+def arrival(
+    curve: Curve, target: float, samples: int = 1, seed: int | None = None, repeat: int = 1
+) -> Arrival:
+    """Find where a run reached the loss, of at least WINDOW logged ones."""
+    iterations = sorted(curve)
+    losses = np.array([curve[iteration] for iteration in iterations], np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = np.lib.stride_tricks.sliding_window_view(losses, WINDOW).mean(axis=1)
+    there = np.flatnonzero(means <= target)  # a mean with a NaN is none
+    first = iterations[int(there[0]) + WINDOW - 1] if len(there) else None
+    every = float(np.median(np.diff(iterations, prepend=0)))
+    return Arrival(first, iterations[-1], every, samples, seed, repeat)
+
+
+def _seconds(run: Record, iteration: int) -> float | None:
+    """Add up the time of the iterations up to this one, warm-up included; None where the log has
+    not all of them.
+    """
+    total, covered = 0.0, 0
+    for interval in run.measurement.intervals:
+        before = interval.iteration - interval.iterations
+        share = min(interval.iteration, iteration) - before
+        time, _ = step_time_ms(interval, run.global_batch_size)
+        if share > 0 and time is not None:
+            total += share * time / 1000
+            covered += share
+    return total if covered == iteration else None
+
+
+def _tokens(run: Record, iteration: int) -> float | None:
+    return float(iteration * tokens_of_step(run)) or None
+
+
+def _joules(run: Record, iteration: int) -> float | None:
+    """Return the tokens to the loss at the energy that a token of the counted steps took."""
+    energy = run.measurement.energy
+    if energy.joules is None or not energy.iterations:
+        return None
+    return iteration * energy.joules / energy.iterations
+
+
+# What of the training up to an iteration each figure is; and why it may not be known.
+_NEEDED: Mapping[str, Callable[[Record, int], float | None]] = {
+    "iterations": lambda run, iteration: float(iteration),
+    "seconds": _seconds,
+    "tokens": _tokens,
+    "joules": _joules,
+}
+_WHY = {
+    "seconds": "the log does not have the time of each iteration up to the loss",
+    "tokens": "how many tokens a step has is not known",
+    "joules": "the energy of the steps is not known",
+}
+QUANTITIES = tuple(_NEEDED)
+
+
+def _differ(arrivals: Sequence[Arrival]) -> bool:
+    """Return whether the runs are of several seeds, and no two of one."""
+    seeds = {arrival.seed for arrival in arrivals}
+    return None not in seeds and len(seeds) == len(arrivals)
+
+
+def _middle(values: Sequence[float], *, independent: bool) -> Middle | None:
+    """Return the median, with its interval over `independent` runs; None where it is censored."""
+    ordered = sorted(values)
+    middle = median(ordered) if ordered else math.inf
+    if math.isinf(middle):
+        return None
+    outside = _outside(len(ordered)) if independent else None
+    if outside is None:
+        return Middle(middle)
+    high = ordered[-1 - outside]
+    return Middle(middle, ordered[outside], None if math.isinf(high) else high)
+
+
+def _outside(count: int) -> int | None:
+    """Return how many of `count` values lie beyond each end of the interval of their median.
+
+    The number below it is binomial, with one half. None where the outermost do not hold it.
+    """
+    tail, beyond = 0.0, None
+    for place in range(count // 2):
+        tail += math.comb(count, place) / 2**count
+        if 2 * tail > 1 - CONFIDENCE_PERCENT / 100:
+            break
+        beyond = place
+    return beyond
+
+
+def compare_learning(
+    ours: TimeToTarget | None, theirs: TimeToTarget | None, differs: str
+) -> Alike | None:
+    """Compare a cell with its baseline; None where no target is named.
+
+    `differs` says why the two need not learn alike (parity.task_differs), or nothing.
+    """
+    if ours is None or theirs is None:
+        return None
+    for each in (ours, theirs):
+        if not each.arrivals:
+            return Alike(None, why_not=each.missing["iterations"])
+    return Alike(None, why_not=differs) if differs else learn_alike(ours.arrivals, theirs.arrivals)
+
+
+def learn_alike(ours: Sequence[Arrival], theirs: Sequence[Arrival]) -> Alike:
+    """Test whether ours need more samples to the loss than theirs, or fewer."""
+    count = len(ours) + len(theirs)
+    if not _differ(ours) or not _differ(theirs):
+        return Alike(None, why_not="the runs of a cell are not of a seed each (`seeds`)")
+    if 1 / math.comb(count, len(ours)) > LEVEL / 2:
+        least = next(n for n in range(1, 9) if 1 / math.comb(2 * n, n) <= LEVEL / 2)
+        return Alike(None, why_not=f"{least} seeds of each are needed")
+    if len({arrival.every for arrival in (*ours, *theirs)}) > 1:
+        return Alike(None, why_not="their losses are not logged equally often")
+    horizon = min(arrival.trained * arrival.samples for arrival in (*ours, *theirs))
+    needed = [_needed(arrival, horizon) for arrival in (*ours, *theirs)]
+    if all(map(math.isinf, needed)):
+        return Alike(None, why_not="no run of either reached the loss")
+    ranks = _doubled_ranks(needed)
+    slower = _tail(ranks, len(ours))
+    faster = _tail([2 * (count + 1) - rank for rank in ranks], len(ours))
+    p = min(slower, faster)
+    if p > LEVEL / 2:
+        return Alike("alike", p)
+    return Alike("slower" if slower < faster else "faster", p)
+
+
+def _needed(arrival: Arrival, horizon: int) -> float:
+    """Return the samples to the loss; infinite beyond what all runs trained."""
+    if arrival.iteration is None:
+        return math.inf
+    samples = arrival.iteration * arrival.samples
+    return samples if samples <= horizon else math.inf
+
+
+def _doubled_ranks(values: Sequence[float]) -> list[int]:
+    """Return twice the rank of each value, from 2; equal values share the mean of theirs."""
+    ordered = sorted(values)
+    return [2 * ordered.index(value) + ordered.count(value) + 1 for value in values]
+
+
+def _tail(ranks: Sequence[int], ours: int) -> float:
+    """Return how probable so large a sum of the first `ours` ranks is, were all of one kind."""
+    observed, count = sum(ranks[:ours]), len(ranks)
+    if count > EXACT:
+        mean = ours * (count + 1)
+        spread = math.sqrt(ours * (count - ours) / (count - 1) * float(np.var(ranks)))
+        return 1 - NormalDist().cdf((observed - 1 - mean) / spread) if spread else 1.0
+    ways = np.zeros((ours + 1, sum(ranks) + 1))  # choices of so many ranks that have that sum
+    ways[0, 0] = 1
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, :-rank].copy()
+    return float(ways[ours, observed:].sum() / ways[ours].sum())

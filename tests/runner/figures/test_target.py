@@ -1,0 +1,236 @@
+"""How much training a run needs to a loss, and whether two settings learn alike.
+
+The losses of tests/data/learning.json were measured by `make learning` (benchmarks/learning.py):
+400 honest runs in 20 pairs of settings, each of a seed of its own, and 10 with a planted fault.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import NormalDist
+
+import pytest
+
+from benchmarks import learning
+from runner.figures.flops import Decoder
+from runner.figures.target import (
+    LEVEL,
+    Arrival,
+    arrival,
+    compare_learning,
+    learn_alike,
+    time_to_target,
+)
+from runner.terms.record import Energy, Interval, Measurement, Record
+
+CURVES = Path(__file__).parents[2] / "data" / "learning.json"
+SHAPE = Decoder(12, 768, 12, 1024, 50257)
+
+
+def run(
+    losses: Sequence[float | None], *, seed: int | None = 1, status: str = "ok", every: int = 1
+) -> Record:
+    """A run of 8 samples an iteration, of half a second each; the target is 3.0."""
+    lines = [
+        Interval(every * place, every, 500.0, loss=loss, nan=int(loss is None))
+        for place, loss in enumerate(losses, 1)
+    ]
+    return Record(
+        *("m", "a", "a", "torch_gpt", status, ""),
+        parameters={"seed": seed},
+        global_batch_size=8,
+        model=SHAPE,
+        target_loss=3.0,
+        measurement=Measurement(tuple(lines)),
+    )
+
+
+def falling(at: int, count: int = 30) -> list[float]:
+    """Losses of 4.0, and from iteration `at` on of 2.0: the mean of five is 3.0 or less at the
+    third of them."""
+    return [4.0 if place < at else 2.0 for place in range(1, count + 1)]
+
+
+def ended(*iterations: int | None, first: int = 1, trained: int = 60) -> list[Arrival]:
+    """Runs of a seed each that reached the loss there."""
+    return [Arrival(at, trained, 1, 8, seed) for seed, at in enumerate(iterations, first)]
+
+
+# --- where a run reaches the loss -----------------------------------------------------------------
+
+
+def test_the_loss_is_reached_where_the_mean_of_five_logged_losses_is_at_or_below_it() -> None:
+    dip = [4.0] * 10
+    dip[4] = 2.0  # one low loss is noise
+    assert arrival(dict(enumerate(dip, 1)), 3.0).iteration is None
+    assert arrival(dict(enumerate(falling(11), 1)), 3.0).iteration == 13
+    assert arrival(dict(enumerate([3.0] * 5, 1)), 3.0).iteration == 5
+
+
+def test_nan_never_reaches_it_and_an_iteration_that_was_skipped_says_nothing() -> None:
+    lost = time_to_target([run([*[4.0] * 5, *[None] * 10], status="diverged")])
+    assert lost is not None
+    assert lost.not_reached == "not reached in 15 iterations"
+    record = run(falling(11))
+    lines = list(record.measurement.intervals)
+    lines[11] = replace(lines[11], loss=math.inf, skipped=1)
+    skipped = time_to_target([replace(record, measurement=Measurement(tuple(lines)))])
+    assert skipped is not None
+    assert skipped.arrivals[0].iteration == 14
+
+
+def test_iterations_seconds_tokens_and_joules_to_the_loss() -> None:
+    energy = Energy(300.0, "counter", iterations=20)  # 15 J an iteration
+    first = run(falling(11))
+    found = time_to_target([replace(first, measurement=replace(first.measurement, energy=energy))])
+    assert found is not None
+    assert {name: figure.median for name, figure in found.figures.items()} == {
+        "iterations": 13,
+        "seconds": pytest.approx(6.5),
+        "tokens": 13 * 8 * 1024,
+        "joules": pytest.approx(13 * 15.0),
+    }
+
+
+def test_what_is_not_known_of_a_run_is_missing_with_its_reason() -> None:
+    first = run(falling(11))
+    gap = Measurement(first.measurement.intervals[:2] + first.measurement.intervals[3:])
+    found = time_to_target([replace(first, measurement=gap, model=None)])
+    assert found is not None
+    assert set(found.figures) == {"iterations"}
+    assert found.missing == {
+        "seconds": "the log does not have the time of each iteration up to the loss",
+        "tokens": "how many tokens a step has is not known",
+        "joules": "the devices were not sampled",
+    }
+    few = time_to_target([run([4.0] * 4)])
+    assert few is not None
+    assert set(few.missing.values()) == {"4 losses are logged, 5 are needed"}
+    assert time_to_target([replace(first, target_loss=None)]) is None
+
+
+def test_a_run_that_does_not_get_there_is_censored_and_never_a_number() -> None:
+    records = [run(falling(at), seed=at, status=s) for at, s in ((11, "ok"), (40, "diverged"))]
+    found = time_to_target(records)
+    assert found is not None
+    assert not found.figures
+    late = {found.missing[name] for name in ("iterations", "seconds", "tokens")}
+    assert late == {"not reached in 30 iterations by 1 of 2 runs"}
+    known = time_to_target([*records, run(falling(13), seed=3)])
+    assert known is not None
+    assert known.figures["iterations"].median == 15  # of 13, 15 and one that is later
+    broken = time_to_target([*records, replace(run(falling(13), seed=3), status="failed")])
+    assert broken is not None
+    assert len(broken.arrivals) == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"), [(5, None, None), (6, 1, 6), (9, 2, 8), (10, 2, 9), (20, 6, 15)]
+)
+def test_the_interval_of_the_median_is_that_of_order_statistics(
+    count: int, low: int | None, high: int | None
+) -> None:
+    records = [run(falling(place + 3, 60), seed=place) for place in range(1, count + 1)]
+    found = time_to_target(records)
+    assert found is not None
+    middle = found.figures["iterations"]
+    ends = tuple(None if end is None else end - 5 for end in (middle.low, middle.high))
+    assert ends == (low, high)  # the places that binomial tables have, as in Conover 1999, A3
+
+
+def test_runs_of_one_seed_have_no_interval() -> None:
+    found = time_to_target([run(falling(place + 3)) for place in range(1, 11)])
+    assert found is not None
+    assert found.figures["iterations"].low is None
+
+
+# --- do two settings learn alike? -----------------------------------------------------------------
+
+
+def test_the_test_is_the_exact_one_of_all_orders_ties_and_late_runs_included() -> None:
+    ours, theirs = ended(20, 25, None, 31, None), ended(19, 20, 24, 25, 30, first=6)
+    values = [run.iteration or 1000 for run in (*ours, *theirs)]
+    ranks = [sum(v < w for v in values) + sum(v <= w for v in values) for w in values]
+    sums = [sum(each) for each in itertools.combinations(ranks, 5)]
+    exact = sum(one >= sum(ranks[:5]) for one in sums) / len(sums)
+    found = learn_alike(ours, theirs)
+    assert found.verdict == "alike"
+    assert found.p == pytest.approx(exact)
+    assert learn_alike(theirs, ours).p == pytest.approx(exact)
+
+
+def test_slower_faster_and_alike() -> None:
+    reference = ended(30, 31, 32, 33, 34, 35)
+    assert learn_alike(ended(40, 41, 42, 43, None, 45, first=7), reference).verdict == "slower"
+    assert learn_alike(ended(20, 21, 22, 23, 24, 25, first=7), reference).verdict == "faster"
+    assert learn_alike(ended(30, 31, 32, 33, 34, 36, first=7), reference).verdict == "alike"
+    late = learn_alike(ended(*[None] * 6, first=7), reference)
+    assert late.sentence("the first") == "learns slower than the first (one-sided p 0.0011)"
+
+
+def test_many_runs_are_compared_by_the_normal_approximation() -> None:
+    ours, theirs = ended(*range(20, 60)), ended(*range(10, 50), first=100)
+    found = learn_alike(ours, theirs)
+    values = [run.iteration or 0 for run in (*ours, *theirs)]
+    wins = sum((a > b) + (a == b) / 2 for a in values[:40] for b in values[40:])
+    z = (wins - 800) / math.sqrt(40 * 40 * 81 / 12)
+    assert found.verdict == "slower"
+    assert found.p == pytest.approx(1 - NormalDist().cdf(z), rel=0.05)
+
+
+def test_what_was_trained_longer_counts_as_far_as_the_other() -> None:
+    """A run that arrives after the others' last iteration may be no later than they."""
+    short, long = ended(*[None] * 5, 30), ended(70, 71, 72, 73, 74, 31, first=7, trained=100)
+    assert learn_alike(long, short).verdict == "alike"
+
+
+@pytest.mark.parametrize(
+    ("ours", "why"),
+    [
+        (ended(30, 31, 32, first=7), "4 seeds of each are needed"),
+        ([replace(run, seed=1) for run in ended(30, 31, 32, 33)], "the runs of a cell are not of"),
+        ([replace(run, seed=None) for run in ended(30, 31)], "the runs of a cell are not of a"),
+        ([replace(run, every=10.0) for run in ended(30, 40, 50, 60)], "not logged equally often"),
+    ],
+)
+def test_what_cannot_be_told_is_not_tested(ours: Sequence[Arrival], why: str) -> None:
+    found = learn_alike(ours, ended(30, 31, 32, 33, first=20))
+    assert found.verdict is None
+    assert why in found.why_not
+
+
+def test_where_no_run_reached_it_or_the_data_differ_nothing_is_tested() -> None:
+    assert learn_alike(ended(*[None] * 6), ended(*[None] * 6)).why_not == (
+        "no run of either reached the loss"
+    )
+    one = time_to_target([run(falling(11), seed=seed) for seed in range(4)])
+    found = compare_learning(one, one, "dataset differs (a and b)")
+    assert found is not None
+    assert found.why_not == "dataset differs (a and b)"
+    assert compare_learning(one, None, "") is None
+
+
+# --- seen on a CPU --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def curves() -> learning.Curves:
+    return learning.load(CURVES)
+
+
+def test_of_20_honest_pairs_at_most_3_alarm_and_a_planted_fault_is_caught(
+    curves: learning.Curves,
+) -> None:
+    honest, faulty = learning.decisions(curves)
+    assert (len(honest), len(faulty)) == (20, 20)
+    assert sum(each.verdict != "alike" for each in honest) <= learning.MOST_ALARMS
+    assert [each.verdict for each in faulty] == ["slower"] * 20
+    assert max(each.p or 0 for each in faulty) < LEVEL / 2
+
+
+def test_every_stored_run_is_of_a_seed_of_its_own(curves: learning.Curves) -> None:
+    seeds = [seed for runs in curves.values() for seed in runs]
+    assert len(seeds) == len(set(seeds)) == 2 * learning.PAIRS * learning.RUNS + learning.RUNS
+    assert {len(losses) for runs in curves.values() for losses in runs.values()} == {60}
