@@ -17,6 +17,7 @@ from runner.plan.make import campaign_name
 from runner.plan.usage import uses
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
+from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE
 
 
@@ -71,8 +72,8 @@ def bench(
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept)
         counts = {"ok": 0, "failed": 0}
-        for state in kept.values():
-            counts["ok" if state == "ok" else "failed"] += 1
+        for outcome in kept.values():
+            counts["ok" if outcome.status == "ok" else "failed"] += 1
         if todo:
             wanted = [cell for cell, _ in todo]
             used = cluster.nodes[: max(cell.nodes for cell in wanted)]
@@ -102,14 +103,14 @@ def bench(
 
 def _finished(
     campaign: Campaign, repeats: Sequence[tuple[Cell, int]], view: View
-) -> dict[tuple[str, int], str]:
-    """Return the repeats whose last attempt is finished, with its status."""
-    statuses = {}
+) -> dict[tuple[str, int], Outcome]:
+    """Return the repeats whose last attempt is finished, with how it ended."""
+    outcomes = {}
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
         ended = attempts[-1].outcome if attempts else None
         if ended is not None and is_finished(ended):
-            statuses[cell.id, repeat] = ended.status
+            outcomes[cell.id, repeat] = ended
         elif ended is not None and ended.status == UNREADABLE:
             view.unreadable(attempts[-1], ended)
-    return statuses
+    return outcomes

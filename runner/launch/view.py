@@ -32,14 +32,13 @@ class View:
         self.seen: set[tuple[str, int]] = set()  # repeats that ended before, or began: not attempts
         self.times: list[float] = []  # seconds that ended runs took
 
-    def begin(self, campaign: Campaign, total: int, uses: str, kept: Mapping[Any, str]) -> None:
+    def begin(self, campaign: Campaign, total: int, uses: str, kept: Mapping[Any, Outcome]) -> None:
         """Say what will happen, and what of the nodes it `uses`."""
         self.total, self.seen = total, set(kept)
-        for cell_id, repeat in kept:
-            self._took(campaign.attempts(cell_id, repeat)[-1])
+        self.times += [ended.wall_s for ended in kept.values()]
         line = f"campaign {campaign.name}: {total} runs"
         if kept:
-            bad = sum(state != "ok" for state in kept.values())
+            bad = sum(ended.status != "ok" for ended in kept.values())
             line += f", {len(kept)} finished before"
             line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
         self.console.print(one_line(f"{line}; {uses}; folder {campaign.path}"))
@@ -70,7 +69,7 @@ class View:
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
     ) -> None:
         """Print one line on how a run ended."""
-        self._took(attempt)
+        self.times.append(outcome.wall_s)
         line = one_line(f"{self._title(cell, repeat)}: ")
         line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
         losses = [item.loss for item in measured.intervals if item.loss is not None]
@@ -85,10 +84,6 @@ class View:
     def _title(self, cell: Cell, repeat: int) -> str:
         title = f"[{len(self.seen)}/{self.total}] {cell.name}"
         return title + (f" repeat {repeat}" if repeat > 1 else "")
-
-    def _took(self, attempt: Attempt) -> None:
-        if ended := attempt.outcome:
-            self.times.append(ended.wall_s)
 
     def end(self, tally: Any) -> None:
         """Print one line on the campaign."""

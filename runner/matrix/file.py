@@ -86,11 +86,9 @@ def parse_matrix(
         )
     seen: dict[str, Cell] = {}
     for cell in cells:
-        if cell.digest in seen:
-            raise UserError(
-                f"{where}: {cell.name!r} and {seen[cell.digest].name!r} are the same cell; drop one"
-            )
-        seen[cell.digest] = cell
+        twin = seen.setdefault(cell.digest, cell)
+        if twin is not cell:
+            raise UserError(f"{where}: {cell.name!r} and {twin.name!r} are the same cell; drop one")
     baseline = content.get("baseline")
     if baseline is not None and (not isinstance(baseline, str) or "=" not in baseline):
         raise UserError(f"{where}: baseline is {baseline!r}; write it as AXIS=VALUE")

@@ -108,7 +108,7 @@ def test_the_view_tells_step_memory_and_the_time_left(
     cells = small_matrix({"seed": [1, 2, 3, 4]}, {"train_iters": 60, "nodes": 2}).cells
     out = io.StringIO()
     shown = View(Screen(file=out, force_terminal=terminal, width=200))
-    shown.begin(campaign, 4, "", {(cells[0].id, 1): "ok"})
+    shown.begin(campaign, 4, "", {(cells[0].id, 1): Outcome("ok", "", "", wall_s=40)})
     for _ in range(2):  # a second attempt is no further repeat
         with shown.running(cells[1], 1, attempt):
             wait(lambda: "left" in out.getvalue(), 10, "a line")
