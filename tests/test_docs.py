@@ -15,6 +15,7 @@ from node.causes import Cause
 from runner.base.paths import DEFAULT_INVENTORY
 from runner.base.shape import shape
 from runner.doctor.items import ITEM_RULES
+from runner.figures.publishable import CODES
 from runner.folder import names
 from runner.folder.endings import Ending
 from runner.inventory.inventory import KEYS, load_inventory
@@ -54,6 +55,13 @@ def causes() -> str:
 
 def items() -> str:
     return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in ITEM_RULES.values())
+
+
+def verdict_codes() -> str:
+    rows = "".join(
+        f"| `{code.word}` | {code.sign} | {code.when} | {code.cure} |\n" for code in CODES.values()
+    )
+    return f"\n| code | mark | when | what to do |\n| --- | --- | --- | --- |\n{rows}\n"
 
 
 def top_keys() -> str:
@@ -118,6 +126,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/doctor.md": {"items": items},
     "docs/inventory.md": {"keys": keys},
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
+    "docs/measures.md": {"verdict": verdict_codes},
     "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(DIAGNOSES)},
     "docs/runs.md": {"statuses": statuses, "causes": causes},
     "docs/security.md": {"hostile": hostile_ways},

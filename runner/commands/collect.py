@@ -1,12 +1,20 @@
 """`python -m runner collect`: a campaign, or a document's figures, as a table."""
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say, terminal_width
 from runner.matrix.table_shape import SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.tables.row import Row
 
 DESCRIPTION = """\
 Turn the logs of a campaign into one table. Reads only, so it can be repeated.
@@ -16,7 +24,7 @@ Turn the logs of a campaign into one table. Reads only, so it can be repeated.
   python -m runner collect --baseline zero_stage=0            signed differences against a cell
   python -m runner collect --format html --output report.html one self-contained page with plots
 
-exit codes: 0 a table was written, 2 bad input
+exit codes: 0 a table was written, 1 --strict: a cell is not publishable, 2 bad input
 """
 
 
@@ -45,17 +53,32 @@ def add_parser(commands: Commands) -> None:
         help="a document's own figures in --shape, computed anew; reads no campaign",
     )
     command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
+    command.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 1 where a cell is not publishable, with why (docs/measures.md)",
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print or write the table; exit code 0."""
+    """Print or write the table; exit code 1 where it is to be publishable, and is not."""
     if chosen.published is not None:
         _print_published(chosen)
         return 0
-    print_campaign(
+    table = print_campaign(
         chosen.runs, chosen.campaign, chosen.baseline, chosen.format, chosen.output, chosen.shape
     )
-    return 0
+    return _refused(table) if chosen.strict else 0
+
+
+def _refused(table: Sequence[Row]) -> int:
+    """Say which cells are not publishable, and why; the exit code."""
+    from runner.tables.judged import why_not
+
+    for row in table:
+        if why := why_not(row):
+            complain(f"not publishable: {row.cell}: {why}")
+    return 0 if all(row.publishable for row in table) else 1
 
 
 def _print_published(chosen: argparse.Namespace) -> None:
@@ -64,8 +87,9 @@ def _print_published(chosen: argparse.Namespace) -> None:
     from runner.matrix.table_shape import shape_of
     from runner.report.formats import render
 
-    if chosen.shape in (None, "flat") or chosen.format == "html":
-        raise UserError("--published needs --shape osdi or ascend, and no --format html")
+    if chosen.shape in (None, "flat") or chosen.format == "html" or chosen.strict:
+        needs = "--shape osdi or ascend, and no --format html or --strict"
+        raise UserError(f"--published needs {needs}")
     layout, where = shape_of({}, chosen.shape), str(chosen.published)
     text = read_file(chosen.published, "published figures, as matrices/published/ has")
     documents = published_rows(check_published(read_yaml(text, where), where))
@@ -79,21 +103,25 @@ def print_campaign(
     format: str,
     output: Path | None,
     shape: str | None = None,
-) -> None:
-    """Print a campaign's table, or write it to `output`. Raises UserError where there is none."""
+) -> list[Row]:
+    """Print a campaign's table, or write it to `output`; its rows.
+
+    Raises UserError where there is none.
+    """
     from runner.archive import archive
     from runner.load.records import layout_of, records_of
-    from runner.report.formats import render
+    from runner.report.formats import render_rows
+    from runner.tables.build import rows
 
     base = output.parent if output else Path.cwd()
     with archive.opened(runs, name) as source:
         records = records_of(source.campaign, base.resolve(), shown=source.shown)
         layout, documents = layout_of(source.campaign, shape)
         baseline = baseline or source.campaign.settings.baseline
-    text = render(
-        records, format, baseline, width=terminal_width(), layout=layout, published=documents
-    )
+    table = rows(records, baseline, documents)
+    text = render_rows(table, format, width=terminal_width(), layout=layout, published=documents)
     _write(text, output)
+    return table
 
 
 def _write(text: str, output: Path | None) -> None:

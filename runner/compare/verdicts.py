@@ -34,6 +34,7 @@ from node.schema import (
 )
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
+from runner.figures.publishable import CODES
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
 from runner.tables.build import rows
@@ -189,7 +190,7 @@ _RUN = Fields(
 _ROW = Fields(
     {"cell": Text(), "cell_id": Text(), "status": Text(most=100)},
     {
-        **{name: (Maybe(Text()), None) for name in ("numbers_from", "marks")},
+        **{name: (Maybe(Text()), None) for name in ("numbers_from", "verdict")},
         **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
         "target_loss": (_FIGURE, None),
         "runs": (List(_RUN, MOST_REPEATS), ()),
@@ -429,13 +430,18 @@ def _notes(
     if learns and learns.verdict != "alike":
         yield learns.sentence("the first")
     for label, row in (("first", a), ("second", b)):
-        if row.get("marks"):
-            yield f"the {label} is marked {row['marks']}"
+        if codes := [w for w in (row.get("verdict") or "").split(";") if _signed(w)]:
+            yield f"the {label} is not publishable: {', '.join(codes)}"
     for label, row in (("first", a), ("second", b)):
         if row["status"] in NOT_ENDED and _finished(row):
             yield f"not every repeat of the {label} has ended"
     if b["status"] != "ok" and b.get("reason"):
         yield str(b["reason"])
+
+
+def _signed(word: str) -> bool:
+    """Whether a code makes the speed itself doubtful."""
+    return word in CODES and bool(CODES[word].sign)
 
 
 def _parameter_notes(pairs: Sequence[_Pair]) -> list[str]:

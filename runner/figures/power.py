@@ -10,6 +10,9 @@ from statistics import fmean, median
 
 from runner.terms.record import Record, Thermals
 
+GAP_S = 5.0  # between two samples: more is a gap, over which nothing is assumed
+POWER_CAP = "power cap"  # why clocks are lowered on a busy device that nothing ails
+
 
 @dataclass(frozen=True)
 class Power:

@@ -28,7 +28,7 @@ Nothing found is None with a reason, never 0.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
@@ -39,7 +39,6 @@ from runner.figures import spread
 from runner.figures.learning import last_loss
 from runner.figures.power import Power, cell_power
 from runner.figures.warmup import steady_from
-from runner.logs.batch import unmeasured
 from runner.logs.nodes import after_warmup
 from runner.terms.record import NOT_ENDED, Interval, Record
 
@@ -49,13 +48,6 @@ _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 NO_STEP = "no training step was logged"
 # A record with one of these words carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", *NOT_ENDED})
-
-# What makes a cell's figures doubtful, in the words of the column `marks` (docs/measures.md).
-MARKS: Mapping[str, str] = {
-    "drift": "the steps of a run get slower or faster, beyond their noise",
-    "wide_spread": "the steps of a run, or its repeats, differ too much for one figure",
-    "not_measured": "a line's time or rate is zero or less, and is left out",
-}
 
 
 @dataclass(frozen=True)
@@ -90,13 +82,13 @@ class Summary:
 class CellStatistics:
     """What the runs of one cell measured; every None has its reason in `missing`.
 
-    `steps_measured` counts the iterations of the counted lines, and `logged_lines` all lines; all
-    three are summed over the runs that count, whose counted samples/s are `rates`. `window` is
+    `steps_by_run` counts the iterations of the counted lines, `logged_lines` all lines, over the
+    runs that count, whose counted samples/s are `rates` and whose `drifts` are in step time. In
+    `lines_not_finite`, of the counted, a loss or gradient norm is not a finite number. `window` is
     (first, last) iteration that a counted interval covers. Memory is the peak over the runs, in
     MiB. `warmup` is how many first iterations were left out of each run, the most of any run,
     `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs of
-    iterations that were logged and left out. `drift` is of the run that drifts most, in step time
-    (positive: slower). `doubts` has a sentence for each word of MARKS that applies.
+    iterations that were logged and left out.
     """
 
     basis: Basis = "none"
@@ -109,16 +101,26 @@ class CellStatistics:
     final_loss: float | None = None
     logged_lines: int = 0
     counted_lines: int = 0
-    steps_measured: int = 0
+    steps_by_run: tuple[int, ...] = ()
     steps_skipped: int = 0
     steps_nan: int = 0
+    lines_not_finite: int = 0
     window: tuple[int, int] | None = None
     warmup: int | None = None
     warmup_found: bool = False
     steps_left_out: int = 0
-    drift: spread.Drift | None = None
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    drifts: tuple[spread.Drift, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def steps_measured(self) -> int:
+        """Iterations of the counted lines of all runs."""
+        return sum(self.steps_by_run)
+
+    @property
+    def drift(self) -> spread.Drift | None:
+        """That of the run that drifts most, in step time (positive: slower)."""
+        return max(self.drifts, key=lambda drift: abs(drift.percent), default=None)
 
 
 def measured(value: float | None) -> float | None:
@@ -287,8 +289,6 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         missing["memory_allocated_mib"] = "the log shows no peak of the framework's allocator"
     if in_use is None:
         missing["memory_used_mib"] = "the device's memory in use was not sampled"
-    drifts = [found for run in times if (found := spread.drift([item.value for item in run]))]
-    drift = max(drifts, key=lambda found: abs(found.percent), default=None)
     return CellStatistics(
         basis=basis,
         samples_per_s=rate,
@@ -300,9 +300,10 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         final_loss=loss,
         logged_lines=sum(len(run.measurement.intervals) for run in runs),
         counted_lines=len(used),
-        steps_measured=sum(interval.iterations for interval in used),
+        steps_by_run=tuple(sum(interval.iterations for interval in run) for run in counted),
         steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
         steps_nan=sum(max(i.nan, 0) for run in late for i in run),
+        lines_not_finite=sum(not _finite(interval) for interval in used),
         window=_window(used),
         warmup=max(warm),
         warmup_found=any(run.warmup_iters is None for run in runs),
@@ -312,31 +313,9 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
             for i in run.measurement.intervals
             if not after_warmup(i.iteration, i.iterations, out)
         ),
-        drift=drift,
-        doubts=_doubts(drifts, rate or time, sum(run.measurement.unmeasured for run in runs)),
+        drifts=tuple(drift for run in times if (drift := spread.drift([i.value for i in run]))),
         missing=missing,
     )
-
-
-def _doubts(drifts: Sequence[spread.Drift], summary: Summary | None, odd: int) -> dict[str, str]:
-    """Write a sentence for each word of MARKS that applies."""
-    doubts = {"not_measured": f"left out: {unmeasured(odd)}"} if odd else {}
-    beyond = [drift for drift in drifts if drift.beyond_noise]
-    if beyond:
-        worst = max(beyond, key=lambda drift: abs(drift.percent))
-        doubts["drift"] = (
-            f"step time {worst.percent:+.1f} % from the first half of the window to the second"
-            f" (noise {worst.noise_percent:.1f} %)"
-        )
-    if summary is not None and summary.spread_percent is not None:
-        repeats = summary.spread_of == "repeats"
-        limit = spread.WIDE_REPEATS_PERCENT if repeats else spread.WIDE_STEPS_PERCENT
-        if summary.spread_percent > limit:
-            what = "the repeats' medians span" if repeats else "half of the steps span"
-            doubts["wide_spread"] = (
-                f"{what} {summary.spread_percent:.1f} % of the median (more than {limit:g} %)"
-            )
-    return doubts
 
 
 _QUANTITIES = (
@@ -386,6 +365,11 @@ def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
             return None, why if len(runs) == 1 else f"in repeat {run.repeat} {why}"
         losses.append(loss)
     return median(losses), ""
+
+
+def _finite(interval: Interval) -> bool:
+    known = (interval.loss, interval.grad_norm)
+    return all(value is None or math.isfinite(value) for value in known)
 
 
 def _peak(values: Iterable[float | None]) -> float | None:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
+from runner.figures.power import GAP_S, POWER_CAP
 from runner.load.utilisation import Sample, Window
 from runner.terms.record import Energy, Thermals
 
-GAP_S = 5.0  # between two samples: more is a gap, over which nothing is assumed
 # Bits of NVML's clocks event reasons (nvml.h) that mean a device ran slower than it could.
 THROTTLES: Mapping[int, str] = {
-    0x4: "power cap",
+    0x4: POWER_CAP,
     0x8: "hardware slowdown",
     0x20: "temperature (software)",
     0x40: "temperature (hardware)",

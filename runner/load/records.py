@@ -144,6 +144,7 @@ def _ran(
     trained = recorded is None or recorded.status != "did_not_run"
     measured = judge.measure_run(asked.system, logs) if trained else Measurement()
     ended = _ended(attempt, recorded, measured)
+    began = recorded.started_at if recorded else None
     log = attempt.path / ended.evidence.log if ended.evidence else logs[judge.telling_rank(attempt)]
     record = replace(
         asked,
@@ -153,7 +154,11 @@ def _ran(
         repeat=attempt.repeat,
         attempt=attempt.number,
         measurement=measured,
-        date=_day(recorded.started_at if recorded else None),
+        date=_day(began),
+        began=began,
+        wall_s=recorded.wall_s if recorded else 0.0,
+        hosts=tuple(node.host for node in run.nodes),
+        device_kind=run.nodes[0].device,
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,
         environment={**environment, **trainer_versions(measured)},

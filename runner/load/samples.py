@@ -21,6 +21,7 @@ from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.stored import load
 from runner.load import energy, tensorboard
+from runner.load.telemetry import telemetry
 from runner.load.utilisation import (
     Sample,
     Window,
@@ -87,7 +88,7 @@ def _sampled(
     )
     counted = counted_intervals(record)
     busy = None
-    power, heat = measured.energy, measured.thermals
+    power, heat, whole = measured.energy, measured.thermals, measured.telemetry
     if counted:
         first = min(interval.iteration - interval.iterations for interval in counted) + 1
         last = max(interval.iteration for interval in counted)
@@ -98,15 +99,19 @@ def _sampled(
         }
         any_window = next((window for window in windows.values() if window), None)
         of_nodes = [(samples[str(rank)], windows[rank] or any_window) for rank in nodes]
+        with_begin = [
+            (*of_node, _began(nodes[rank])) for of_node, rank in zip(of_nodes, nodes, strict=True)
+        ]
         busy = utilisation(of_nodes)
         power = energy.energy(of_nodes)
-        heat = energy.thermals(
-            (*of_node, _began(nodes[rank])) for of_node, rank in zip(of_nodes, nodes, strict=True)
-        )
+        heat = energy.thermals(with_begin)
+        unsampled = [((), any_window, None)] * (len(record.hosts) - len(nodes))
+        whole = telemetry([*with_begin, *unsampled], sorted(wanted - {CPU}))
     return replace(
         measured,
         energy=power,
         thermals=heat,
+        telemetry=whole,
         memory_used_mib=measured.memory_used_mib if memory is None else memory,
         utilisation=busy or measured.utilisation,
         busy={rank: _over_time(samples[str(rank)]) for rank in nodes},

@@ -36,6 +36,18 @@ def render(
     if format not in FORMATS:
         raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
     table = rows(records, baseline, published)
+    return render_rows(table, format, width=width, layout=layout, published=published)
+
+
+def render_rows(
+    table: Sequence[Row],
+    format: str,
+    *,
+    width: int,
+    layout: TableShape | None,
+    published: Sequence[PublishedRow],
+) -> TerminalText:
+    """Write the rows of a table, as `render` does records."""
     return TerminalText(_text(table, format, width, layout, published))
 
 

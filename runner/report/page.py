@@ -40,6 +40,7 @@ def to_html(table: Sequence[Row]) -> str:
     return environment.get_template("report.html.j2").render(
         title=", ".join(campaigns) or "no cells",
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
+        publishable=sum(row.publishable for row in table),
         common={name: value for name, value in chosen.common.items() if name != "campaign"},
         environment=environment_section(record for row in table for record in row.records),
         table=results(table, chosen),

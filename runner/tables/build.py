@@ -10,6 +10,7 @@ from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
 from runner.tables.columns import columns
 from runner.tables.efficiency import with_scaling
+from runner.tables.judged import with_verdicts
 from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, facts
 from runner.terms.record import Measurement, Record
@@ -36,7 +37,7 @@ def rows(
         ]
     if baseline is not None:
         table = with_baseline(table, baseline)
-    return [_readable(row) for row in table]
+    return with_verdicts([_readable(row) for row in table])
 
 
 def _row(runs: Sequence[Record]) -> Row:

@@ -15,15 +15,12 @@ from runner.tables.formatting import (
     number_text,
     percent_text,
 )
+from runner.tables.judged import signs, verdict_text
 from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names, sizes_named
 
 INCOMPLETE = "†"  # beside a number of a run that did not end ok
 DOUBTFUL = "‡"  # beside a difference that a note says something about
-UNSTEADY = "§"  # beside a throughput of steps that drift, or that spread too widely
-DIVERGED = "≠"  # beside a throughput of a cell that learns something else than its baseline
-# Beside one of a cell that needs more to the target loss than its baseline, or less.
-LEARNS = {"slower": "▼", "faster": "▲"}
 
 # Axes that already have a column of their own, as the parallel sizes have.
 _SHOWN = frozenset(
@@ -109,6 +106,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("status", "status", lambda r: r.status, "name"),
         Column("campaign", "campaign", lambda r: printable(r.record.campaign), "setting"),
         Column("system", "system", lambda r: printable(r.record.system), "setting"),
+        Column("verdict", "verdict", verdict_text, "setting"),
         *(_axis(name) for name in axis_names(table) if name not in shown),
         Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
         Column("parallel", "parallel", _parallel, "setting"),
@@ -198,7 +196,7 @@ def _measure(key: str, header: str) -> Column:
         if value == MISSING:
             return value
         value += "" if row.finished else INCOMPLETE
-        return value + (doubt_marks(row) if key == "samples_per_s" else "")
+        return value + (signs(row) if key == "samples_per_s" else "")
 
     return Column(key, header, text)
 
@@ -209,15 +207,6 @@ def _recomputed(key: str, header: str) -> Column:
     return replace(
         shown, text=lambda r: shown.text(r) if r.record.activation_checkpointing else MISSING
     )
-
-
-def doubt_marks(row: Row) -> str:
-    """Return the signs beside a throughput that the notes below a table explain."""
-    parity = row.comparison.parity if row.comparison else None
-    diverged = DIVERGED if parity and parity.same is False else ""
-    learning = row.comparison.learning if row.comparison else None
-    learns = LEARNS.get(learning.verdict or "", "") if learning else ""
-    return (UNSTEADY if row.statistics.doubts else "") + diverged + learns
 
 
 def _interval(row: Row) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from node.printable import printable
 from runner.matrix.published import PublishedRow, base_of
 from runner.matrix.table_shape import TableShape
-from runner.tables.columns import DOUBTFUL, doubt_marks
+from runner.tables.columns import DOUBTFUL
 from runner.tables.entries import (
     PRINTED_OTHERWISE,
     Entry,
@@ -17,8 +17,9 @@ from runner.tables.entries import (
     title,
     with_difference,
 )
-from runner.tables.footnotes import of_doubts, of_losses, of_warmup
+from runner.tables.footnotes import of_losses, of_warmup
 from runner.tables.formatting import MISSING, value_text
+from runner.tables.judged import of_verdicts, signs
 from runner.tables.row import Difference, Row
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
 from runner.terms.record import DATA_PARALLEL
@@ -171,7 +172,7 @@ def _marks(entry: Entry, key: str) -> str:
     """Return the signs beside our throughput that the notes below explain."""
     if entry.row is None or key != "samples_per_s" or entry.figure(key) is None:
         return ""
-    return doubt_marks(entry.row)
+    return signs(entry.row)
 
 
 def _axes(row: Row) -> str:
@@ -205,8 +206,8 @@ def sheet_notes(group: Sequence[Entry], lines: Sequence[Line]) -> Iterator[str]:
     for row in ours:
         if row.status != "ok":
             yield f"{printable(row.cell)}: {row.status}: {printable(row.reason)}"
-    yield from of_doubts(ours)
     yield from of_losses(ours)
+    yield from of_verdicts(ours)
     sources = dict.fromkeys(
         (entry.published.source, entry.published.hardware) for entry in group if entry.published
     )

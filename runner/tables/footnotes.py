@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from node.printable import printable
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.figures.target import WINDOW
-from runner.tables.columns import DIVERGED, DOUBTFUL, INCOMPLETE, LEARNS, UNSTEADY
+from runner.tables.columns import DOUBTFUL, INCOMPLETE
+from runner.tables.judged import of_verdicts, some
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Row
 
@@ -55,6 +56,7 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
     if shows(*(f"{name}_difference" for name in COMPARED)):
         yield from _of_baseline(table)
     yield from of_losses(table)
+    yield from of_verdicts(table)
     if shown is None or any(key.startswith("published_") for key in shown):
         yield from of_published(table)
 
@@ -77,7 +79,6 @@ def _of_rates(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]
             f"{CONFIDENCE_PERCENT}% interval: of the median, by a moving-block bootstrap of the"
             " steps and, with repeats, of the runs."
         )
-    yield from of_doubts(table)
     sources = {rate.source for rate in rates}
     if sources != {"log"}:
         some = "" if sources == {"derived"} else " where the log has none"
@@ -106,7 +107,7 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
         return
     left_out = [
         (f"iterations 1 to {out}" if out else "nothing")
-        + (f" of {_some(cells)}" if len(cells_by_warmup) > 1 else "")
+        + (f" of {some(cells)}" if len(cells_by_warmup) > 1 else "")
         for out, cells in sorted(cells_by_warmup.items())
     ]
     yield (
@@ -115,26 +116,12 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def of_doubts(table: Sequence[Row]) -> Iterator[str]:
-    """Yield why a throughput is marked as unsteady."""
-    for row in table:
-        if row.statistics.doubts and row.statistics.samples_per_s:
-            doubts = "; ".join(row.statistics.doubts.values())
-            yield f"{UNSTEADY} {printable(row.cell)}: {doubts}."
-
-
 def of_losses(table: Sequence[Row]) -> Iterator[str]:
-    """Yield which cells learn something else than their baseline, and where that cannot be told;
-    and what they need to a target loss.
+    """Yield which cells learn what their baseline does, and where that cannot be told; and what
+    they need to a target loss.
     """
     compared = [(row, row.comparison.parity) for row in table if row.comparison]
     same = [parity for _, parity in compared if parity and parity.same]
-    for row, parity in compared:
-        if parity and parity.same is False:
-            yield (
-                f"{DIVERGED} {printable(row.cell)}: {parity.words}; its speed is not comparable"
-                " (docs/measures.md)."
-            )
     if same:
         yield (
             f"loss vs baseline: same within the curves' noise over at least"
@@ -145,14 +132,12 @@ def of_losses(table: Sequence[Row]) -> Iterator[str]:
         if parity and parity.same is None:
             whys.setdefault(parity.why_not, []).append(printable(row.cell))
     for why, cells in whys.items():
-        yield f"loss vs baseline: not compared for {_some(cells)}: {why}."
+        yield f"loss vs baseline: not compared for {some(cells)}: {why}."
     yield from _of_targets(table)
 
 
 def _of_targets(table: Sequence[Row]) -> Iterator[str]:
-    """Yield what a target loss is reached by, which runs did not, and which cells learn unlike
-    their baseline.
-    """
+    """Yield what a target loss is reached by, which runs did not, and what could not be tested."""
     targets = [(printable(row.cell), row.target) for row in table if row.target]
     for loss in dict.fromkeys(target.loss for _, target in targets):
         yield (
@@ -168,14 +153,8 @@ def _of_targets(table: Sequence[Row]) -> Iterator[str]:
         learning = row.comparison.learning if row.comparison else None
         if learning and learning.verdict is None:
             whys.setdefault(learning.why_not, []).append(printable(row.cell))
-        elif learning and learning.verdict in LEARNS:
-            yield (
-                f"{LEARNS[learning.verdict]} {printable(row.cell)}:"
-                f" {learning.sentence('its baseline')}; its speed is not comparable"
-                " (docs/measures.md)."
-            )
     for why, cells in whys.items():
-        yield f"learns vs baseline: not tested for {_some(cells)}: {why}."
+        yield f"learns vs baseline: not tested for {some(cells)}: {why}."
 
 
 def of_published(table: Sequence[Row]) -> Iterator[str]:
@@ -193,11 +172,6 @@ def _utilisation(table: Sequence[Row]) -> str:
     }
     kinds = dict.fromkeys(row.utilisation.source for row in table if row.utilisation)
     return "; or ".join(meanings[kind] for kind in kinds)
-
-
-def _some(cells: Sequence[str], most: int = 4) -> str:
-    shown = ", ".join(cells[:most])
-    return shown if len(cells) <= most else f"{shown} and {len(cells) - most} more"
 
 
 def _of_baseline(table: Sequence[Row]) -> Iterator[str]:

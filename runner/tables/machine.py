@@ -11,6 +11,7 @@ from runner.base.escapes import json_text, plain
 from runner.figures.target import QUANTITIES
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
+from runner.tables.judged import verdict_codes
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import COMPARED, Row, axis_names, sizes_named
 from runner.tables.spreadsheet import csv_text
@@ -30,6 +31,7 @@ _OUTCOME: _Columns = {
     "status": lambda r: r.status,
     "reason": lambda r: r.reason or None,
     "numbers_from": lambda r: _BASIS[r.statistics.basis],
+    "verdict": verdict_codes,
 }
 # What was asked for; between the two stand the parallel sizes that a table's systems name.
 _DEVICES: _Columns = {
@@ -74,7 +76,6 @@ _MEASURED: _Columns = {
     "drift_noise_percent": lambda r: (
         r.statistics.drift.noise_percent if r.statistics.drift else None
     ),
-    "marks": lambda r: ";".join(r.statistics.doubts) or None,
     **_own("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device"),
     "flop_formula": lambda r: r.formula.id if r.formula else None,
     "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
@@ -268,6 +269,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
          "rows": [{every machine column: number, string, boolean or null,
                    "axes": {axis: value},
                    "missing": {column: why it is null},
+                   "verdict_reasons": {code: why the cell is not publishable},
                    "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
                    "runs": [{"repeat", "attempt", "status", "reason", "log", "seed"; with a target
                              loss "iterations_to_target" (null: not reached in the
@@ -285,6 +287,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
         | {
             "axes": plain(row.axes),
             "missing": row.missing,
+            "verdict_reasons": row.verdict,
             "scaling": {
                 kind: _parts(scaling, "efficiency", "base_cell", "base_devices")
                 for kind, scaling in row.scaling.items()

@@ -11,10 +11,11 @@ from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
-from runner.tables.columns import DOUBTFUL, HEADERS, decimal_places, doubt_marks
+from runner.tables.columns import DOUBTFUL, HEADERS, decimal_places
 from runner.tables.entries import difference
 from runner.tables.footnotes import notes, of_published
 from runner.tables.formatting import MISSING, change_text, number_text, value_text
+from runner.tables.judged import signs
 from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, axis_names, facts
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
@@ -136,7 +137,7 @@ def _cell(row: Row, key: str) -> SheetCell:
         text += f" ({change_text(change)})"
         text += DOUBTFUL if compared and compared.note else ""
     if key == "samples_per_s":
-        text += doubt_marks(row)
+        text += signs(row)
     printed = row.published_figure(key)
     if printed is not None:
         text += f" [published {printed:.10g}]"

@@ -81,7 +81,8 @@ class Row:
     """One cell; `records` are its repeats. `scaling` has "strong", "weak", both or neither.
 
     `target` is what it needs to the matrix's target_loss, None where that names none.
-    `published` are the rows of documents that stand beside the cell, in their order.
+    `published` are the rows of documents that stand beside the cell, in their order. `verdict` has
+    the codes of figures/publishable.py that hold, worst first, to why.
     """
 
     records: tuple[Record, ...]
@@ -90,6 +91,12 @@ class Row:
     scaling: Mapping[str, Scaling] = field(default_factory=dict)
     comparison: BaselineComparison | None = None
     published: tuple[PublishedRow, ...] = ()
+    verdict: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def publishable(self) -> bool:
+        """Whether nothing speaks against the cell's figures."""
+        return not self.verdict
 
     @property
     def _trouble(self) -> Record | None:

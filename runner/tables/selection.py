@@ -18,7 +18,7 @@ _NOTHING = {
     "learns": {"baseline"},
 }
 # Decided by what the runs logged: an unfinished run, marked as one, is no difference.
-_LOGGED = frozenset({"window", "warmup_iters", "flop_vocab_size"})
+_LOGGED = frozenset({"window", "warmup_iters", "flop_vocab_size", "verdict"})
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,20 @@ class Thermals:
 
 
 @dataclass(frozen=True)
+class Telemetry:
+    """How whole the samples of a run's devices are, and what was on them before it began.
+
+    `gap_s` is the longest time that a device had no sample while the counted steps ran, None where
+    nobody knows it, for the reason in `missing`; `before_mib` the most memory in use on a device
+    before its node's launcher started, None without a sample of that time.
+    """
+
+    gap_s: float | None = None
+    missing: str = ""
+    before_mib: float | None = None
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What a parser read from the logs of one run, all nodes together.
 
@@ -119,6 +133,7 @@ class Measurement:
     busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     energy: Energy = Energy(None, missing="the devices were not sampled")
     thermals: Thermals = Thermals()
+    telemetry: Telemetry = Telemetry(missing="the devices were not sampled")
 
 
 @dataclass(frozen=True)
@@ -131,7 +146,9 @@ class Record:
     `model` is None where the system does not say what it trains, `arithmetic` (bf16, fp16, tf32 or
     fp32) where it does not say what matrices are multiplied in.
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
-    `date` is the day that it began, by the control node's clock (YYYY-MM-DD).
+    `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
+    `began` is when it did by the control node's clock (epoch seconds), `date` that day there
+    (YYYY-MM-DD); it took `wall_s`.
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
     and `log` then the log that does.
     """
@@ -158,6 +175,10 @@ class Record:
     arithmetic: str | None = None
     measurement: Measurement = field(default_factory=Measurement)
     device: str = ""
+    device_kind: str = ""
+    hosts: tuple[str, ...] = ()
+    began: float | None = None
+    wall_s: float = 0.0
     date: str = ""
     log: str = ""
     diagnosis: str | None = None

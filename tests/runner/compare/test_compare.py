@@ -217,11 +217,12 @@ def test_a_threshold_that_is_none_is_refused(said: str, words: str) -> None:
 
 
 def test_what_a_reader_should_know_of_a_pair_is_noted() -> None:
-    other = row(final_loss=7.0, window_first_iteration=11, marks="drift", reason="r")
+    other = row(final_loss=7.0, window_first_iteration=11, verdict="drift;few_repeats", reason="r")
     notes = "; ".join(one(row(), other).notes)
     assert "final loss 5, then 7: do both train the same?" in notes
     assert "measured over iterations 1-50, then 11-50" in notes
-    assert "the second is marked drift" in notes
+    assert "the second is not publishable: drift" in notes
+    assert "few_repeats" not in notes  # it makes no speed doubtful
     assert one(row(), row(**FAILED)).notes == ("why",)
 
 

@@ -357,7 +357,7 @@ def test_doubts_stand_in_the_shapes_too() -> None:
     records = [replace(OSDI[0], measurement=Measurement(slower), warmup_iters=None)]
     for shape in ("osdi", "ascend", "pivot"):
         text = render(records, layout=shape_of({}, shape))
-        assert "§ 10-1: step time +" in text
+        assert "§ drift: step time +" in text
         assert "Warm-up found in the step times" in text
 
 

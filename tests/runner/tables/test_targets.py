@@ -53,7 +53,10 @@ def test_terminal_and_markdown_say_what_a_cell_needs_and_mark_what_learns_slower
     assert "target loss 3," in text
     for figures in ("6/6 |             16 (13-18)", "26 (23-28)", "5/6 |           16 (from 13)"):
         assert figures in text
-    assert "▼ zero_stage=1: learns slower than its baseline (one-sided p 0.0011); its speed" in text
+    assert (
+        "▼ learns_slower: learns slower than its baseline (one-sided p 0.0011) (zero_stage=1)."
+        in text
+    )
     assert "zero_stage=3: target loss 3 not reached in 40 iterations by 1 of 6 runs." in text
     wide = render(measured, "table", "zero_stage=0", width=400)
     assert "slower (p 0.0011)" in wide

@@ -1,0 +1,388 @@
+"""One verdict a cell: publishable, or why not, by codes. Pure. docs/measures.md has their table.
+
+This is the one place where a code is added: an entry of CODES, with what it is called, when it
+holds, what to do about it, and a function of the evidence that returns why it holds here (nothing
+where it does not). Tables, notes, `collect --strict` and the documents are written from CODES, and
+a code's `sign` stands beside a speed that it makes doubtful.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from runner.figures import devices
+from runner.figures.parity import Parity
+from runner.figures.power import GAP_S, POWER_CAP
+from runner.figures.spread import (
+    DRIFT_PERCENT,
+    DRIFT_SIGMAS,
+    WIDE_REPEATS_PERCENT,
+    WIDE_STEPS_PERCENT,
+)
+from runner.figures.summary import CellStatistics, runs_that_count
+from runner.figures.target import Alike
+from runner.logs.batch import unmeasured
+from runner.terms.record import Record
+
+UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
+DIVERGED = "≠"  # beside the speed of a cell that learns something else than its baseline
+
+# Fewer repeats: MLPerf's training rules take 3 runs of their largest benchmark, 10 of smaller ones
+# (mlcommons/training_policies, training_rules.adoc).
+FEWEST_REPEATS = 3
+# Fewer counted steps of a run: NVIDIA's dgxc-benchmarking averages iterations 35 to 44.
+FEWEST_STEPS = 10
+# More MiB in use on an NVIDIA device before a run: somebody's CUDA context takes about 300 or more,
+# and what the driver keeps for itself is not in it (node/nvml.py).
+LEFTOVER_MIB = 256.0
+
+Hosts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CellEvidence:
+    """What a cell is judged by: its repeats, their statistics, and what stands beside it.
+
+    `nodes_beside` has the nodes of the cells that it is compared with, to the name of one of them;
+    `meanwhile` the name of a cell that ran at the same time on one of its nodes.
+    """
+
+    records: Sequence[Record]
+    statistics: CellStatistics
+    parity: Parity | None = None
+    learning: Alike | None = None
+    nodes_beside: Mapping[Hosts, str] = field(default_factory=dict)
+    meanwhile: str = ""
+
+    @cached_property
+    def runs(self) -> Sequence[Record]:
+        """The repeats that give the cell's numbers."""
+        return runs_that_count(self.records)[1]
+
+    @property
+    def device_kind(self) -> str:
+        """What it trained on: cuda, npu, or cpu, which is judged by less."""
+        return self.runs[0].device_kind
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether it trained on devices."""
+        return self.device_kind not in ("", "cpu") or bool(self.runs[0].device)
+
+
+@dataclass(frozen=True)
+class Code:
+    """One reason not to publish a cell.
+
+    `when` says when it holds, with its threshold, `cure` what to do, both for people; `why` returns
+    what it is here, or nothing. `sign` stands beside the speed.
+    """
+
+    word: str
+    when: str
+    cure: str
+    why: Callable[[CellEvidence], str]
+    sign: str = ""
+
+
+def verdict(evidence: CellEvidence) -> dict[str, str]:
+    """Return the codes that hold, worst first, to why; none: the cell is publishable.
+
+    Of a cell without a run that ended well only the codes say something that say so.
+    """
+    judged = CODES if evidence.statistics.basis == "ok" else OF_FAILED
+    return {word: why for word in judged if (why := CODES[word].why(evidence))}
+
+
+def side_by_side(records: Sequence[Record]) -> dict[tuple[str, int], str]:
+    """Return each run (cell's id, repeat) that shared a node with another at a time, to its cell.
+
+    Times are the control node's; runs that follow each other within a second do not overlap.
+    """
+    shared: dict[tuple[str, int], str] = {}
+    last: dict[str, Record] = {}
+    for run in sorted((r for r in records if r.began is not None), key=lambda r: r.began or 0):
+        for host in run.hosts:
+            other = last.get(host)
+            if other is None or _ended(run) > _ended(other):
+                last[host] = run
+            if other is not None and (run.began or 0) + 1 < _ended(other):
+                shared.setdefault((run.cell_id, run.repeat), other.cell)
+                shared.setdefault((other.cell_id, other.repeat), run.cell)
+    return shared
+
+
+def _ended(run: Record) -> float:
+    return (run.began or 0) + run.wall_s
+
+
+def _not_ok(evidence: CellEvidence) -> str:
+    good = sum(record.status == "ok" for record in evidence.records)
+    if good == len(evidence.records):
+        return ""
+    if len(evidence.records) == 1:
+        return evidence.records[0].status
+    return f"{good} of {len(evidence.records)} repeats ended ok"
+
+
+def _nan(evidence: CellEvidence) -> str:
+    statistics = evidence.statistics
+    if any(record.status == "diverged" for record in evidence.records):
+        return "the last loss is NaN or infinite"
+    if statistics.steps_nan:
+        return f"{statistics.steps_nan} counted steps are NaN"
+    if statistics.lines_not_finite:
+        return f"loss or gradient norm is NaN or infinite in {statistics.lines_not_finite} lines"
+    return ""
+
+
+def _loss_parity(evidence: CellEvidence) -> str:
+    parity = evidence.parity
+    return parity.words if parity and parity.same is False else ""
+
+
+def _learns(verdict: str) -> Callable[[CellEvidence], str]:
+    """Make the check for one verdict of the test whether it learns like its baseline."""
+
+    def why(evidence: CellEvidence) -> str:
+        learning = evidence.learning
+        said = learning is not None and learning.verdict == verdict
+        return learning.sentence("its baseline") if learning and said else ""
+
+    return why
+
+
+def _drift(evidence: CellEvidence) -> str:
+    beyond = [drift for drift in evidence.statistics.drifts if drift.beyond_noise]
+    if not beyond:
+        return ""
+    worst = max(beyond, key=lambda drift: abs(drift.percent))
+    return (
+        f"step time {worst.percent:+.1f} % from the first half of the window to the second"
+        f" (noise {worst.noise_percent:.1f} %)"
+    )
+
+
+def _wide_spread(evidence: CellEvidence) -> str:
+    summary = evidence.statistics.samples_per_s or evidence.statistics.step_time_ms
+    if summary is None or summary.spread_percent is None:
+        return ""
+    repeats = summary.spread_of == "repeats"
+    limit = WIDE_REPEATS_PERCENT if repeats else WIDE_STEPS_PERCENT
+    what = "the repeats' medians span" if repeats else "half of the steps span"
+    wide = f"{what} {summary.spread_percent:.1f} % of the median (more than {limit:g} %)"
+    return wide if summary.spread_percent > limit else ""
+
+
+def _not_measured(evidence: CellEvidence) -> str:
+    count = sum(run.measurement.unmeasured for run in evidence.runs)
+    return f"left out: {unmeasured(count)}" if count else ""
+
+
+def _throttled(evidence: CellEvidence) -> str:
+    reasons = evidence.statistics.power.thermals.throttled or ()
+    return ", ".join(reason for reason in reasons if reason != POWER_CAP)
+
+
+def _leftovers(evidence: CellEvidence) -> str:
+    if evidence.device_kind != "cuda":
+        return ""
+    most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
+    return f"{most:.0f} MiB were in use before a run began" if most > LEFTOVER_MIB else ""
+
+
+def _shared_nodes(evidence: CellEvidence) -> str:
+    other = evidence.meanwhile
+    return f"{other} ran on one of its nodes at the same time" if other else ""
+
+
+def _other_nodes(evidence: CellEvidence) -> str:
+    repeats = {run.hosts: f"repeat {run.repeat}" for run in evidence.runs}
+    for run in evidence.runs:
+        for hosts, name in {**evidence.nodes_beside, **repeats}.items():
+            ours, theirs = set(run.hosts), set(hosts)
+            if not (ours <= theirs or theirs <= ours):
+                return f"ran on {_listed(run.hosts)}, {name} on {_listed(hosts)}"
+    return ""
+
+
+def _listed(hosts: Hosts) -> str:
+    more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
+    return ", ".join(hosts[:3]) + more
+
+
+def _few_steps(evidence: CellEvidence) -> str:
+    fewest = min(evidence.statistics.steps_by_run, default=0)
+    return f"{fewest} counted steps" if fewest < FEWEST_STEPS else ""
+
+
+def _few_repeats(evidence: CellEvidence) -> str:
+    count = len(evidence.runs)
+    repeats = "1 repeat" if count == 1 else f"{count} repeats"
+    return repeats if count < FEWEST_REPEATS else ""
+
+
+def _telemetry_gap(evidence: CellEvidence) -> str:
+    if not evidence.accelerated:
+        return ""
+    for run in evidence.runs:
+        telemetry = run.measurement.telemetry
+        if telemetry.gap_s is None:
+            return telemetry.missing
+        if telemetry.gap_s > GAP_S:
+            return f"no sample of a device for {telemetry.gap_s:.1f} s"
+    return ""
+
+
+def _unpinned(evidence: CellEvidence) -> str:
+    record = evidence.runs[0]
+    recorded = record.environment.get("fingerprints") or {}
+    named = (
+        f"system {record.system}/{record.parameters.get('pin')}",
+        f"dataset {record.parameters.get('dataset')}",
+    )
+    gone = " and ".join(name for name in named if name not in recorded)
+    return f"what {gone} held was not recorded" if gone else ""
+
+
+def _unknown_peak(evidence: CellEvidence) -> str:
+    record = evidence.runs[0]
+    if not evidence.accelerated:
+        return ""
+    value, why = devices.peak(record.device, record.arithmetic)
+    return "" if value else why
+
+
+_QUIET = "Run it again where nobody else is"
+CODES: Mapping[str, Code] = {
+    code.word: code
+    for code in (
+        Code(
+            "not_ok",
+            "a repeat did not end `ok`",
+            "Its reason says what to mend; bench makes what is unfinished again",
+            _not_ok,
+        ),
+        Code(
+            "nan",
+            "a loss or gradient norm is NaN or infinite in a counted step, or at the end",
+            "Lower the learning rate, or take another precision",
+            _nan,
+            UNSTEADY,
+        ),
+        Code(
+            "loss_parity",
+            "the cell learns something else than its baseline",
+            "Its speed is not comparable: find what differs",
+            _loss_parity,
+            DIVERGED,
+        ),
+        Code(
+            "learns_slower",
+            "it needs more training than its baseline to the target loss"
+            " ([time to a loss](#time-to-a-loss))",
+            "Its speed is not comparable: compare the time to the loss",
+            _learns("slower"),
+            "▼",
+        ),
+        Code(
+            "learns_faster",
+            "it needs less: MLPerf refuses what converges faster than its reference, too",
+            "Its speed is not comparable: find what differs",
+            _learns("faster"),
+            "▲",
+        ),
+        Code(
+            "not_measured",
+            "times or rates on the lines are no number above 0, up to 10^15; they are left out",
+            "Look into the log",
+            _not_measured,
+            UNSTEADY,
+        ),
+        Code(
+            "throttled",
+            "clocks were lowered while the counted steps ran, but for the device's own power cap,"
+            " at which a busy one runs (the column `throttled` says it)",
+            "Mend the cooling or the power of the node",
+            _throttled,
+            UNSTEADY,
+        ),
+        Code(
+            "leftovers",
+            f"more than {LEFTOVER_MIB:g} MiB of an NVIDIA device were in use before the run began:"
+            " somebody's process",
+            "End what is left on the node's devices (nvidia-smi lists it)",
+            _leftovers,
+            UNSTEADY,
+        ),
+        Code(
+            "shared_nodes",
+            "another run of the table ran at the same time on one of its nodes",
+            "Run them one after the other",
+            _shared_nodes,
+            UNSTEADY,
+        ),
+        Code(
+            "other_nodes",
+            "it ran on other nodes than its baseline (without one: than another cell), or than"
+            " another of its repeats; nodes of a larger cell may hold those of a smaller one",
+            "Run both on the same nodes",
+            _other_nodes,
+            UNSTEADY,
+        ),
+        Code(
+            "drift",
+            "step time of the second half of the window differs from the first half's by more than"
+            f" {DRIFT_PERCENT:g} % and more than {DRIFT_SIGMAS:g} standard errors"
+            " (`runner/figures/spread.py`)",
+            f"{_QUIET}, after more warm-up",
+            _drift,
+            UNSTEADY,
+        ),
+        Code(
+            "wide_spread",
+            f"half of a run's steps span more than {WIDE_STEPS_PERCENT:g} % of the median, or the"
+            f" repeats' medians more than {WIDE_REPEATS_PERCENT:g} %, by which Megatron-Bridge's"
+            " own tests judge a timing",
+            f"{_QUIET}, with more steps",
+            _wide_spread,
+            UNSTEADY,
+        ),
+        Code(
+            "few_steps",
+            f"a run has fewer than {FEWEST_STEPS} counted steps: NVIDIA's dgxc-benchmarking"
+            " averages ten (35 to 44)",
+            "Raise train_iters",
+            _few_steps,
+        ),
+        Code(
+            "few_repeats",
+            f"fewer than {FEWEST_REPEATS} repeats ended ok: MLPerf takes 3 runs of its largest"
+            " benchmark, 10 of others",
+            f"Set repeats to {FEWEST_REPEATS} or more",
+            _few_repeats,
+        ),
+        Code(
+            "telemetry_gap",
+            f"a device was not sampled for more than {GAP_S:g} s while the counted steps ran, or"
+            " nobody knows when they ran; of processors nothing but utilisation hangs on it, so"
+            " that it is no reason there",
+            f"{_QUIET}, and see that the node samples its devices",
+            _telemetry_gap,
+        ),
+        Code(
+            "unpinned",
+            "the campaign does not hold the fingerprints of the cell's pin set and dataset",
+            "Set the nodes up, and run the campaign anew",
+            _unpinned,
+        ),
+        Code(
+            "unknown_peak",
+            "the device has no known peak in the cell's arithmetic, so that there is no MFU; of"
+            " processors none is asked for",
+            "Add the data sheet's figure to runner/figures/devices.py",
+            _unknown_peak,
+        ),
+    )
+}
+OF_FAILED = ("not_ok", "nan")  # what is said of a cell without a run that ended well

@@ -1,0 +1,40 @@
+"""How whole the samples of a run's devices are, and what was on them before it began. Pure."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from runner.load.energy import by_device
+from runner.load.utilisation import Sample, Window
+from runner.terms.record import Telemetry
+
+
+def telemetry(
+    nodes: Iterable[tuple[Sequence[Sample], Window | None, float | None]],
+    devices: Sequence[str],
+) -> Telemetry:
+    """Look at the samples of each of the nodes' `devices` within its window, and before it began.
+
+    A node is its samples (none: it was not sampled), its window, and when its launcher started
+    (node time; None: not known).
+    """
+    gaps: list[float] = []
+    before: list[float] = []
+    missing = ""
+    for samples, window, began in nodes:
+        mib = (s.memory_used_mib for s in samples if began is not None and s.time < began)
+        before += [used for used in mib if used is not None]
+        if not samples:
+            missing = "a node's devices were not sampled"
+        elif window is None:
+            missing = "when the counted steps ran is not known"
+        else:
+            sampled = by_device(samples)
+            gaps += [_gap(sampled.get(device, ()), window) for device in devices]
+    gap = None if missing else max(gaps, default=0.0)
+    return Telemetry(gap, missing, max(before, default=None))
+
+
+def _gap(samples: Sequence[Sample], window: Window) -> float:
+    """Return the longest time within the window without a sample."""
+    times = sorted(s.time for s in samples if window.begin <= s.time <= window.end)
+    return max(after - before for before, after in pairwise([window.begin, *times, window.end]))
