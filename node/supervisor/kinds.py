@@ -41,10 +41,7 @@ REFUSALS = (
     *(Cause.MISSING, Cause.CHANGED, Cause.PORT_IN_USE, Cause.NODE_BUSY, Cause.DEVICE_BUSY),
     *(Cause.NO_DEVICE, Cause.EXISTS, Cause.SHARED_ROOT, Cause.DISK_FULL, Cause.IO_ERROR),
 )
-ENDINGS = (
-    *(EndedBy.EXIT, EndedBy.LEASE, EndedBy.STOP, EndedBy.TIME_LIMIT, EndedBy.LOG_LIMIT),
-    *(EndedBy.SUPERVISOR_LOST, EndedBy.ERROR),
-)
+ENDINGS = [by for by in EndedBy if by not in (EndedBy.REFUSED, EndedBy.LOST)]
 
 
 class Packed:

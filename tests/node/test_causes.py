@@ -6,12 +6,15 @@ holds what these tests cannot see, since what takes a cause takes a `Cause`.
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from node.causes import EXPLAINED, LATE, Cause, EndedBy, known
+from node.supervisor.daemon import STALLED
+from node.supervisor.kinds import REFUSALS
 from runner.base.paths import PROJECT
 from runner.judge.decide import is_finished
 from runner.terms.outcome import Outcome
@@ -136,3 +139,13 @@ def test_bench_makes_again_only_what_a_machine_or_a_person_ended() -> None:
 
 def test_what_may_come_late_is_said_from_outside_of_the_nodes() -> None:
     assert {str(cause) for cause in LATE} == {"interrupted", "control_lost", "stalled"}
+
+
+def test_what_a_node_may_refuse_with_is_what_its_supervisor_refuses_with() -> None:
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in (PROJECT / "node" / "supervisor").glob("*.py")
+        if path.name != "kinds.py"
+    ]
+    named = {Cause[name] for text in texts for name in re.findall(r"\bCause\.([A-Z_]+)", text)}
+    assert named - {STALLED} == set(REFUSALS)
