@@ -32,6 +32,7 @@ from node import parsing, staged
 from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
+from node.env.indexes import INDEX
 from node.files import read_text, write_text
 from node.mirrors import mirrored
 from node.schema import Fields, List, Text
@@ -49,7 +50,6 @@ RECORD = Fields(
         "lines": (List(_TEXT), []),
     },
 )
-INDEX = "https://pypi.org/simple"
 ANSWER_S = 120  # for an engine to answer; building, saving and loading take as long as they take
 LOCK = "/etc/trainbench/lock.txt"
 FREEZE = ["python3", "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"]

@@ -6,7 +6,6 @@ folder lacks, each file checked by its SHA-256, beside it a `.control` with its 
 The node's side is node/packages.py.
 """
 
-import hashlib
 import re
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from ansible.errors import AnsibleActionFail
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.checked import FileName
+from node.checksum import sha256
 from plugins import answers
 from plugins.node_action import NodeAction
 
@@ -36,20 +36,18 @@ def batches(files: dict[str, list[Any]], limit: int = BATCH) -> list[list[str]]:
     return found
 
 
-def has(path: Path, sha256: str) -> bool:
+def has(path: Path, digest: str) -> bool:
     """Whether the file is there with its checksum, and its entry beside it."""
-    if not path.exists() or not path.with_name(path.name + ".control").exists():
-        return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    there = path.exists() and path.with_name(path.name + ".control").exists()
+    return there and sha256(str(path)) == digest
 
 
 def refuse_other(stanza: str, name: str, item: list[Any]) -> None:
     """Refuse an entry of apt's list that is of another file, or more than one entry."""
     fields = re.findall(r"(?m)^([A-Za-z0-9-]+): ?(.*)$", stanza)
     places = [field for field in fields if field[0] in ("Filename", "Size", "SHA256")]
-    size, sha256 = item
-    wanted = [("Filename", f"./{name}"), ("Size", str(size)), ("SHA256", sha256)]
+    size, digest = item
+    wanted = [("Filename", f"./{name}"), ("Size", str(size)), ("SHA256", digest)]
     if places != wanted or re.search(r"\n\s*\n", stanza):
         raise AnsibleActionFail(f"the node's entry of apt's list is not that of {name}")
 

@@ -32,14 +32,14 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node import fetch
+from node.checksum import BLOCK, sha256
+from node.env.indexes import INDEX, sources
 from node.files import write_text
 from node.schema import List, Row, Text, UnfitError
 from plugins.filter import mirrors
 from roles.prefetch.files.needs import File, Needs, PrefetchError, Wheels, needs
 
-INDEX = "https://pypi.org/simple"
 NODES = List(Row(Text(r"[0-9]{1,3}\.[0-9]{1,3}"), Text(r"[A-Za-z0-9_]*")))  # Python and machine
-BLOCK = 1 << 20
 
 
 # --- downloading ----------------------------------------------------------------------------------
@@ -66,11 +66,6 @@ def interpreter(version: str) -> str:
         f"this machine has no Python {version} with pip, which must choose the nodes' wheels;"
         f" install python{version}, or run prefetch.yml on a machine that has it"
     )
-
-
-def source(address: str, option: str) -> str:
-    """A line for pip: a mirror that is a path is a folder of wheels, not an index."""
-    return f"{'--find-links' if address.startswith('/') else option} {address}"
 
 
 class Prefetch:
@@ -134,21 +129,19 @@ class Prefetch:
                 self._download(Wheels(python, ["setuptools", "wheel"]), target)
 
     def _download(self, group: Wheels, target: Path) -> None:
-        wanted = [*group.requirements, *(str(self.folder / item.path) for item in group.files)]
-        index = str(self.spec["variables"].get("python_env_index_url") or "")
-        index = index or mirrors.mirrored(INDEX, "pip", self.mirrors)
-        lines = ["--no-index"] if index.startswith("/") else []
-        lines += [] if index == INDEX else [source(index, "--index-url")]
-        extra = self.spec["variables"].get("python_env_extra_index_url")
-        for address in [*group.indexes, *([str(extra)] if extra else [])]:
-            address = mirrors.mirrored(address, "pip", self.mirrors)
-            lines.append(source(address, "--extra-index-url"))
-        if self.spec["variables"].get("python_env_find_links"):
-            lines.append(f"--find-links {self.spec['variables']['python_env_find_links']}")
+        given = self.spec["variables"]
+        site = {
+            "index": given.get("python_env_index_url"),
+            "extra_index": given.get("python_env_extra_index_url"),
+            "find_links": given.get("python_env_find_links"),
+            "mirrors": self.mirrors,
+        }
+        lines = [*sources(site, group.indexes), *group.requirements]
+        lines += [str(self.folder / item.path) for item in group.files]
         with tempfile.TemporaryDirectory(prefix="trainbench-prefetch-") as scratch:
             asked, limits = Path(scratch, "requirements.txt"), Path(scratch, "constraints.txt")
             # In a file: an index's address may hold a password.
-            asked.write_text("\n".join([*lines, *wanted]) + "\n", encoding="utf-8")
+            asked.write_text("\n".join(lines) + "\n", encoding="utf-8")
             limits.write_text("\n".join(group.constraints) + "\n", encoding="utf-8")
             argv = [interpreter(group.python), "-m", "pip", "download", "--quiet", "--no-input"]
             argv += ["--disable-pip-version-check", "--dest", str(target)]
@@ -197,12 +190,6 @@ def write_repositories(folder: Path, releases: Mapping[str, list[str]]) -> None:
 # --- the manifest ---------------------------------------------------------------------------------
 
 
-def digest_of(path: Path, kind: str) -> str:
-    """The file's checksum."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
-
-
 def places(found: Needs) -> dict[str, dict[str, str]]:
     """What stands in place of each public address, as a path in the folder."""
     kinds: dict[str, dict[str, str]] = {"pip": {INDEX: "pip"}, "git": {}, "data": {}, "conda": {}}
@@ -227,7 +214,7 @@ def manifest(folder: Path, found: Needs) -> dict[str, Any]:
             and not name.startswith("manifest.json")  # nor one that was half written
             and not name.endswith((".part", ".part.json", ".control"))
         ):
-            listed[name] = [path.stat().st_size, digest_of(path, "sha256")]
+            listed[name] = [path.stat().st_size, sha256(str(path))]
     only = sorted(item.path for item in found.files if item.dataset)
     return {"schema": 1, "files": listed, "datasets": only, "mirrors": places(found)}
 
