@@ -26,7 +26,7 @@ from node.checked import Sha256, WheelName
 from node.checksum import sha256
 from node.files import read_text
 from node.schema import Fields, Mapped, Plain, Text
-from node.words import pairs
+from node.words import found_a_full_disk, last_lines, pairs
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -155,7 +155,6 @@ def build(spec: Spec) -> Spec:
 def failure(log: str) -> str:
     """Why the build failed: the end of its log."""
     text = read_text(log)
-    if "No space left on device" in text:
+    if found_a_full_disk(text):
         return "the disk is full while building apex; free some space and run setup again"
-    lines = [line for line in text.splitlines() if line.strip()][-LOG_LINES:]
-    return f"apex cannot be built; {log} ends with:\n" + "\n".join(lines)
+    return f"apex cannot be built; {log} ends with:\n{last_lines(text, LOG_LINES)}"

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from node import parsing
 from node.answer import ProgramError
 from node.schema import Fields, Text
+from node.words import found_a_full_disk, last_lines
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -159,9 +160,9 @@ def call(argv: list[str], home: str, what: str) -> None:
     )
     if done.returncode == 0:
         return
-    if "No space left on device" in done.stdout:
+    if found_a_full_disk(done.stdout):
         raise CondaError(
             f"the disk is full: {what} cannot be installed; free some space, run setup"
         )
-    lines = [line for line in done.stdout.splitlines() if line.strip()]
-    raise CondaError(f"{what} cannot be installed; it ends with:\n" + "\n".join(lines[-LOG_LINES:]))
+    ending = last_lines(done.stdout, LOG_LINES)
+    raise CondaError(f"{what} cannot be installed; it ends with:\n{ending}")

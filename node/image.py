@@ -36,7 +36,7 @@ from node.env.indexes import INDEX
 from node.files import read_text, write_text
 from node.mirrors import mirrored
 from node.schema import Fields, List, Text
-from node.words import last_line
+from node.words import found_a_full_disk, last_line, last_lines
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -201,11 +201,10 @@ def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
         raise ImageError(f"{argv[0]} is not here; see container_runtime_engines") from None
     if done.returncode == 0:
         return
-    with open(log, encoding="utf-8", errors="replace") as file:
-        lines = [line.rstrip() for line in file if line.strip()]
-    if any("no space left on device" in line.lower() for line in lines):
+    output = read_text(log)
+    if found_a_full_disk(output):
         raise ImageError(f"{words}: the disk is full; free some space and run setup again")
-    raise ImageError(f"{words}; {log} ends with:\n" + "\n".join(lines[-LOG_LINES:]))
+    raise ImageError(f"{words}; {log} ends with:\n{last_lines(output, LOG_LINES)}")
 
 
 def write_down(spec: Spec) -> Spec:

@@ -15,5 +15,14 @@ def pairs(text: str | None, separator: str) -> dict[str, str]:
 
 def last_line(text: str) -> str:
     """A failing tool's last words."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    return last_lines(text, 1).strip()[:300] or "it said nothing"
+
+
+def last_lines(output: str, most: int) -> str:
+    """The last lines of what a program printed, without the empty ones."""
+    return "\n".join([line.rstrip() for line in output.splitlines() if line.strip()][-most:])
+
+
+def found_a_full_disk(output: str) -> bool:
+    """Whether a program says that the disk is full."""
+    return "no space left on device" in output.lower()

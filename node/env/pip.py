@@ -9,6 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from node.files import read_text, write_text
+from node.words import found_a_full_disk, last_lines
 
 from .environment import EnvError, Environment
 from .interpreter import clean
@@ -66,13 +67,12 @@ def call(env: Environment, name: str, argv: list[str], variables: dict[str, str]
 
 def failure(name: str, output: str, log: str) -> str:
     """Why a program failed: one sentence where the reason is known, else the end of its log."""
-    if "No space left on device" in output:
+    if found_a_full_disk(output):
         return f"the disk is full while installing {name}; free some space and run setup again"
-    lines = [line for line in output.splitlines() if line.strip()]
-    for line in lines:
+    for line in output.splitlines():
         if line.startswith("ERROR: No matching distribution found for "):
             return (
                 f"{line[7:]} (step {name}); correct the pin, or name an index that has it with "
                 "python_env_index_url"
             )
-    return f"{name} cannot be installed; {log} ends with:\n" + "\n".join(lines[-LOG_LINES:])
+    return f"{name} cannot be installed; {log} ends with:\n{last_lines(output, LOG_LINES)}"
