@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from node.checked import InsidePath, Sha256
 from node.printable import printable
@@ -56,19 +56,19 @@ def _extract(path: Path, folder: Path) -> dict[str, str]:
     folders: set[Path] = set()
     with gzip.GzipFile(path, "rb") as stream:
         for count, (member, content) in enumerate(members(stream), 1):
-            parts = PurePosixPath(member.name).parts
-            if count + len(folders) > MOST_FILES or len(parts) > MOST_PARTS:
+            depth = member.name.count("/")
+            if count + len(folders) > MOST_FILES or depth >= MOST_PARTS:
                 raise ForeignError(
                     f"it holds more than {MOST_FILES} files and folders, or more than {MOST_PARTS}"
                     " folders within each other"
                 )
             if member.is_folder:
                 continue
-            target = folder.joinpath(*parts)
+            target = folder / member.name
             try:
                 if target.parent not in folders:
                     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    folders.update(target.parents[: len(parts) - 1])
+                    folders.update(target.parents[:depth])
                 sums[member.name] = _write(target, content)
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise DamagedError(f"{printable(member.name)} is in it twice") from None
