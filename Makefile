@@ -13,6 +13,8 @@ NODES ?= 4
 CASES ?= 100000
 SECONDS ?= 1200
 SEED ?=
+# Of the tests: many wait for processes and nodes, so that two cores carry three at a time.
+WORKERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,6 +35,8 @@ endif
 
 PIP := $(BIN)/python -m pip install --quiet
 SETUP := ansible-playbook playbooks/setup.yml
+PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile
+NOT_SLOW := not slow and not oneflow
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh \
   roles/container_image/files/trainbench-sshd
 
@@ -51,7 +55,8 @@ demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, n
 test:  ## Lint, unit, golden, role and trainer tests, then those on real test nodes
 	@$(MAKE) --no-print-directory $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 2 lint setup
-	@$(MAKE) --no-print-directory --old-file setup unit nodes
+	tools/system-packages
+	$(PYTEST) -m '$(NOT_SLOW)' tests
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck
@@ -64,12 +69,12 @@ lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production
 
 .PHONY: unit
 unit: $(VENV)/.dev setup  ## Tests that need no root: unit, golden (whole commands), roles, trainer
-	python -m pytest -q -n 2 --dist loadfile -m 'not cluster and not slow and not oneflow' tests
+	$(PYTEST) -m 'not cluster and $(NOT_SLOW)' tests
 
 .PHONY: nodes
 nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
 	tools/system-packages
-	python -m pytest -q -n 2 --dist loadfile -m 'cluster and not slow and not oneflow' tests
+	$(PYTEST) -m 'cluster and $(NOT_SLOW)' tests
 
 .PHONY: slow
 slow: $(VENV)/.dev setup  ## The slow tests: repeated exits, a bare node set up from nothing

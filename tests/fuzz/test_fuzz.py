@@ -19,7 +19,7 @@ from tests.fuzz.logs import Figures
 from tests.fuzz.mutation import mutated, mutated_json
 from tests.fuzz.targets import TARGETS
 
-CASES, SECONDS, SEED = 400, 60, 12
+CASES, SECONDS, SEED = 200, 60, 12
 
 
 def test_some_cases_of_each_kind_have_no_finding() -> None:
