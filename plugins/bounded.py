@@ -23,16 +23,17 @@ LOOK_S = 0.2  # between two looks at how much came
 
 @contextmanager
 def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
-    """End what this process started once it has read `most` bytes, or after `limit_s`.
+    """End what this process started once this thread has read `most` bytes, or after `limit_s`.
 
     Raises UnfitError, beginning with `where`, for the one, AnsibleConnectionFailure for the other.
     """
     over, errors = threading.Event(), list[Exception]()
-    before, began, first = bytes_read(), time.monotonic(), ticks()
+    reader = threading.get_native_id()
+    before, began, first = bytes_read(reader), time.monotonic(), ticks()
 
     def watch() -> None:
         while not over.wait(LOOK_S):
-            if bytes_read() - before > most:
+            if bytes_read(reader) - before > most:
                 errors.append(unfit(where, f"has more than {most} bytes"))
             elif limit_s is not None and time.monotonic() - began > limit_s:
                 errors.append(AnsibleConnectionFailure(f"no answer within {limit_s:g} s"))
@@ -56,10 +57,14 @@ def ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def bytes_read() -> int:
-    """Return how much this process has read so far; 0 where the system does not say."""
+def bytes_read(thread: int) -> int:
+    """Return how much a thread of this process has read so far; 0 where the system does not say.
+
+    The count of the whole process would hold what its ended children read: a program that a local
+    connection runs, its libraries with it.
+    """
     try:
-        count = Path("/proc/self/io").read_text(encoding="ascii").split()[1]
+        count = Path(f"/proc/self/task/{thread}/io").read_text(encoding="ascii").split()[1]
     except (OSError, IndexError):
         return 0
     return int(count)

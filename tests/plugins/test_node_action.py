@@ -44,6 +44,19 @@ def test_what_is_printed_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
         Action("yes").exchange(["x"])
 
 
+def test_what_a_program_reads_here_is_not_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local connection's program was refused for the files that it had read."""
+
+    class Reading(Action):
+        def _low_level_execute_command(self, command: str, in_data: bytes) -> dict[str, Any]:
+            subprocess.run(["head", "-c", "8M", "/dev/zero"], stdout=subprocess.DEVNULL, check=True)
+            return super()._low_level_execute_command(command, in_data)
+
+    monkeypatch.setattr(node_action, "MOST_BYTES", 1 << 20)
+    done = Reading("sleep 0.5; echo 'TRAINBENCH {}'").exchange(["x"])
+    assert (done.code, done.facts) == (0, {})
+
+
 def test_who_answers_nothing_is_not_waited_for_for_good() -> None:
     began = time.monotonic()
     with pytest.raises(AnsibleConnectionFailure, match=r"no answer within 0\.5 s"):
