@@ -185,11 +185,6 @@ def _per(batch: float | None, by: float | None) -> float | None:
     return None if batch is None or by is None else measured(batch * 1000 / by)
 
 
-def final_loss(record: Record) -> tuple[float | None, str]:
-    """Return the last logged loss of a run, or None and why."""
-    return last_loss(record.measurement.intervals)
-
-
 @dataclass(frozen=True)
 class Value:
     """A quantity in one interval, the iterations that it covers, and "log" or "derived"."""
@@ -360,7 +355,7 @@ def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
     """Return median of the runs' final losses; None when one of them has none, and why."""
     losses = []
     for run in runs:
-        loss, why = final_loss(run)
+        loss, why = last_loss(run.measurement.intervals)
         if loss is None:
             return None, why if len(runs) == 1 else f"in repeat {run.repeat} {why}"
         losses.append(loss)

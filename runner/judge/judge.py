@@ -85,7 +85,7 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
     if not ended.cause:
         return ended
     logs = attempt.logs()
-    first = telling_rank(attempt)
+    first = telling_rank(attempt, ended)
     verdict: Verdict | None = None
     if ended.cause in EXPLAINED:
         # The node that ended the run comes first: without a clock in the logs, it is the cause.
@@ -96,9 +96,10 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
     return with_verdict(ended, verdict, last_words(own.encode()))
 
 
-def telling_rank(attempt: Attempt) -> int:
+def telling_rank(attempt: Attempt, ended: Outcome) -> int:
     """Return the rank of the node that ended the run first, else the first."""
-    halt = attempt.halt
-    first = first_bad(attempt.endings()) if halt is None else halt.host
-    hosts = attempt.hosts
+    halt, hosts = attempt.halt, attempt.hosts
+    first = halt.host if halt else None
+    if halt is None and ended.status != "ok":  # else all nodes ended well: nobody need read how
+        first = first_bad(attempt.endings())
     return next((rank for rank, host in hosts.items() if host == first), min(hosts))

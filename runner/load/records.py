@@ -145,7 +145,8 @@ def _ran(
     measured = judge.measure_run(asked.system, logs) if trained else Measurement()
     ended = _ended(attempt, recorded, measured)
     began = recorded.started_at if recorded else None
-    log = attempt.path / ended.evidence.log if ended.evidence else logs[judge.telling_rank(attempt)]
+    place = ended.evidence
+    log = attempt.path / place.log if place else logs[judge.telling_rank(attempt, ended)]
     record = replace(
         asked,
         status=ended.status,

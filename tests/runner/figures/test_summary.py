@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.figures.learning import last_loss
 from runner.figures.summary import (
     WITHOUT_NUMBERS,
     cell_statistics,
     counted_intervals,
-    final_loss,
     runs_that_count,
 )
 from runner.terms.record import STATUSES, Interval, Measurement, Record
@@ -147,12 +147,12 @@ def test_a_run_that_never_trained_has_no_numbers_whatever_it_holds(status: str) 
 
 
 def test_final_loss_is_the_last_logged() -> None:
-    assert final_loss(record([Interval(1, loss=3.0), Interval(2, loss=2.5), Interval(3)]))[0] == 2.5
+    assert last_loss([Interval(1, loss=3.0), Interval(2, loss=2.5), Interval(3)])[0] == 2.5
 
 
 @pytest.mark.parametrize("last", [Interval(2, nan=1), Interval(2, loss=math.inf)])
 def test_a_run_that_ends_in_nan_has_no_final_loss(last: Interval) -> None:
-    loss, why = final_loss(record([Interval(1, loss=3.0), last]))
+    loss, why = last_loss([Interval(1, loss=3.0), last])
     assert loss is None
     assert "iteration 2" in why
 
