@@ -32,8 +32,8 @@ DIVERGED = "≠"  # beside the speed of a cell that learns something else than i
 FEWEST_REPEATS = 3
 # Fewer counted steps of a run: NVIDIA's dgxc-benchmarking averages iterations 35 to 44.
 FEWEST_STEPS = 10
-# More MiB in use on an NVIDIA device before a run: somebody's CUDA context takes about 300 or more,
-# and what the driver keeps for itself is not in it (node/nvml.py).
+# More MiB in use on an NVIDIA device before a run: half of what a CUDA context alone was seen to
+# take on an H200, 526. An idle one has 0: the driver's own part is not counted (node/nvml.py).
 LEFTOVER_MIB = 256.0
 
 Hosts = tuple[str, ...]
@@ -302,7 +302,7 @@ CODES: Mapping[str, Code] = {
         Code(
             "throttled",
             "clocks were lowered while the counted steps ran, but for the device's own power cap,"
-            " at which a busy one runs (the column `throttled` says it)",
+            " at which a busy H200 runs (the column `throttled` says it)",
             "Mend the cooling or the power of the node",
             _throttled,
             UNSTEADY,
@@ -367,7 +367,7 @@ CODES: Mapping[str, Code] = {
             f"a device was not sampled for more than {GAP_S:g} s while the counted steps ran, or"
             " nobody knows when they ran; of processors nothing but utilisation hangs on it, so"
             " that it is no reason there",
-            f"{_QUIET}, and see that the node samples its devices",
+            "See that the node samples its devices (samples.csv), and run it again",
             _telemetry_gap,
         ),
         Code(
