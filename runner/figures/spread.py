@@ -57,7 +57,7 @@ class Drift:
 
 def confidence(runs: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """Compute the interval of the median of the runs' medians; None of too few values."""
-    medians = _resampled(runs)
+    medians = _resampled(_counted(runs))
     return None if medians is None else _interval(medians)
 
 
@@ -65,7 +65,7 @@ def difference(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]
 ) -> tuple[float, float] | None:
     """Compute the interval of ours minus theirs, in percent of theirs; None of too few values."""
-    mine, base = _resampled(ours), _resampled(theirs)
+    mine, base = _resampled(_counted(ours)), _resampled(_counted(theirs))
     if mine is None or base is None:
         return None
     # Runs of one length are drawn alike: in another order the two are independent.
@@ -73,9 +73,13 @@ def difference(
     return _interval((mine / base - 1) * 100)
 
 
-def _resampled(runs: Sequence[Sequence[float]]) -> Floats | None:
+def _counted(runs: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(run) for run in runs if len(run))
+
+
+@lru_cache(maxsize=256)  # a baseline's are asked for again by each cell beside it
+def _resampled(runs: tuple[tuple[float, ...], ...]) -> Floats | None:
     """Return RESAMPLES medians of the runs' medians; None of too few values."""
-    runs = [run for run in runs if len(run)]
     if not runs or (len(runs) < FEWEST_RUNS and any(len(run) < FEWEST for run in runs)):
         return None
     medians = np.stack([_medians(np.asarray(run, np.float64)) for run in runs])
