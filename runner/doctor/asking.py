@@ -1,5 +1,6 @@
 """Ask the nodes of an inventory: verify.yml, then the probe. The effects of `runner doctor`."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from runner.base.text import tail
 from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
 from runner.folder.checkup import Checkup, checkup_of
+from runner.folder.products import keep_products
 from runner.inventory.inventory import load_inventory, refuse_unedited
 from runner.launch.interrupts import Interrupts
 from runner.launch.ssh.ssh_engine import SshEngine
@@ -88,4 +90,7 @@ def _measure(
 
     nodes = [node for node in cluster.nodes if node.host in answer.envs]
     with live(console, line):
-        return probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)
+        judged = probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)
+    now = time.time()
+    keep_products(checkup.path, judged.products(now), now)
+    return judged

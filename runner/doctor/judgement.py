@@ -16,6 +16,7 @@ from typing import Any
 from node.kinds import having
 from node.parsing import parse
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
+from runner.terms.product import Product, Products
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
@@ -31,6 +32,7 @@ TESTS: Mapping[str, tuple[str, str]] = {
     "all": ("all-reduce between all nodes", "GB/s bus"),
     "pair": ("all-reduce of pairs of nodes", "GB/s bus"),
 }
+MATMUL = "matmul_"  # and an arithmetic
 DEVICE_TESTS = ("matmul_fp32", "matmul_bf16", "memory")
 NETWORK_TESTS = ("node", "all", "pair")
 
@@ -110,6 +112,25 @@ class Judgement:
     def unanswered(self) -> bool:
         """Whether something that was asked for has no result."""
         return bool(self.reason) or any(row.reason for row in self.rows)
+
+    def products(self, at: float) -> Products:
+        """Return what the matrix product reached on nodes of which all devices have a figure.
+
+        A test without a result, also one of too much noise, has none.
+        """
+        nodes: dict[str, tuple[Product, ...]] = {}
+        for row in self.rows:
+            if not row.test.startswith(MATMUL) or row.reason:
+                continue
+            by_host: dict[str, dict[int | None, float]] = {}
+            for one in row.figures:
+                by_host.setdefault(one.nodes[0], {})[one.device] = one.value
+            for host, rates in by_host.items():
+                if set(rates) == set(range(len(rates))):
+                    in_order = tuple(rates[number] for number in range(len(rates)))
+                    product = Product(row.test.removeprefix(MATMUL), at, in_order)
+                    nodes[host] = (*nodes.get(host, ()), product)
+        return Products(nodes)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object as docs/doctor.md describes it."""

@@ -3,11 +3,12 @@
     runs/<campaign>/campaign.json  lock
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
-          run.json  launch.sh  halt  progress  outcome.json
+          run.json  launch.sh  halt  progress  products.json  outcome.json
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
                                 stacks.txt  tensorboard/
     runs/.ansible/               private folders of ansible-runner, removed on success
-    runs/.doctor/<inventory>/    asked.json  env/<host>.json  lock  probe<N>/ (as an attempt, above)
+    runs/.doctor/<inventory>/    asked.json  env/<host>.json  products.json  lock
+                                 probe<N>/ (as an attempt, above)
 
 The standard library alone, as the launch plugin and roles/verify import this. docs/runs.md explains
 the files.
@@ -33,6 +34,7 @@ SCRIPT = "launch.sh"
 HALT = "halt"
 PROGRESS = "progress"
 OUTCOME = "outcome.json"
+PRODUCTS = "products.json"  # of a checkup, too
 NODES = "nodes"
 
 # Of one node of a run.

@@ -77,14 +77,14 @@ def bench(
         if todo:
             wanted = [cell for cell, _ in todo]
             used = cluster.nodes[: max(cell.nodes for cell in wanted)]
-            launcher = Launcher(engine, campaign, view, interrupts)
+            launcher = Launcher(engine, cluster, campaign, view, interrupts)
             with engine.claimed(used, campaign.path):
                 sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
                 for cell, repeat in todo:
                     if interrupts.over:
                         break
                     for _ in range(1 + retry):
-                        ended = launcher.launch(matrix, cell, repeat, cluster, sizes)
+                        ended = launcher.launch(matrix, cell, repeat, sizes)
                         if ended.status == "ok" or interrupts.over:
                             break
                     counts["ok" if ended.status == "ok" else "failed"] += 1

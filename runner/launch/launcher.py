@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -9,8 +10,10 @@ from node.causes import Cause
 from runner.folder import names
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.checkup import checkup_of
 from runner.folder.lock import HeldFolder
-from runner.folder.stored import write_json
+from runner.folder.products import load_products
+from runner.folder.stored import UnreadableError, write_json
 from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
@@ -66,6 +69,7 @@ class Launcher:
     """Launches the runs of a campaign."""
 
     engine: Engine
+    cluster: Cluster
     campaign: Campaign
     view: View
     interrupts: Interrupts
@@ -75,7 +79,6 @@ class Launcher:
         matrix: Matrix,
         cell: Cell,
         repeat: int,
-        cluster: Cluster,
         sizes: Mapping[str, Mapping[str, int]],
     ) -> Outcome:
         """Plan and launch one repeat of a cell; `sizes` are those of the datasets' files."""
@@ -85,7 +88,7 @@ class Launcher:
             run = make_run(
                 matrix,
                 cell,
-                cluster,
+                self.cluster,
                 campaign=self.campaign.name,
                 repeat=repeat,
                 attempt=attempt.number,
@@ -104,6 +107,7 @@ class Launcher:
         script.write_text(launch_script(run), encoding="utf-8")
         script.chmod(0o700)
         began, clock = time.time(), time.monotonic()
+        self._take_products(attempt, run, began)
         with self.view.running(cell, run.repeat, attempt):
             message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
         measured, ended = judged(attempt, cell, message)
@@ -111,3 +115,11 @@ class Launcher:
         write_json(attempt.path / names.OUTCOME, ended.to_json())
         self.view.ended(cell, run.repeat, attempt, ended, measured)
         return ended
+
+    def _take_products(self, attempt: Attempt, run: Run, began: float) -> None:
+        """Take along what doctor measured of the run's nodes lately, where it can be read."""
+        checkup = checkup_of(self.campaign.path.parent, self.cluster.label)
+        with suppress(UnreadableError):
+            products = load_products(checkup.path).fresh(began, [node.host for node in run.nodes])
+            if products.nodes:
+                write_json(attempt.path / names.PRODUCTS, products.to_json())

@@ -92,7 +92,7 @@ def rerun(
             inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
             attempt = target.new_attempt(recorded.run.cell.id, repeat)
             again = _again(recorded.run, target.name, attempt)
-            ended = Launcher(engine, target, view, interrupts).once(attempt, again)
+            ended = Launcher(engine, cluster, target, view, interrupts).once(attempt, again)
         ok = ended.status == "ok"
         tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
         view.end(tally)

@@ -2,15 +2,17 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
+from runner.figures.reached import multiplied_in, reached
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.folder.products import load_products
 from runner.folder.stored import UnreadableError
 from runner.judge import judge
 from runner.judge.decide import learned
@@ -22,7 +24,8 @@ from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import UNREADABLE, Measurement, Record
+from runner.terms.record import UNREADABLE, Measurement, Reached, Record
+from runner.terms.run import Run
 from runner.terms.settings import Settings
 
 RUNNING = "bench runs now: python -m runner status says how far it is"
@@ -167,7 +170,19 @@ def _ran(
     )
     # As many devices as it has processes, from the first, unless it names them.
     ids = run.cell.device_ids or range(run.cell.devices_per_node)
+    record = replace(record, reached=_reached(attempt, run, record, ids))
     return with_fetched(record, logs, ids)
+
+
+def _reached(attempt: Attempt, run: Run, record: Record, ids: Sequence[int]) -> Reached:
+    """Return what doctor had measured of the run's devices when it began."""
+    try:
+        products = load_products(attempt.path)
+    except UnreadableError as error:
+        return Reached(missing=str(error))
+    hosts, kind = [node.host for node in run.nodes], run.nodes[0].device
+    arithmetic = record.arithmetic and multiplied_in(record.arithmetic, record.device, kind)
+    return reached(products, hosts, ids, arithmetic, kind)
 
 
 def _day(seconds: float | None) -> str:

@@ -42,6 +42,11 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
     peaks = dict.fromkeys(row.peak_source for row in table if row.mfu_percent is not None)
     if peaks and shows("mfu_percent", "hfu_percent"):
         yield f"MFU, HFU: of the device's dense peak ({'; '.join(map(str, peaks))})."
+    if shows("matmul_percent") and any(row.matmul_percent is not None for row in table):
+        yield (
+            "Of matmul: model TFLOP/s in percent of what doctor's matrix product reached on the"
+            " same devices in the same arithmetic, at most a week before."
+        )
     if shows("utilisation_percent") and any(row.utilisation for row in table):
         yield f"Utilisation: {_utilisation(table)}."
     yield from _of_memory(table, shows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from runner.figures import devices as catalogue
@@ -15,7 +15,7 @@ from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
-from runner.terms.record import NOT_ENDED, Record, Utilisation
+from runner.terms.record import NOT_ENDED, Reached, Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")
@@ -248,6 +248,26 @@ class Row:
         return None if rate is None or not peak else rate / peak * 100
 
     @property
+    def _reached(self) -> Reached:
+        """What doctor's matrix product reached; of several runs that count the mean."""
+        _, runs = runs_that_count(self.records)
+        each = [run.reached for run in runs] or [self.record.reached]
+        rates = [one.tflop_per_s for one in each if one.tflop_per_s is not None]
+        lacking = next((one for one in each if one.tflop_per_s is None), None)
+        return lacking or Reached(fmean(rates))
+
+    @property
+    def matmul_tflop_per_s(self) -> float | None:
+        """What doctor's matrix product reached on one of these devices, in that arithmetic."""
+        return self._reached.tflop_per_s
+
+    @property
+    def matmul_percent(self) -> float | None:
+        """Model FLOPs in percent of what doctor's matrix product reached."""
+        rate, product = self.model_tflop_per_s_per_device, self.matmul_tflop_per_s
+        return None if rate is None or product is None else rate / product * 100
+
+    @property
     def utilisation(self) -> Utilisation | None:
         """Of the runs that count: the mean of those that were sampled, else the largest reading."""
         _, runs = runs_that_count(self.records)
@@ -286,6 +306,9 @@ class Row:
         if self.mfu_percent is None:
             why = reasons.get("model_tflop_per_s_per_device", "") or self._peak[1]
             reasons |= {"mfu_percent": why, "hfu_percent": why}
+        if self.matmul_percent is None:
+            why = reasons.get("model_tflop_per_s_per_device", "") or self._reached.missing
+            reasons["matmul_percent"] = why
         if self.utilisation is None:
             reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
         if self.power.joules_per_token is None:

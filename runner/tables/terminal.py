@@ -36,6 +36,7 @@ _GIVEN_UP = (
     "published_utilisation_percent",
     "published_memory_used_mib",
     "utilisation_percent",
+    "matmul_percent",
     "mfu_percent",
     "loss_parity",
     "learns",

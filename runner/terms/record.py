@@ -108,6 +108,17 @@ class Telemetry:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """What doctor's matrix product reached on the run's devices, in its arithmetic: TFLOP/s of one.
+
+    None with the reason in `missing`.
+    """
+
+    tflop_per_s: float | None = None
+    missing: str = "it has not run"
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What a parser read from the logs of one run, all nodes together.
 
@@ -174,6 +185,7 @@ class Record:
     model: Architecture | None = None
     arithmetic: str | None = None
     measurement: Measurement = field(default_factory=Measurement)
+    reached: Reached = Reached()
     device: str = ""
     device_kind: str = ""
     hosts: tuple[str, ...] = ()

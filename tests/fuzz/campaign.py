@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from runner.folder import names
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from tests.runner.builders import small_cluster, small_matrix
@@ -55,6 +56,9 @@ def files() -> dict[str, bytes]:
             (node / "prepared").write_text(json.dumps({"clock_offset_s": 0.1, "boot_id": "b"}))
             polled = {"sent": 1.0, "received": 1.1, "node": 1.05, "log_bytes": 7}
             (node / "timeline.jsonl").write_text(json.dumps(polled) + "\n")
+        for attempt in runs.glob(f"*/{names.ATTEMPTS}"):
+            product = {"arithmetic": "fp32", "at": 1.8e9, "tflop_per_s": [0.5, 0.5]}
+            (attempt / names.PRODUCTS).write_text(json.dumps({"nodes": {"n1": [product]}}))
         paths = sorted(path for path in runs.rglob("*") if path.is_file())
         return {path.relative_to(runs).as_posix(): path.read_bytes() for path in paths}
 

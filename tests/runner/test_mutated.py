@@ -21,6 +21,7 @@ from runner.tables.ran_on import environment_section
 from runner.terms.cell import Cell
 from runner.terms.inspected import Inspected
 from runner.terms.outcome import Outcome
+from runner.terms.product import Products
 from runner.terms.record import Measurement
 from runner.terms.run import Run
 from runner.terms.settings import Settings
@@ -83,6 +84,9 @@ def written(runs: Path) -> Campaign:
             "others": "",
         }
         (node / names.DONE).write_text(json.dumps(done))
+        product = {"arithmetic": "fp32", "at": 1.8e9, "tflop_per_s": [0.5, 0.5]}
+        content = {"schema": 1, "nodes": {"n1": [product], "n2": [product]}}
+        (attempt / names.PRODUCTS).write_text(json.dumps(content))
     return campaign
 
 
@@ -105,6 +109,7 @@ NOUNS: Mapping[str, type] = {
     names.OUTCOME: Outcome,
     names.DONE: Ending,
     names.HALT: Halt,
+    names.PRODUCTS: Products,
     "n1.json": Inspected,
 }
 

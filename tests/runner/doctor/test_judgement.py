@@ -300,3 +300,18 @@ def test_the_probes_own_error_comes_before_the_launchs(tmp_path: Any) -> None:
         json.dumps({"host": "n1", "cause": "node_busy", "message": "n1: another run holds it"})
     )
     assert probing.failed(attempt, [], ["n1"], "") == "n1: another run holds it"
+
+
+# --- what a campaign's figures are held against ---------------------------------------------------
+
+
+def test_the_matrix_products_of_nodes_whose_devices_all_have_one_are_kept() -> None:
+    found = judged(devices({(0, 0): 700, (0, 1): 720, (1, 1): 690}), 2, 2)
+    (product,) = found.products(5.0).nodes["node1"]
+    assert (product.arithmetic, product.at) == ("bf16", 5.0)
+    assert product.tflop_per_s == pytest.approx((700, 720), rel=0.01)
+    assert set(found.products(5.0).nodes) == {"node1"}
+
+
+def test_a_product_of_too_much_noise_is_none() -> None:
+    assert judged(devices({(0, 0): 700}, noise=0.5), 1, 1).products(5.0).nodes == {}

@@ -9,7 +9,9 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -24,7 +26,9 @@ from runner.base.shape import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
+from runner.folder.checkup import checkup_of
 from runner.folder.lock import HeldFolder
+from runner.folder.products import keep_products
 from runner.folder.stored import write_json
 from runner.launch.bench import Tally, bench
 from runner.launch.launcher import PORT_TRIES
@@ -34,6 +38,7 @@ from runner.matrix.select import in_order, select
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Node
 from runner.terms.orders import Orders
+from runner.terms.product import Product, Products
 from tests.runner.builders import small_cluster, small_matrix
 
 Ending = dict[str, Any]
@@ -215,6 +220,21 @@ def test_what_was_stopped_goes_on_in_the_order_of_its_recorded_seed(
     assert recorded["shuffle_seed"] == 7
     with pytest.raises(UserError, match=r"\(shuffle_seed was 7\)"):
         run(replace(matrix, shuffle_seed=8))
+
+
+@pytest.mark.parametrize(("days", "known"), [(6, True), (8, False)])
+def test_a_run_takes_along_what_doctor_measured_of_its_nodes_in_the_week_before(
+    run: Run, tmp_path: Path, days: int, known: bool
+) -> None:
+    """Doctor may measure again, or its folder may go: the figure stays."""
+    before = time.time() - days * 86_400
+    checkup = checkup_of(tmp_path, small_cluster().label)
+    keep_products(checkup.path, Products({"n1": (Product("fp32", before, (0.5,)),)}), before)
+    run(small_matrix({"zero_stage": [0]}))
+    shutil.rmtree(checkup.path)
+    (record,) = records_of(Campaign(tmp_path / "m-rack"), tmp_path)
+    assert record.reached.tflop_per_s == (0.5 if known else None)
+    assert ("no matrix product in fp32 on node_rank 0" in record.reached.missing) is not known
 
 
 def test_a_failing_cell_does_not_stop_the_next(run: Run, nodes: Nodes, tmp_path: Path) -> None:
