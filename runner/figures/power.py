@@ -1,14 +1,18 @@
 """What a cell's runs took: joules a token, watts a device, and how warm it was. Pure.
 
 Energy is that of all devices over the counted steps of a run (runner/load/energy.py), over the
-tokens of these steps; of several runs the median. It is missing where it is missing of one.
+tokens of these steps; of several runs the median. It is missing where it is missing of one. The
+trainer's own (Megatron's `--log-energy`: joules of an iteration, the mean of all devices) stands
+beside it, and in for it where it is missing.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
-from runner.terms.record import Record, Thermals
+from runner.terms.record import Interval, Record, Thermals
+
+LOG = "log"  # the energy_method of what the trainer says itself
 
 GAP_S = 5.0  # between two samples: more is a gap, over which nothing is assumed
 POWER_CAP = "power cap"  # why clocks are lowered on a busy device that nothing ails
@@ -22,6 +26,14 @@ class Power:
     method: str | None = None
     thermals: Thermals = field(default_factory=Thermals)
     missing: str = ""
+    log_joules_per_token: float | None = None
+
+    @property
+    def log_difference_percent(self) -> float | None:
+        """How much more the log says than what we measured ourselves."""
+        if not self.joules_per_token or self.log_joules_per_token is None or self.method == LOG:
+            return None
+        return (self.log_joules_per_token / self.joules_per_token - 1) * 100
 
     @property
     def tokens_per_joule(self) -> float | None:
@@ -29,8 +41,30 @@ class Power:
         return 1 / self.joules_per_token if self.joules_per_token else None
 
 
-def cell_power(runs: Sequence[Record]) -> Power:
-    """Return what the runs of a cell took, those that count. Every None has its reason."""
+def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> Power:
+    """Return what the runs of a cell took, those that count, over the counted lines of each.
+
+    Every None has its reason.
+    """
+    measured = _measured(runs)
+    logged = [_of_log(run, steps) for run, steps in zip(runs, counted, strict=True)]
+    known = [each for each in logged if each is not None]
+    if not known or len(known) < len(runs):
+        return measured
+    own = replace(measured, log_joules_per_token=median(known))
+    if own.joules_per_token is not None:
+        return own
+    return replace(own, joules_per_token=own.log_joules_per_token, method=LOG, missing="")
+
+
+def _of_log(run: Record, steps: Sequence[Interval]) -> float | None:
+    """Return joules a token by the trainer's own lines; None where not all of them say it."""
+    tokens = tokens_of_step(run) * sum(step.iterations for step in steps)
+    each = [step.energy_j * step.iterations for step in steps if step.energy_j]
+    return sum(each) * run.world_size / tokens if tokens and len(each) == len(steps) else None
+
+
+def _measured(runs: Sequence[Record]) -> Power:
     heat = _thermals(run.measurement.thermals for run in runs)
     per_token, methods = [], set()
     for run in runs:

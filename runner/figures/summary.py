@@ -38,6 +38,7 @@ import numpy as np
 from runner.figures import spread
 from runner.figures.learning import last_loss
 from runner.figures.power import Power, cell_power
+from runner.figures.startup import Startup, startup
 from runner.figures.warmup import steady_from
 from runner.logs.nodes import after_warmup
 from runner.terms.record import NOT_ENDED, Interval, Record
@@ -88,7 +89,8 @@ class CellStatistics:
     (first, last) iteration that a counted interval covers. Memory is the peak over the runs, in
     MiB. `warmup` is how many first iterations were left out of each run, the most of any run,
     `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs of
-    iterations that were logged and left out.
+    iterations that were logged and left out. `log_tflop_per_s` is of one device, by the trainer's
+    own count.
     """
 
     basis: Basis = "none"
@@ -96,6 +98,8 @@ class CellStatistics:
     rates: tuple[tuple[float, ...], ...] = ()
     step_time_ms: Summary | None = None
     power: Power = field(default_factory=lambda: Power(missing=NO_STEP))
+    startup: Startup = field(default_factory=Startup)
+    log_tflop_per_s: float | None = None
     memory_allocated_mib: float | None = None
     memory_used_mib: float | None = None
     final_loss: float | None = None
@@ -289,7 +293,9 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         samples_per_s=rate,
         rates=tuple(tuple(item.value for item in run) for run in rates),
         step_time_ms=time,
-        power=cell_power(runs),
+        power=cell_power(runs, counted),
+        startup=startup(runs),
+        log_tflop_per_s=_log_tflops(counted),
         memory_allocated_mib=allocated,
         memory_used_mib=in_use,
         final_loss=loss,
@@ -349,6 +355,12 @@ def _why_no_times(
     if not any(counted):
         return "the optimiser skipped a step in every interval after warm-up"
     return "the log shows neither step times nor a throughput to derive them from"
+
+
+def _log_tflops(counted: Iterable[Iterable[Interval]]) -> float | None:
+    """Return the median of the runs' medians of what their lines say; None where none does."""
+    each = [[rate for step in run if (rate := measured(step.tflop_per_s))] for run in counted]
+    return median([median(rates) for rates in each if rates]) if any(each) else None
 
 
 def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:

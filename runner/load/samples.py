@@ -19,12 +19,12 @@ from runner.base.shape import shape
 from runner.figures.summary import counted_intervals
 from runner.folder import names
 from runner.folder.endings import Ending
-from runner.folder.stored import load
+from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load.telemetry import telemetry
 from runner.load.utilisation import (
     Sample,
-    Window,
+    first_step,
     peak_memory,
     steady_window,
     times_of_steps,
@@ -53,8 +53,13 @@ def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int
     measured = record.measurement
     nodes = {rank: path.parent for rank, path in logs.items()}
     sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
+    times = {rank: _times(record.system, node) for rank, node in nodes.items()}
+    began = {rank: _began(node) for rank, node in nodes.items()}
     if sampled:
-        measured = _sampled(record, sampled, devices)
+        measured = _sampled(record, sampled, devices, times, began)
+    starts = [first_step(times[rank], began[rank]) for rank in nodes]
+    if first := min((start for start in starts if start), default=None):
+        measured = replace(measured, first_step=first)
     if not any(interval.loss is not None for interval in measured.intervals):
         events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
         if events:
@@ -71,7 +76,11 @@ def _events(folder: Path) -> list[Path]:
 
 
 def _sampled(
-    record: Record, nodes: Mapping[int, Path], devices: Sequence[int] | None
+    record: Record,
+    nodes: Mapping[int, Path],
+    devices: Sequence[int] | None,
+    times: Mapping[int, Sequence[tuple[int, float]]],
+    began: Mapping[int, float | None],
 ) -> Measurement:
     measured = record.measurement
     wanted = {CPU, *map(str, devices or ())}
@@ -94,13 +103,11 @@ def _sampled(
         last = max(interval.iteration for interval in counted)
         # Only one node logs the steps; the others' samples are laid over its clock, which the
         # nodes share to a second or so (the doctor compares them).
-        windows = {
-            rank: _window(record.system, node, (first, last)) for rank, node in nodes.items()
-        }
+        windows = {rank: steady_window(times[rank], (first, last)) for rank in nodes}
         any_window = next((window for window in windows.values() if window), None)
         of_nodes = [(samples[str(rank)], windows[rank] or any_window) for rank in nodes]
         with_begin = [
-            (*of_node, _began(nodes[rank])) for of_node, rank in zip(of_nodes, nodes, strict=True)
+            (*of_node, began[rank]) for of_node, rank in zip(of_nodes, nodes, strict=True)
         ]
         busy = utilisation(of_nodes)
         power = energy.energy(of_nodes)
@@ -119,8 +126,11 @@ def _sampled(
 
 
 def _began(node: Path) -> float | None:
-    """When the node's launcher started, by its own clock; None where its done.json is not here."""
-    ending: Ending | None = load(node / names.DONE, shape(Ending))
+    """When the node's launcher started, by its own clock; None where its done.json does not say."""
+    try:
+        ending: Ending | None = load(node / names.DONE, shape(Ending))
+    except UnreadableError:
+        return None
     return ending.started_at if ending else None
 
 
@@ -136,13 +146,13 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
     return tuple((time - begin, fmean(at[time])) for time in sorted(at))
 
 
-def _window(system: str, node: Path, counted: tuple[int, int]) -> Window | None:
+def _times(system: str, node: Path) -> list[tuple[int, float]]:
+    """Return (iteration, node time in s) of the steps that polls saw in a node's log."""
     try:
         polls = list(_polls(read_start(node / names.TIMELINE, MOST_BYTES) or b""))
-        log = (node / names.LOG).read_bytes()
+        return times_of_steps(system, (node / names.LOG).read_bytes(), polls) if polls else []
     except OSError:
-        return None
-    return steady_window(times_of_steps(system, log, polls), counted)
+        return []
 
 
 def _polls(text: bytes) -> Iterator[tuple[float, int]]:

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from runner.logs.kinds import KINDS, kinds_of
-from runner.terms.record import Utilisation
+from runner.terms.record import FirstStep, Utilisation
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,16 @@ def times_of_steps(
         if times:
             return times
     return []
+
+
+def first_step(steps: Sequence[tuple[int, float]], began: float | None) -> FirstStep | None:
+    """Return the first logged step of a node whose launcher began then; None where either is not
+    known.
+    """
+    if began is None or not steps:
+        return None
+    iteration, time = min(steps, key=lambda step: step[1])
+    return FirstStep(time - began, iteration) if time > began else None
 
 
 class Window(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,17 @@ from runner.terms.record import Interval
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-_Read = Callable[[slice], "list[float | None]"]
+
+
+class Figures(NamedTuple):
+    """What else a trainer worked out itself, of one device: TFLOP/s, J an iteration."""
+
+    tflop_per_s: float | None = None
+    energy_j: float | None = None
+
+
+Value = TypeVar("Value", Figures, float | None)
+_Read = Callable[[slice], list[Value]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Batch:
     nothing says how long its first window is: then it may be all of them. `step_time_ms`,
     `samples_per_s` and `global_batch` (0: not on the line) are as in `records.Interval`. `skipped`
     and `nan` count iterations by the line itself, `overflows` the OVERFLOW lines since the step
-    before. `losses` and `grad_norms` are read only when asked for, of some rows. `unmeasured`
+    before. `losses`, `grad_norms` and `figures` are read only when asked for. `unmeasured`
     counts times and rates that are on the lines and measure nothing: see `measured`.
     """
 
@@ -42,8 +52,9 @@ class Batch:
     nan: Ints
     overflows: Ints
     has_loss: NDArray[np.bool_]
-    losses: _Read
-    grad_norms: _Read
+    losses: _Read[float | None]
+    grad_norms: _Read[float | None]
+    figures: _Read[Figures] | None = None
     unmeasured: int = 0
 
     def __len__(self) -> int:
@@ -58,10 +69,16 @@ class Batch:
             if isinstance(column, np.ndarray)
         }
 
-        def some(of: _Read) -> _Read:
+        def some(of: _Read[Value]) -> _Read[Value]:
             return lambda rows: [of(slice(at, at + 1))[0] for at in places[rows].tolist()]
 
-        return replace(self, **columns, losses=some(self.losses), grad_norms=some(self.grad_norms))
+        return replace(
+            self,
+            **columns,
+            losses=some(self.losses),
+            grad_norms=some(self.grad_norms),
+            figures=some(self.figures) if self.figures else None,
+        )
 
     def last_loss(self) -> float | None:
         """Return the last loss that is on a line."""
@@ -82,14 +99,16 @@ class Batch:
             self.skipped.tolist(),
             self.nan.tolist(),
             self.global_batch.tolist(),
+            self.figures(slice(None)) if self.figures else [Figures()] * len(self),
             strict=True,
         ):
-            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch = row
+            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch, own = row
             time = time_ms if time_ms == time_ms else None
             rate = rate if rate == rate else None
             if rate is None and time and batch:
                 rate = batch * 1000 / time
-            yield Interval(iteration, covers or iteration, time, rate, loss, norm, skips, nan)
+            covers = covers or iteration
+            yield Interval(iteration, covers, time, rate, loss, norm, skips, nan, *own)
 
 
 @dataclass

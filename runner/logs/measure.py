@@ -73,6 +73,7 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
         facts=facts,
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
+        compile_s=_largest([notes.compile_s for notes in every]),
         by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
     )
 

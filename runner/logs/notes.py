@@ -31,6 +31,16 @@ _PADDED = re.compile(rb"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new
 # LiBai prints its model, whose vocabulary is padded by then (layers/embedding.py of 9fc504c4).
 _EMBEDDING_MARK = b"VocabEmbedding(num_embeddings="
 _EMBEDDING = re.compile(rb"VocabEmbedding\(num_embeddings=(\d{1,9}),")
+# What was compiled before the first step, in s: by Megatron (core_v0.13.0 megatron/training/
+# initialize.py:187, :233), by LiBai (9fc504c libai/engine/default.py:134, :142), whose second line
+# holds the first's; DeepSpeed's operators (0.8.0 op_builder/builder.py:507), by all ranks at once.
+_COMPILED_MARK = b". Compilation time: "
+_COMPILED = re.compile(rb">>> done with ([a-z ]{1,60})\. Compilation time: ([\d.]+) seconds\s")
+_LOADED_MARK = b"Time to load "
+_LOADED = re.compile(rb"Time to load ([\w-]{1,60}) op: ([\d.]+) seconds\s")
+_NESTED = frozenset({b"dataset index builder", b"compiling"})
+COMPILER = 80  # bytes on either side of the mark in which its line says what and how long
+MOST_COMPILED = 100  # things, of one log
 ARGUMENTS = 1 << 15  # bytes in which the arguments that follow log_interval stand
 
 
@@ -42,6 +52,7 @@ class Notes:
     perplexity: float | None = None
     devices: Devices = field(default_factory=Devices)
     facts: dict[str, str] = field(default_factory=dict)
+    compiled: dict[bytes, float] = field(default_factory=dict)  # in s, of any rank the longest
     first_step: bytes = b""  # the line of the first step, where its words tell of what system it is
 
     @property
@@ -53,6 +64,13 @@ class Notes:
     def log_interval(self) -> int:
         """Iterations between two logged lines, by the trainer's print of its arguments, or 0."""
         return whole(self.facts.get("log_interval")) or 0
+
+    @property
+    def compile_s(self) -> float | None:
+        """What compiling took in all, by the log's own words."""
+        nested = max((self.compiled.get(name, 0.0) for name in _NESTED), default=0.0)
+        other = sum(took for name, took in self.compiled.items() if name not in _NESTED)
+        return nested + other if self.compiled else None
 
     def allocated(self, mib: float | None) -> None:
         """Note one more figure of the framework's peak."""
@@ -74,6 +92,12 @@ class Notes:
         self.devices.scan(text)
         self.evaluations(text)
 
+    def _compiled(self, match: re.Match[bytes] | None) -> None:
+        took = quantity(match[2]) if match else None
+        known = match is not None and match[1] in self.compiled
+        if match and took is not None and (known or len(self.compiled) < MOST_COMPILED):
+            self.compiled[match[1]] = max(took, self.compiled.get(match[1], 0.0))
+
     def evaluations(self, text: bytes) -> None:
         """Note the perplexity of the last evaluation."""
         for at in places(text, _PERPLEXITY_MARK):
@@ -86,7 +110,11 @@ class Notes:
             self.allocated(quantity(match[1]))
 
     def arguments(self, text: bytes) -> None:
-        """Read what the trainer prints of its arguments, and Megatron of its vocabulary."""
+        """Read what the trainer prints before its first step: arguments, vocabulary, compiling."""
+        for at in places(text, _COMPILED_MARK):
+            self._compiled(_COMPILED.search(text, max(0, at - COMPILER), at + COMPILER))
+        for at in places(text, _LOADED_MARK):
+            self._compiled(_LOADED.match(text, at))
         at = text.find(_PADDED_MARK)
         if at >= 0 and (match := _PADDED.match(text, at)):
             self.facts["padded_vocab_size"] = match[1].decode()

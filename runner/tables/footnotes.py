@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from node.printable import printable
+from runner.figures.power import LOG
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.figures.target import WINDOW
 from runner.tables.columns import DOUBTFUL, INCOMPLETE
@@ -10,6 +11,7 @@ from runner.tables.judged import of_verdicts, some
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Row
 
+ALIKE_PERCENT = 3.0  # energy by the trainer and by us, which are edged by lines and by polls
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
     "repeats": "range of the repeats' medians",
@@ -39,6 +41,11 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
             f" {formula.meaning} ({formula.source}); rows compare only where window and"
             " vocabulary are the same."
         )
+    if shows("log_tflop_per_s_per_device") and any(r.statistics.log_tflop_per_s for r in table):
+        yield (
+            "log's TFLOP/s: what the trainer prints, by its own count, which may take half of the"
+            " attention or what is computed again (docs/measures.md)."
+        )
     peaks = dict.fromkeys(row.peak_source for row in table if row.mfu_percent is not None)
     if peaks and shows("mfu_percent", "hfu_percent"):
         yield f"MFU, HFU: of the device's dense peak ({'; '.join(map(str, peaks))})."
@@ -49,6 +56,9 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
         )
     if shows("utilisation_percent") and any(row.utilisation for row in table):
         yield f"Utilisation: {_utilisation(table)}."
+    yield from _of_energy(table) if shows("energy_per_token_j") else ()
+    if shows("time_to_first_step_s"):
+        yield from _of_startup(table)
     yield from _of_memory(table, shows)
     scaling = shows("strong_scaling_efficiency", "weak_scaling_efficiency")
     if scaling and any(row.scaling for row in table):
@@ -88,6 +98,30 @@ def _of_rates(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]
     if sources != {"log"}:
         some = "" if sources == {"derived"} else " where the log has none"
         yield f"samples/s is global batch size / step time{some}."
+
+
+def _of_energy(table: Sequence[Row]) -> Iterator[str]:
+    """Yield whose energy is the trainer's own, and where the two differ."""
+    own = [printable(row.cell) for row in table if row.power.method == LOG]
+    if own:
+        yield f"Energy of {some(own)}: by the trainer's own lines."
+    for row in table:
+        more = row.power.log_difference_percent
+        if more is not None and abs(more) > ALIKE_PERCENT:
+            yield (
+                f"Energy of {printable(row.cell)}: the trainer's own lines say {more:+.1f} % of"
+                f" what we measured ({row.power.method})."
+            )
+
+
+def _of_startup(table: Sequence[Row]) -> Iterator[str]:
+    firsts = sorted({at for row in table if (at := row.statistics.startup.first_iteration)})
+    if firsts:
+        each = ", ".join(map(str, firsts[:4])) + (", ..." if len(firsts) > 4 else "")
+        yield (
+            "first step: seconds from the launcher's start to the first logged line (iteration"
+            f" {each}); compile: what of it the log says was compiling."
+        )
 
 
 def _of_memory(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]:

@@ -77,6 +77,7 @@ _MEASURED: _Columns = {
         r.statistics.drift.noise_percent if r.statistics.drift else None
     ),
     **_own("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device"),
+    "log_tflop_per_s_per_device": lambda r: r.statistics.log_tflop_per_s,
     "flop_formula": lambda r: r.formula.id if r.formula else None,
     "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
     "device": lambda r: r.device or None,
@@ -87,6 +88,8 @@ _MEASURED: _Columns = {
     "energy_per_token_j": lambda r: r.power.joules_per_token,
     "tokens_per_j": lambda r: r.power.tokens_per_joule,
     "energy_method": lambda r: r.power.method,
+    "energy_per_token_log_j": lambda r: r.power.log_joules_per_token,
+    "energy_log_difference_percent": lambda r: r.power.log_difference_percent,
     "mean_power_w": lambda r: r.power.thermals.mean_power_w,
     "idle_power_w": lambda r: r.power.thermals.idle_power_w,
     "temperature_max_c": lambda r: r.power.thermals.temperature_c,
@@ -100,6 +103,9 @@ _MEASURED: _Columns = {
         for name in QUANTITIES
         for suffix, part in (("", "median"), ("_ci_low", "low"), ("_ci_high", "high"))
     },
+    "time_to_first_step_s": lambda r: r.statistics.startup.first_step_s,
+    "first_logged_iteration": lambda r: r.statistics.startup.first_iteration,
+    "compile_s": lambda r: r.statistics.startup.compile_s,
     "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
     "memory_used_mib": lambda r: r.statistics.memory_used_mib,
     "final_loss": lambda r: r.statistics.final_loss,

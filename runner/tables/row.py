@@ -11,6 +11,7 @@ from runner.figures import devices as catalogue
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.power import Power
+from runner.figures.startup import NOT_SAID, NOT_SEEN
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
@@ -316,6 +317,12 @@ class Row:
         if self.target is not None:
             of = {f"{name}_to_target": why for name, why in self.target.missing.items()}
             reasons |= of
+        if self.statistics.log_tflop_per_s is None:
+            reasons["log_tflop_per_s_per_device"] = "the log prints none of its own"
+        if self.statistics.startup.first_step_s is None:
+            reasons["time_to_first_step_s"] = NOT_SEEN
+        if self.statistics.startup.compile_s is None:
+            reasons["compile_s"] = NOT_SAID
         parity = self.comparison.parity if self.comparison else None
         if parity is not None and parity.same is None:
             reasons["loss_parity"] = parity.why_not

@@ -6,7 +6,7 @@ one logged line over some iterations. Nothing here reads a file or computes a st
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from runner.terms.architecture import Architecture
 
@@ -40,7 +40,8 @@ class Interval:
     `iteration` is the last iteration that the line covers, counted from 1; `iterations` how many
     it covers. `step_time_ms` is the mean time of one iteration in that window (milliseconds),
     `samples_per_s` the whole job's throughput in that window (sequences a second). None means
-    that the log does not say; it never means zero.
+    that the log does not say; it never means zero. `tflop_per_s` is the trainer's own count, of one
+    device; `energy_j` what one device took for one iteration, by the trainer.
     """
 
     iteration: int
@@ -51,6 +52,8 @@ class Interval:
     grad_norm: float | None = None
     skipped: int = 0
     nan: int = 0
+    tflop_per_s: float | None = None
+    energy_j: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,13 @@ class Thermals:
     throttled: tuple[str, ...] | None = None
 
 
+class FirstStep(NamedTuple):
+    """When a run logged its first line, in s from its launcher's start; of what iteration it is."""
+
+    seconds: float
+    iteration: int
+
+
 @dataclass(frozen=True)
 class Telemetry:
     """How whole the samples of a run's devices are, and what was on them before it began.
@@ -128,7 +138,8 @@ class Measurement:
     measure nothing: of zero, or less. `curve` has (iteration, loss) pairs of fetched
     TensorBoard files, where the log has no losses. `by_node` has each node's own steps (node rank
     to intervals) where several logged the same iterations; `intervals` has them once. `busy` has
-    (seconds since the first sample, mean utilisation of the node's devices in percent).
+    (seconds since the first sample, mean utilisation of the node's devices in percent). `compile_s`
+    is what the trainer says that it compiled for before its first step.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -145,6 +156,8 @@ class Measurement:
     energy: Energy = Energy(None, missing="the devices were not sampled")
     thermals: Thermals = Thermals()
     telemetry: Telemetry = Telemetry(missing="the devices were not sampled")
+    first_step: FirstStep | None = None
+    compile_s: float | None = None
 
 
 @dataclass(frozen=True)

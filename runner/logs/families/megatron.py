@@ -14,17 +14,25 @@ the first, whose compilation is in it. The first number is taken.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.logs.batch import Batch, Floats, Ints, Windows, measured
+from runner.logs.batch import Batch, Figures, Floats, Ints, Windows, measured
 from runner.logs.decoding import line_end
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Kind, Sign
 from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
-from runner.logs.numbers import number, whole
+from runner.logs.numbers import number, quantity, whole
 
+# The trainer's own figures of one device, as they are called: core_v0.13.0 megatron/training/
+# training.py:1709, :1718, Primus (with its running average), bigscience e52bdab training.py:817.
+_TFLOPS = re.compile(
+    rb"\| (?:(?:throughput|compute) per GPU \(TFLOP/s/GPU\)|TFLOPs): ([\d.]+)"
+    rb"(?:/[\d.]+| \(avg [\d.]+\))? \|"
+)
+_ENERGY = re.compile(rb"\| energy per GPU \(J/iter/GPU\): ([\d.]+) \|")
 _FIELD = re.compile(rb"\|([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
 # What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
 _ROLES: Mapping[bytes, str] = {
@@ -160,7 +168,13 @@ class Megatron(Kind):
         iteration = whole_numbers(marks.text, slashes, 9)
         kept = self._first_is_kept(marks.text, slashes, iteration)
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
-        return self._batch(marks.text, iteration, columns, overflows, kept)
+        batch = self._batch(marks.text, iteration, columns, overflows, kept)
+
+        def figures(rows: slice) -> list[Figures]:
+            lines = zip(pipes[rows].tolist(), ends[rows].tolist(), strict=True)
+            return [_figures(text[begin:end]) for begin, end in lines]
+
+        return replace(batch, figures=figures)
 
     def _first_is_kept(self, text: bytes, slashes: Ints, iteration: Ints) -> NDArray[np.bool_]:
         """Return, for each line, whether a run begins with it and the next line's figures
@@ -291,6 +305,13 @@ class Megatron(Kind):
             grad_norms=lambda rows: texts("norm", rows),
             unmeasured=odd_times + odd_rates + columns.unread,
         )
+
+
+def _figures(line: bytes) -> Figures:
+    """Read what the trainer worked out, of one line."""
+    line = line[: line_end(line, 0)]
+    tflops, energy = (pattern.search(line) for pattern in (_TFLOPS, _ENERGY))
+    return Figures(quantity(tflops[1]) if tflops else None, quantity(energy[1]) if energy else None)
 
 
 def _seconds(columns: _Columns) -> Floats:

@@ -1,0 +1,147 @@
+"""What a trainer works out itself stands beside our own figures: energy, TFLOP/s, its start."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.figures.flops import Decoder
+from runner.figures.power import Power
+from runner.judge import judge
+from runner.load.samples import with_fetched
+from runner.logs.measure import measure
+from runner.tables.build import rows
+from runner.tables.footnotes import notes
+from runner.tables.machine import machine_value
+from runner.tables.row import Row
+from runner.terms.record import FirstStep, Measurement, Record
+from tests.runner.load.test_samples import a_run, run_folder
+from tests.runner.logs.made_lines import megatron, primus
+from tests.runner.tables.test_tables import cell
+
+LOG = Path(__file__).resolve().parents[2] / "data/megatron_core/h200_log_energy/launcher.log"
+
+
+@pytest.fixture
+def recorded() -> Record:
+    """A 345M GPT on an H200 with Megatron core's `--log-energy` and `--log-throughput`."""
+    measured = judge.measure_run("megatron_core", {0: LOG})
+    run = replace(cell("a", 10.0), system="megatron_core", nodes=1, devices_per_node=1)
+    run = replace(run, model=Decoder(24, 1024, 16, 1024, 50304), global_batch_size=64)
+    return with_fetched(replace(run, warmup_iters=10, measurement=measured), {0: LOG}, [0])
+
+
+def table(run: Record) -> Row:
+    """The row of one run."""
+    (row,) = rows([run])
+    return row
+
+
+def test_energy_by_megatron_and_by_our_counter_are_alike(recorded: Record) -> None:
+    """Its lines said nothing to anybody: 640 J an iteration of 65,536 tokens."""
+    row = table(recorded)
+    assert machine_value(row, "energy_method") == "counter"
+    assert machine_value(row, "energy_per_token_log_j") == pytest.approx(640 / 65536, rel=0.01)
+    assert abs(machine_value(row, "energy_log_difference_percent")) < 3
+    assert not any("Energy of" in note for note in notes([row]))
+
+
+def test_energy_is_the_logs_where_nothing_was_sampled(recorded: Record) -> None:
+    run = replace(recorded, measurement=judge.measure_run("megatron_core", {0: LOG}))
+    row = table(run)
+    assert machine_value(row, "energy_method") == "log"
+    assert machine_value(row, "energy_per_token_j") == row.power.log_joules_per_token
+    assert machine_value(row, "energy_log_difference_percent") is None
+    assert "energy_per_token_j" not in row.missing
+    assert any("by the trainer's own lines" in note for note in notes([row]))
+
+
+def test_energy_of_several_devices_is_their_sum_and_a_line_without_one_has_none(
+    recorded: Record,
+) -> None:
+    one = table(recorded).power.log_joules_per_token
+    assert one is not None
+    four = replace(recorded, devices_per_node=4)
+    assert table(four).power.log_joules_per_token == pytest.approx(4 * one)
+    first, second, *more = recorded.measurement.intervals
+    steps = (first, replace(second, energy_j=None), *more)
+    run = replace(recorded, measurement=replace(recorded.measurement, intervals=steps))
+    assert table(run).power.log_joules_per_token is None
+
+
+def test_an_energy_of_another_size_is_named(recorded: Record) -> None:
+    steps = tuple(
+        replace(step, energy_j=(step.energy_j or 0) * 1.25)
+        for step in recorded.measurement.intervals
+    )
+    run = replace(recorded, measurement=replace(recorded.measurement, intervals=steps))
+    (note,) = (note for note in notes([table(run)]) if "Energy of" in note)
+    assert "+25." in note or "+24." in note
+    assert Power(0.0, log_joules_per_token=1.0).log_difference_percent is None
+
+
+def test_the_logs_own_tflops_stand_beside_ours(recorded: Record) -> None:
+    row = table(recorded)
+    assert machine_value(row, "log_tflop_per_s_per_device") == pytest.approx(146.5)
+    assert machine_value(row, "model_tflop_per_s_per_device") is not None
+    assert any("log's TFLOP/s" in note for note in notes([row]))
+    assert "log_tflop_per_s_per_device" in table(cell("b", 10.0)).missing
+
+
+@pytest.mark.made_log
+@pytest.mark.parametrize(
+    ("line", "tflops"),
+    [
+        (megatron(1, rate=1.5), 8.55),
+        (primus(1), 210.5),
+        (
+            primus(1).replace("throughput per", "compute per").replace("/217.3 ", " (avg 217.3) "),
+            210.5,
+        ),
+        (megatron(1), None),
+        (megatron(1) + " throughput per GPU (TFLOP/s/GPU): 12", None),
+    ],
+)
+def test_each_form_of_the_logs_tflops(line: str, tflops: float | None) -> None:
+    (step,) = measure("megatron_core", {0: [line.encode() + b"\r\n"]}).intervals
+    assert (step.tflop_per_s, step.energy_j) == (tflops, None)
+
+
+def test_the_first_step_is_timed_from_the_launchers_start(tmp_path: Path) -> None:
+    """The line of step 1 was there at 971 s, by the poll that saw it."""
+    log = run_folder(tmp_path / "n1", "")
+    (log.parent / "samples.csv").unlink()
+    assert with_fetched(a_run(), {0: log}, None).measurement.first_step is None
+    done = {"schema": 1, "ended_by": "exit", "rc": 0, "started_at": 950.5}
+    (log.parent / "done.json").write_text(json.dumps(done))
+    found = with_fetched(a_run(), {0: log}, None)
+    assert found.measurement.first_step == FirstStep(20.5, 1)
+    row = table(found)
+    assert machine_value(row, "time_to_first_step_s") == 20.5
+    assert machine_value(row, "first_logged_iteration") == 1
+    assert any("(iteration 1)" in note for note in notes([row]))
+    assert "time_to_first_step_s" in table(a_run()).missing
+    (log.parent / "done.json").write_text("half")
+    assert with_fetched(a_run(), {0: log}, None).measurement.first_step is None
+
+
+def test_what_was_compiled_is_added_up(recorded: Record) -> None:
+    """Megatron's index builder and kernels are two things, LiBai's second line holds its first;
+    of DeepSpeed's operators the slowest rank counts.
+    """
+    assert machine_value(table(recorded), "compile_s") == pytest.approx(0.026 + 0.460)
+    done = "[03/08 10:00:01 lb.engine.default]: >>> done with {}. Compilation time: {} seconds"
+    libai = [done.format("dataset index builder", 0.101), done.format("compiling", 0.105)]
+    loads = [f"Time to load fused_adam op: {took} seconds" for took in (30.5, 0.4, 31.25)]
+    loads += ["[rank1]: Time to load utils op: 0.25 seconds"]
+    for lines, system, expected in (
+        (libai, "libai", 0.105),
+        (loads, "megatron_deepspeed", 31.5),
+        (["Time to load x op: 3"], "libai", None),
+    ):
+        text = "".join(line + "\n" for line in lines).encode()
+        assert measure(system, {0: [text]}).compile_s == expected
+        by_byte = (text[at : at + 1] for at in range(len(text)))
+        assert measure(system, {0: by_byte}).compile_s == expected
+    assert "compile_s" in table(replace(cell("a", 1.0), measurement=Measurement())).missing
