@@ -263,8 +263,9 @@ def learn_alike(ours: Sequence[Arrival], theirs: Sequence[Arrival]) -> Alike:
     count = len(ours) + len(theirs)
     if not _differ(ours) or not _differ(theirs):
         return Alike(None, why_not="the runs of a cell are not of a seed each (`seeds`)")
-    if 1 / math.comb(count, len(ours)) > LEVEL / 2:
-        least = next(n for n in range(1, 9) if 1 / math.comb(2 * n, n) <= LEVEL / 2)
+    orders = 2 / LEVEL  # of fewer, the most extreme one is no rare one
+    if math.comb(count, len(ours)) < orders:
+        least = next(n for n in range(1, 9) if math.comb(2 * n, n) >= orders)
         return Alike(None, why_not=f"{least} seeds of each are needed")
     if len({arrival.every for arrival in (*ours, *theirs)}) > 1:
         return Alike(None, why_not="their losses are not logged equally often")

@@ -180,6 +180,11 @@ def test_many_runs_are_compared_by_the_normal_approximation() -> None:
     assert found.p == pytest.approx(1 - NormalDist().cdf(z), rel=0.05)
 
 
+def test_as_many_runs_as_a_campaign_can_have_are_compared() -> None:
+    ours, theirs = ended(*range(20, 1020)), ended(*range(10, 1010), first=2000)
+    assert learn_alike(ours, theirs).verdict == "alike"
+
+
 def test_what_was_trained_longer_counts_as_far_as_the_other() -> None:
     """A run that arrives after the others' last iteration may be no later than they."""
     short, long = ended(*[None] * 5, 30), ended(70, 71, 72, 73, 74, 31, first=7, trained=100)
