@@ -39,6 +39,13 @@ def test_the_same_data_in_another_precision_is_the_same() -> None:
     assert found.points == 100
 
 
+def test_an_iteration_skipped_for_an_overflow_is_no_divergence() -> None:
+    lines = tuple(Interval(step, 1, loss=loss) for step, loss in curve().items())
+    skipped = (Interval(1, 1, loss=math.inf, skipped=1), *lines[1:])
+    ours, theirs = (replace(cell("a"), measurement=Measurement(each)) for each in (skipped, lines))
+    assert parity([ours], [theirs]).same
+
+
 @pytest.mark.parametrize("off", [-0.4, 0.3, 2.0])
 def test_a_divergence_is_found_where_it_begins_with_its_size(off: float) -> None:
     found = compare([curve(1, off=off)], [curve(2)])
