@@ -2,7 +2,7 @@
 
     python3 probe.py '{"hosts": ["node1", "node2"], "node": 0, "processes": 8,
                        "address": "10.0.0.1", "port": 20000, "device": "cuda", "seconds": 1.0,
-                       "checks": ["devices", "network"]}'
+                       "checks": ["devices", "network"], "tests": ["matmul_bf16", "memory"]}'
 
 `python -m runner doctor` starts this on all nodes at once, through roles/launch. It starts one
 process for each device and ends with exit code 0 if all of them did. Each measurement is printed
@@ -19,7 +19,7 @@ when it is there, as one line `TRAINBENCH_DOCTOR {json}`:
 
 Bus bandwidth is that of nccl-tests (doc/PERFORMANCE.md there): bytes / time x 2 (n - 1) / n for n
 processes, which does not depend on n where links are alike. Memory bandwidth is that of a copy,
-read and written bytes together (STREAM). fp32 products are without TF32.
+read and written bytes together (STREAM). fp32 products are without TF32, tf32 ones with it.
 
 Each figure is a list of samples over about `seconds`. A device or pair that seems slow is measured
 again: devices all together, a pair alone and beside it one that is not slow. Runs with torch 1.10
@@ -207,18 +207,16 @@ class Process:
 
     def devices(self) -> None:
         """Matrix products and copies, on all devices at once, as in training."""
-        measures: dict[str, tuple[str, Callable[[], list[float]]]] = {
-            "matmul_fp32": ("matrix product fp32", lambda: self.matmul(self.torch.float32)),
-            "matmul_bf16": ("matrix product bf16", lambda: self.matmul(self.torch.bfloat16)),
-            "memory": ("memory bandwidth", self.memory),
-        }
-        for test, (words, measure) in measures.items():
+        for test in self.spec["tests"]:
+            arithmetic = test.replace("matmul_", "")
+            product = arithmetic != test
+            words = f"matrix product {arithmetic}" if product else "memory bandwidth"
             for number in (1, 2):
                 if number == 2 and not self.again(test):
                     break
                 self.begin(words + (" again" if number == 2 else ""))
                 try:
-                    found = measure()
+                    found = self.matmul(arithmetic) if product else self.memory()
                 except RuntimeError as error:  # such as a type that the device does not have
                     lines = str(error).strip().splitlines()
                     say(test=test, rank=self.rank, node=self.node, error=lines[0] if lines else "")
@@ -239,8 +237,11 @@ class Process:
             self.store.set(name, json.dumps(bool(suspects(values, 1)[0])))
         return bool(json.loads(self.store.get(name).decode()))
 
-    def matmul(self, dtype: Any) -> list[float]:
+    def matmul(self, arithmetic: str) -> list[float]:
         """TFLOP/s of a square product."""
+        half = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}
+        dtype = half.get(arithmetic, self.torch.float32)
+        self.torch.backends.cuda.matmul.allow_tf32 = arithmetic == "tf32"
         n = 8192
         if self.kind == "cpu":
             n = 1024 if dtype == self.torch.float32 else 512

@@ -19,7 +19,7 @@ network. The odd node, the slow device and the slow pair are named.
   python -m runner doctor -i inventory/mine --format json
 
 env       what each role's verify entry says, and each node's versions, settings, links, clock
-devices   matrix product TFLOP/s (fp32, bf16) and memory bandwidth GB/s of every device
+devices   matrix product TFLOP/s (fp32, tf32, bf16, fp16) and memory bandwidth GB/s of every device
 network   all-reduce bus bandwidth GB/s within each node, between all, and of every pair of nodes
 
 devices and network run in torch, in a system's environment that setup put on the nodes; a run of

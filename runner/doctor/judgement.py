@@ -26,14 +26,21 @@ NOISES = 3.0
 TOO_NOISY = 2.0  # floors of noise, beyond which nothing slow could be told from it
 TESTS: Mapping[str, tuple[str, str]] = {
     "matmul_fp32": ("matrix product fp32", "TFLOP/s"),
+    "matmul_tf32": ("matrix product tf32", "TFLOP/s"),
     "matmul_bf16": ("matrix product bf16", "TFLOP/s"),
+    "matmul_fp16": ("matrix product fp16", "TFLOP/s"),
     "memory": ("memory bandwidth", "GB/s"),
     "node": ("all-reduce within a node", "GB/s bus"),
     "all": ("all-reduce between all nodes", "GB/s bus"),
     "pair": ("all-reduce of pairs of nodes", "GB/s bus"),
 }
 MATMUL = "matmul_"  # and an arithmetic
-DEVICE_TESTS = ("matmul_fp32", "matmul_bf16", "memory")
+# What the kinds of devices multiply in: a CPU has no units for halves but bf16's, if any.
+DEVICE_TESTS: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("matmul_fp32", "matmul_bf16", "memory"),
+    "npu": ("matmul_fp32", "matmul_bf16", "matmul_fp16", "memory"),
+    "cuda": ("matmul_fp32", "matmul_tf32", "matmul_bf16", "matmul_fp16", "memory"),
+}
 NETWORK_TESTS = ("node", "all", "pair")
 
 
@@ -185,7 +192,7 @@ _LINE = having(
     {},
     {
         **dict.fromkeys(("step", "error"), Words(500)),
-        "test": OneOf(*DEVICE_TESTS, "all_reduce"),
+        "test": OneOf(*DEVICE_TESTS["cuda"], "all_reduce"),
         "scope": OneOf(*NETWORK_TESTS),
         "node": Whole(),
         "nodes": List(Whole()),
@@ -235,7 +242,7 @@ def judge_probe(
     """
     tests: list[str] = []
     if "devices" in checks:
-        tests += DEVICE_TESTS
+        tests += DEVICE_TESTS[device]
     if "network" in checks:
         tests += ["node"] * (devices_per_node > 1) + ["all"] * (len(hosts) > 1)
         tests += ["pair"] * (len(hosts) > 2)

@@ -94,6 +94,7 @@ def plan(
             "device": cluster.device,
             "seconds": SECONDS,
             "checks": list(checks),
+            "tests": judgement.DEVICE_TESTS[cluster.device],
         }
         env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1", **cluster.env}
         runs.append(
