@@ -118,9 +118,10 @@ def _of_startup(table: Sequence[Row]) -> Iterator[str]:
     firsts = sorted({at for row in table if (at := row.statistics.startup.first_iteration)})
     if firsts:
         each = ", ".join(map(str, firsts[:4])) + (", ..." if len(firsts) > 4 else "")
+        compiled = any(row.statistics.startup.compile_s is not None for row in table)
         yield (
             "first step: seconds from the launcher's start to the first logged line (iteration"
-            f" {each}); compile: what of it the log says was compiling."
+            f" {each})" + ("; compile: what of it the log says was compiling." * compiled or ".")
         )
 
 

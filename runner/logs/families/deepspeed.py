@@ -45,8 +45,8 @@ _PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
 _PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s|$)")
 _TIMER_CURRENT = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
 _TIMER_MEMORY = re.compile(rb"MaxMemAllocated=([\d.]+)GB")
-# What turns micro steps into steps: the engine's print of its configuration (0.7.6 config.py:999),
-# else its own counter beside the timer's.
+# What turns micro steps into steps: the engine's own counter beside the timer's, and until it
+# stands there the engine's print of its configuration (0.7.6 config.py:999).
 _ACCUMULATION_MARK = b"gradient_accumulation_steps .."
 _ACCUMULATION = re.compile(rb"gradient_accumulation_steps \.+ ([1-9]\d{0,8})\s")
 _COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=([1-9]\d{0,8}), ")
@@ -96,14 +96,13 @@ class DeepSpeedTimer(LineParser):
     step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="
     head = re.compile(
-        rb"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,9})|\b\d+/(\d{1,9})), "
+        rb"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,9})|\b(\d{1,9})/(\d{1,9})), "
         rb"(?:RunningAvg)?SamplesPerSec=([\d.]+),"
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._accumulation = 0  # micro steps of a step, by the log; 0 where it does not say
-        self._learned = 1  # the same, by the engine's counter
+        self._accumulation = 1  # micro steps of a step, by the log
         self._counted = 0  # steps by the engine's counter, since the timer's last line
 
     def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
@@ -122,16 +121,16 @@ class DeepSpeedTimer(LineParser):
 
     def _look(self, text: bytes, at: int) -> None:
         if match := _ACCUMULATION.match(text, at):
-            self._accumulation = whole(match[1]) or 0
+            self._accumulation = whole(match[1]) or 1
         elif match := _COUNTED.match(text, at):
             self._counted = whole(match[1]) or 0
 
-    def _step(self, micro: int) -> int | None:
-        """Return the step that a micro step completes, or None."""
+    def _step(self, epoch: int, micro: int) -> int | None:
+        """Return the step that a micro step completes, or None; an epoch counts its own."""
         counted, self._counted = self._counted, 0
-        if counted and micro >= counted and micro % counted == 0:
-            self._learned = micro // counted
-        steps, rest = divmod(micro, self._accumulation or self._learned)
+        if counted and not epoch and micro >= counted and micro % counted == 0:
+            self._accumulation = micro // counted
+        steps, rest = divmod(micro, self._accumulation)
         return None if rest else steps
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
@@ -140,11 +139,13 @@ class DeepSpeedTimer(LineParser):
         memory = _TIMER_MEMORY.search(rest)
         if memory and (gib := quantity(memory[1])) is not None:
             self.notes.allocated(gib * 1024)
-        iteration = whole(head[1]) if head[1] else self._step(whole(head[2]) or 0)
+        iteration = whole(head[1])
+        if head[2]:
+            iteration = self._step(whole(head[2]) or 0, whole(head[3]) or 0)
         if not iteration:
             return None
         return LoggedStep(
-            iteration, samples_per_s=number(current[1]) if current else number(head[3])
+            iteration, samples_per_s=number(current[1]) if current else number(head[4])
         )
 
 

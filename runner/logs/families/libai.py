@@ -19,7 +19,8 @@ Until May 2022 it was another line (eecb8660, 2022-03-03, libai/utils/events.py:
     eta: 0:12:53  iteration: 20/10000  consumed samples: 2560  total_loss: 10.5
     time: 0.0710(1801.97)  data_time: 0.0006  lr: 1.00e-04
 
-seconds and samples a second without units, and `iteration` counts from 1 (engine/trainer.py:167).
+(in 2021 `time: 0.0710  data_time: 0.0006  tpt: 1802.0 samples/s`, 8a08e6c4 :201-218), seconds and
+samples a second without units, and `iteration` counts from 1 (engine/trainer.py:167).
 Its last weeks' count from 0 (8eb67ddd, 2022-04-18, engine/trainer.py:168), so a line's
 samples tell, which are those of so many iterations.
 """
@@ -43,9 +44,11 @@ _LIBAI = Sign(
 )
 _LOSS = re.compile(rb"total_loss: (\S+)\s")
 _TIME = re.compile(rb"(?<!data_)time: (\d+\.(\d+)) s/iter")
-_RATE = re.compile(rb"total[_ ]throughput: ([\d.]+) samples/s")
+_RATE = re.compile(rb"(?:total[_ ]throughput|tpt): ([\d.]+) samples/s")
 _SAMPLES = re.compile(rb"consumed[_ ]samples: (\d{1,15})\s")
-_BOTH = re.compile(rb"(?<!data_)time: (\d+\.(\d+))\((?P<rate>\d+\.\d+)\)\s")
+_BOTH = re.compile(
+    rb"(?<!data_)time: (\d+\.(\d+))(?:\((?P<rate>\d+\.\d+)\)\s|(?=  (?:data_time|tpt): ))"
+)
 _OLD = b"consumed samples: "
 _START = re.compile(rb"Starting training from iteration (\d{1,9})\s")
 _UNTIMED = 2  # iterations before `time` begins to be averaged (IterationTimer's warm-up)

@@ -64,6 +64,15 @@ def test_libai_of_early_2022_counts_from_1_and_its_last_weeks_from_0(
     assert result["samples_per_s"] == pytest.approx(1801.97, rel=1e-3)
 
 
+def test_libai_of_2021_prints_its_rate_behind_the_time(read: Any) -> None:
+    line = libai_2022(20, samples=2560).replace("(1801.97)", "")
+    line = line.replace("data_time: 0.0006  lr", "data_time: 0.0006  tpt: 1802.0 samples/s  lr")
+    result = read([line])
+    assert result["step_time_ms"] == pytest.approx(71)
+    assert result["samples_per_s"] == pytest.approx(1802, rel=1e-3)
+    assert read([line.replace("0.0710  ", "0.0710 sec  ")])["step_time_ms"] is None
+
+
 def test_primus_prints_a_value_and_its_running_average(read: Any) -> None:
     """The lines without an average, of the first iterations, were the only ones with a time."""
     lines = [

@@ -194,6 +194,13 @@ def test_the_timer_counts_micro_steps_and_the_engine_steps(read: Any, config: bo
     assert (result["first_iteration"], result["last_iteration"]) == (2, 4)
 
 
+def test_the_engines_counter_says_more_than_its_configuration(read: Any) -> None:
+    lines = [deepspeed(0, accumulation=4), deepspeed(10), deepspeed(0, 10), deepspeed(0, 20)]
+    assert read(lines)["last_iteration"] == 20
+    second = [deepspeed(0, accumulation=2), deepspeed(0, 10)]
+    assert (read([*lines, *second])["last_iteration"], read(second)["runs"]) == (5, 1)
+
+
 def test_the_line_of_an_engine_that_is_set_up_is_no_step(read: Any) -> None:
     """A run that died silently behind it was `ok` with one step."""
     result = read([deepspeed(0)])
