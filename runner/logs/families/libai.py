@@ -67,7 +67,10 @@ class LiBai(LineParser):
     """Lines of log.txt, the console and output.log."""
 
     name = "libai"
-    says = "LiBai's `iteration: N/M  consumed_samples:` lines, from 0 (until April 2022 from 1)"
+    says = (
+        "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0 (until April 2022"
+        " from 1)"
+    )
     candidates = (Candidate("libai"),)
     named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True

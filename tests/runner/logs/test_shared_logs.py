@@ -6,7 +6,7 @@ The folder is not part of the project: TRAINBENCH_SHARED names it, else these te
 import csv
 import os
 import random
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +183,31 @@ def test_cuts_prefixes_and_other_writers_invent_no_step_in_real_logs(name: str) 
 
 def within(found: Steps, whole: Steps) -> bool:
     return all(found[kind] <= whole[kind] for kind in found)
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "status", "line"),
+    [
+        # Launches whose device had no memory, behind one that logged a step; then one that died.
+        ("libai/magicprompt_log.txt-b7a8f3e.log", 1990, "out_of_memory", 1982),
+        ("libai/magicprompt_log.txt-b7a8f3e.log", 6142, "out_of_memory", 6134),
+        ("libai/magicprompt_log.txt-b7a8f3e.log", 3159, "no_step", None),
+        # The engine was set up, and nothing came after.
+        ("ms-meg-ds/MoE_gpt3-0.125B-tokendropping-2f2b49f.log", 2690, "no_step", None),
+    ],
+)
+def test_the_last_launch_of_a_real_log_that_ends_there(
+    file: str, lines: int, status: str, line: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "cut.log"
+    with (LOGS / file).open("rb") as stream:
+        path.write_bytes(b"".join(islice(stream, lines)))
+    result = parse([path], None)
+    assert result["status"] == status
+    assert line is None or f"(cut.log:{line})" in result["reason"]
+
+
+def test_a_real_timer_of_micro_steps() -> None:
+    """1,048 of them are 524 steps: accumulation 2."""
+    result = parse([LOGS / "deepspeed-other/rltd_gpt_check_base-84f10a8.log"], None)
+    assert (result["first_iteration"], result["last_iteration"], result["runs"]) == (2, 524, 1)
