@@ -113,6 +113,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *launchers.torch(launchers.RUN, node, gpt.python(node)),
         f"{source}/pretrain_gpt.py",
         *gpt.options(values, OPTIONS),
+        "--log-throughput",  # its own count of TFLOP/s, which costs no step anything
     ]
     argv += [] if values["precision"] == "fp32" else [f"--{values['precision']}"]
     if values["activation_checkpointing"]:
