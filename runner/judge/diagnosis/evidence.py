@@ -59,6 +59,7 @@ class LogEnd:
     """What one log's end says."""
 
     evidence: list[Evidence] = field(default_factory=list)
+    before: list[Evidence] = field(default_factory=list)  # of the launch before the last one
     lines: int = 0  # in the whole log
     ranks: set[int] = field(default_factory=set)
     waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
@@ -160,7 +161,8 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
             launch = launch or words
             if again or not words:
                 evidence.launched = bool(words and begin)
-                evidence.evidence.clear()
+                evidence.before = evidence.evidence if words else []
+                evidence.evidence = []
                 evidence.waited.clear()
                 judge = LineJudge() if full or words else judge
         elif not full and (judge.open or CANDIDATE.search(line)):
@@ -169,12 +171,11 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
         shown = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
         item = Evidence("error", path, place, shown[:400], stream, time, weak=True)
         evidence.evidence.append(item)
-    if evidence.evidence:
+    if evidence.evidence or evidence.before:
         above = lines_before(path, begin)
         evidence.lines += above
-        evidence.evidence = [
-            replace(item, place=above + item.place + 1) for item in evidence.evidence
-        ]
+        for items in (evidence.evidence, evidence.before):
+            items[:] = [replace(item, place=above + item.place + 1) for item in items]
     return evidence
 
 
@@ -184,7 +185,8 @@ def _announced(line: bytes, turn: re.Match[bytes]) -> bytes:
     """
     if turn.lastgroup is None:
         return b""
-    return split(line)[0] + re.sub(rb"\d+", b"0", turn[0])
+    prefix = re.sub(rb"\d{4}-\d\d-\d\dT\S+ ", b"", split(line)[0])
+    return prefix + re.sub(rb"\d+", b"0", turn[0])
 
 
 def _look(

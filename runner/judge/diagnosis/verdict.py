@@ -95,18 +95,27 @@ def diagnose(
     ]
     first = _first(everything)
     if first is None:
-        if stepped and all(part.launched for part in stepped):
-            return Verdict("no_step", "the last launch logged no step and nothing says why")
+        before = _first([item for part in evidences for item in part.before])
+        earlier = f"; of the launch before: {_told(before, name)}" if before else ""
+        if (stepped and all(part.launched for part in stepped)) or (before and not steps):
+            why = "the last launch logged no step and nothing says why"
+            return Verdict("no_step", why + earlier)
         if steps:
             return Verdict("ok", "")
         return Verdict("no_step", "no step was logged and nothing in the log says why")
-    status = _ALONE.get(first.status, first.status)
-    status, first = _full_disk(status, first, everything)
-    shown = first.text if len(first.text) <= 200 else first.text[:197] + "..."
-    where = name(first.path)
-    sentence = f"{_SAYS[status]}: {shown} ({where}:{first.place}{_who(first)})"
-    sentence += _waiting(status, evidences, everything)
-    return Verdict(status, sentence, first.path, first.place, first.text, where)
+    status, first = _full_disk(_status(first), first, everything)
+    sentence = _told(first, name) + _waiting(status, evidences, everything)
+    return Verdict(status, sentence, first.path, first.place, first.text, name(first.path))
+
+
+def _status(item: Evidence) -> str:
+    return _ALONE.get(item.status, item.status)
+
+
+def _told(item: Evidence, name: Callable[[Path], str]) -> str:
+    """Say what a line is evidence of, the line, and where it stands."""
+    shown = item.text if len(item.text) <= 200 else item.text[:197] + "..."
+    return f"{_SAYS[_status(item)]}: {shown} ({name(item.path)}:{item.place}{_who(item)})"
 
 
 def _counts(item: Evidence, part: LogEnd, *, silent: bool, complete: bool, trained: bool) -> bool:

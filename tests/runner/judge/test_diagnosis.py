@@ -506,6 +506,12 @@ def test_a_last_launch_without_a_step_or_a_word_is_not_ok(verdict: Any) -> None:
     found = verdict([words, *STEPS, *FULL, words])
     assert (found.status, found.path) == ("no_step", None)
     assert "the last launch" in found.sentence
+    assert "of the launch before: the disk was full: OSError" in found.sentence
+    assert verdict([words, *FULL, words], steps=0).status == "no_step"
+    assert "launch" not in verdict([words, *FULL, words, *STEPS, words]).sentence.partition(";")[2]
+    assert verdict([words, *FULL, words], STEPS).status == "ok"  # another node's log has its steps
+    stamped = [f"2026-04-03T10:26:1{second}.678Z {words}" for second in (1, 2)]
+    assert verdict([stamped[0], *FULL, stamped[1], *NCCL]).status == "collective_error"
     ended = "[2026-04-03 10:34:55] [INFO] [launch.py:367:main] Process 2382009 exits successfully."
     assert verdict([words, *STEPS, words, ended]).status == "ok"
 
