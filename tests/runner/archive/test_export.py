@@ -18,9 +18,12 @@ from runner.archive import archive, extraction, tar
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
+from runner.folder.names import ATTEMPTS
+from runner.folder.products import keep_products
 from runner.load.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.product import Product, Products
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
 
@@ -60,7 +63,11 @@ def facts(host: str) -> dict[str, Any]:
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
-    return write(tmp_path / "runs", MATRIX, cluster(), story, facts=facts)
+    campaign = write(tmp_path / "runs", MATRIX, cluster(), story, facts=facts)
+    measured = Products({host: (Product("fp32", 1.8e9, (0.5,)),) for host in HOSTS})
+    for attempt in campaign.path.glob(ATTEMPTS):
+        keep_products(attempt, measured, 1.8e9)
+    return campaign
 
 
 @pytest.fixture
@@ -221,6 +228,7 @@ def test_redacted_or_not_the_figures_are_the_same(
             for key in ("reason", "runs", "axes"):
                 row.pop(key, None)
     assert ours == theirs
+    assert ours[0]["matmul_tflop_per_s"] == 0.5
     assert said[1] is not None
     assert said[1].startswith("node2: exit code 1: memory ran out: torch.cuda.OutOfMemoryError")
     assert "(nodes/0001-node2/launcher.log:" in said[1]
