@@ -279,16 +279,17 @@ ERROR_FILE = re.compile(rb'^(?:.{0,200}\{"message": \{)?\s*"message": "((?:[^"\\
 CALL_STACK = b'"py_callstack": "'
 # LiBai's `Overall training speed` is none: it is printed after an exception, too.
 SUCCESS = _any(*every("success"))
-# What is printed once a launch, before its first step: by deepspeed (0.8.0 launcher/runner.py:548),
-# torchrun (torch 2.13 distributed/run.py:876), LiBai (9fc504c libai/engine/default.py:171),
-# Megatron.
-LAUNCH = _any(
+# What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
+# launcher/runner.py:548) or torchrun (torch 2.13 distributed/run.py:876), and then by its trainer,
+# LiBai (9fc504c libai/engine/default.py:171) or Megatron.
+LAUNCHER = _any(
     rb"\[runner\.py:\d+:main\] cmd = ",
     rb"Setting OMP_NUM_THREADS environment variable for each process",
-    rb"Rank of current process: 0\. World size: ",
-    rb"using world size: \d+,? ",
 )
-TURN = re.compile(b"(?P<launch>%b)|%b" % (LAUNCH.pattern, SUCCESS.pattern))
+TRAINER = _any(rb"Rank of current process: 0\. World size: ", rb"using world size: \d+,? ")
+TURN = re.compile(
+    b"(?P<launcher>%b)|(?P<trainer>%b)|%b" % (LAUNCHER.pattern, TRAINER.pattern, SUCCESS.pattern)
+)
 WARNING = re.compile(rb"NCCL WARN (.*)")
 # torch_npu's exception, whose reason CANN adds in lines of its own: `EI0002: ..`.
 WRAPPER = re.compile(rb"HCCL error in|NPU (?:function )?error")

@@ -138,13 +138,31 @@ def split(line: bytes) -> tuple[bytes, bytes]:
     return text[: len(text) - len(rest)], rest
 
 
-def find_evidence(path: Path, begin: int) -> LogEnd:
-    """Find the evidence in a log from `begin` on, in order: of its last launch, if it has several.
-
-    A launch is a new one behind a step, or where the same words announced one before. What the
-    first of these words are is what counts: a launcher and its trainer both announce one.
+class Launch:
+    """The launch that a log is at, by what announced it: a launcher, then its trainer, each once a
+    node, as far as a prefix tells nodes apart. `new`: whatever comes announces another one.
     """
-    evidence, judge, launch = LogEnd(), LineJudge(), b""
+
+    def __init__(self, *, new: bool) -> None:
+        self._seen: set[tuple[bytes, bytes]] = set()
+        self._new = new
+
+    def begins(self, prefix: bytes, words: re.Match[bytes]) -> bool:
+        """Return whether these words announce another launch than those before them."""
+        host = re.sub(rb"\d{4}-\d\d-\d\dT\S+ ", b"", prefix)
+        what = re.sub(rb"\d+", b"0", words[0])
+        other = words.lastgroup == "launcher" and any(each != what for _, each in self._seen)
+        again = self._new or other or (host, what) in self._seen
+        if again or len(self._seen) == MOST_RANKS:
+            self._seen.clear()
+        self._seen.add((host, what))
+        self._new = False
+        return again
+
+
+def find_evidence(path: Path, begin: int) -> LogEnd:
+    """Find the evidence in a log from `begin` on, in order: of its last launch alone."""
+    evidence, judge, launch = LogEnd(), LineJudge(), Launch(new=begin > 0)
     time: tuple[int, ...] | None = None
     for place, line in _lines(path, begin):
         evidence.lines = place + 1
@@ -156,15 +174,13 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
             evidence.ranks.update(whole(rank) or 0 for rank in _RANK.findall(line))
         full = len(evidence.evidence) == MOST  # then only a turn changes what is known
         if turn := TURN.search(line):
-            words = _announced(line, turn)
-            again = bool(begin and not launch) or words == launch
-            launch = launch or words
-            if again or not words:
-                evidence.launched = bool(words and begin)
-                evidence.before = evidence.evidence if words else []
+            success = turn.lastgroup is None
+            if success or launch.begins(split(line)[0], turn):
+                evidence.launched = begin > 0 and not success
+                evidence.before = [] if success else evidence.evidence
                 evidence.evidence = []
                 evidence.waited.clear()
-                judge = LineJudge() if full or words else judge
+                judge = judge if success and not full else LineJudge()
         elif not full and (judge.open or CANDIDATE.search(line)):
             _look(evidence, judge, path, place, line, time)
     for stream, (place, text) in judge.cut_off().items():
@@ -177,16 +193,6 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
         for items in (evidence.evidence, evidence.before):
             items[:] = [replace(item, place=above + item.place + 1) for item in items]
     return evidence
-
-
-def _announced(line: bytes, turn: re.Match[bytes]) -> bytes:
-    """Return how a line announces a launch, with the launcher's prefix: digits are not told
-    apart. Empty where it says that something ended well.
-    """
-    if turn.lastgroup is None:
-        return b""
-    prefix = re.sub(rb"\d{4}-\d\d-\d\dT\S+ ", b"", split(line)[0])
-    return prefix + re.sub(rb"\d+", b"0", turn[0])
 
 
 def _look(

@@ -495,10 +495,16 @@ def test_of_several_launches_in_one_file_the_last_ones_failure_is_told(
 
 def test_one_launch_may_be_announced_by_several(verdict: Any) -> None:
     """By its launcher, its trainer, and each node's; what fails between them is of it."""
-    words = list(LAUNCHES.values())
-    assert verdict([words[0], *FULL, words[1], words[3]]).status == "disk_full"
-    hosts = [f"{host}: {words[3]}" for host in ("n1", "n2")]
-    assert verdict([hosts[0], *FULL, hosts[1], hosts[1]]).status == "disk_full"
+    deepspeed, torchrun, _, megatron = LAUNCHES.values()
+    assert verdict([deepspeed, *FULL, megatron]).status == "disk_full"
+    hosts = [f"{host}: {torchrun}" for host in ("n1", "n2")]
+    assert verdict([hosts[0], *FULL, hosts[1], f"n1: {megatron}"]).status == "disk_full"
+
+
+def test_another_launcher_announces_another_launch(verdict: Any) -> None:
+    deepspeed, torchrun, _, megatron = LAUNCHES.values()
+    for first, second in ((deepspeed, torchrun), (torchrun, deepspeed), (megatron, torchrun)):
+        assert verdict([first, *FULL, second, *NCCL]).status == "collective_error"
 
 
 def test_a_last_launch_without_a_step_or_a_word_is_not_ok(verdict: Any) -> None:

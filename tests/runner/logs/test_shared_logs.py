@@ -211,3 +211,14 @@ def test_a_real_timer_of_micro_steps() -> None:
     """1,048 of them are 524 steps: accumulation 2."""
     result = parse([LOGS / "deepspeed-other/rltd_gpt_check_base-84f10a8.log"], None)
     assert (result["first_iteration"], result["last_iteration"], result["runs"]) == (2, 524, 1)
+
+
+@pytest.mark.parametrize("first", ["assertion_28_not", "importerror_apex", "cuda_oom"])
+@pytest.mark.parametrize("second", ["importerror_apex", "nccl_error_", "peer_closed_nccl"])
+def test_of_two_real_launches_in_one_file_the_seconds_failure_is_told(
+    first: str, second: str, tmp_path: Path
+) -> None:
+    logs = [next((LOGS / "failures").glob(f"{name}*")) for name in (first, second)]
+    path = tmp_path / "two.log"
+    path.write_bytes(b"\n".join(log.read_bytes() for log in logs))
+    assert parse([path], None)["status"] == STATUS[f"failures/{logs[1].name}"]
