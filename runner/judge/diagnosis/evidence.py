@@ -149,7 +149,7 @@ class Launch:
 
     def begins(self, prefix: bytes, words: re.Match[bytes]) -> bool:
         """Return whether these words announce another launch than those before them."""
-        host = re.sub(rb"\d{4}-\d\d-\d\dT\S+ ", b"", prefix)
+        host = re.sub(rb"\d{4}-\d\d-\d\dT[\d:.Z+-]{8,40} ", b"", prefix)
         what = re.sub(rb"\d+", b"0", words[0])
         other = words.lastgroup == "launcher" and any(each != what for _, each in self._seen)
         again = self._new or other or (host, what) in self._seen
