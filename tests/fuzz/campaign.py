@@ -10,11 +10,18 @@ from runner.folder import names
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from tests.runner.builders import small_cluster, small_matrix
-from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, sampled, torch_gpt, write
+from tests.runner.campaigns import (
+    COMMIT,
+    OUT_OF_MEMORY,
+    Story,
+    inspected,
+    sampled,
+    torch_gpt,
+    write,
+)
 
 NAME = "m-rack"
 TORN = "m-rack/campaign.json"
-COMMIT = "c0ffee"  # as tests.runner.campaigns.write has it
 
 
 def matrix() -> Matrix:

@@ -21,6 +21,7 @@ from runner.launch.view import View
 from tests.fuzz import campaign
 from tests.fuzz.case import FindingError, printable, said, strict
 from tests.fuzz.mutation import mutated, mutated_json, some
+from tests.runner import campaigns
 from tests.runner.launch.test_campaign import Nodes
 
 FORMATS = ("json", "csv", "table", "markdown")
@@ -102,7 +103,7 @@ def again(runs: Path, path: str) -> None:
     """The next bench: it runs what is left, or says why not, and comes to its end."""
     out = io.StringIO()
     view, nodes = View(Screen(file=out)), Nodes()
-    nodes.commit = campaign.COMMIT
+    nodes.commit, nodes.data = campaigns.COMMIT, campaigns.DATA
     try:
         bench(campaign.matrix(), campaign.cluster(), runs, engine=nodes, view=view)
     except UserError as error:

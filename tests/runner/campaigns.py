@@ -25,6 +25,9 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <
 OUT_OF_MEMORY = (
     TRACEBACK + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB\n"
 )
+# What the nodes of `write` have of each system, and of each dataset: its files' checksums.
+COMMIT = "c0ffee"
+DATA = {"default_text_document.bin": "da7a" * 16}
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ def write(
     campaign.path.mkdir(parents=True, exist_ok=True)
     campaign.lock.touch()
     campaign.open(matrix, cluster)
-    identities = {f"system {c.system}/{c.pin}": {"commit": "c0ffee"} for c in matrix.cells}
-    identities |= {f"dataset {c.dataset}": {"sha256": "da7a"} for c in matrix.cells}
+    identities = {f"system {c.system}/{c.pin}": {"commit": COMMIT} for c in matrix.cells}
+    identities |= {f"dataset {c.dataset}": DATA for c in matrix.cells}
     campaign.fix_environment(identities)
     for node in cluster.nodes:
         found = dict(facts(node.host)) if facts else inspected(node.host)

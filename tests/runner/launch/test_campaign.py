@@ -54,7 +54,7 @@ MATRIX = small_matrix({"zero_stage": [0, 1]})
 class Nodes:
     """An engine without nodes: each run ends as the next of `endings` says, ok without one.
 
-    `commit` is what each node has of every system.
+    `commit` is what each node has of every system, `data` the checksums of every dataset's files.
     """
 
     def __init__(self) -> None:
@@ -64,6 +64,7 @@ class Nodes:
         self.before_inspect: Callable[[], None] = lambda: None
         self.before_play: Callable[[], None] = lambda: None
         self.commit = "c0"
+        self.data: dict[str, str] = {}
 
     def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
         return nullcontext()
@@ -106,7 +107,7 @@ class Nodes:
         self.before_inspect()
         system = {"identity": {"commit": self.commit}}
         dataset = {
-            **{"documents": 10**6, "tokens": 10**9, "sha256": {}},
+            **{"documents": 10**6, "tokens": 10**9, "sha256": self.data},
             "bytes": {"default_text_document.bin": 7},
         }
         files = {name: dataset if name.startswith("dataset ") else system for name in paths}
