@@ -1,6 +1,6 @@
 """What a node's devices do during a run, once a second, as CSV.
 
-    sampler:sample     write rows into the spec's `path`, of its `device`, until it is killed
+    sampler:sample     write rows into `path`, of its `device`, until SIGTERM; then once more
 
 cuda: by the driver's library (node/nvml.py), with energy and why clocks are low; without it by
 nvidia-smi's own loop, its rows and header as it prints them (times in UTC). npu: npu-smi's table,
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import glob
 import os
+import signal
 import subprocess
 import time
 
@@ -29,6 +30,12 @@ CPU_HEADER = (
     "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB], total_energy [mJ]\n"
 )
 RAPL = "/sys/class/powercap/intel-rapl:*[0-9]/energy_uj"  # a file a zone; packages are intel-rapl:N
+
+
+def told_to_end(following: float) -> bool:
+    """Wait until that time of the monotonic clock; whether SIGTERM, which is blocked, came."""
+    wait_s = max(0.0, following - time.monotonic())
+    return signal.sigtimedwait({signal.SIGTERM}, wait_s) is not None
 
 
 def processor_times() -> tuple[int, int]:
@@ -86,41 +93,48 @@ def sample_cpu(out: TextIO) -> None:
     packages = Packages()
     before = processor_times()
     following = time.monotonic() + PERIOD_S
-    while True:
-        time.sleep(max(0.0, following - time.monotonic()))
+    ending = False
+    while not ending:
+        ending = told_to_end(following)
         following += PERIOD_S
         now = processor_times()
         span = now[1] - before[1]
-        busy = 100.0 * (now[0] - before[0]) / span if span else 0.0
+        busy = told(100.0 * (now[0] - before[0]) / span if span else None, "%.0f %%")
         before = now
         used, total = memory_mib()
         took = told(packages.used_mj(), "%d mJ")
-        out.write(f"{time.time():.3f}, {busy:.0f} %, {used} MiB, {total} MiB, {took}\n")
+        out.write(f"{time.time():.3f}, {busy}, {used} MiB, {total} MiB, {took}\n")
         out.flush()
 
 
 def sample_npu(out: TextIO) -> None:
     """npu-smi's table once a second, each after a line with the time."""
+    ending = False
     while True:
         out.write(f"timestamp, {time.time():.3f}\n")
         out.flush()
         subprocess.call(["npu-smi", "info"], stdout=out, stdin=subprocess.DEVNULL)
-        time.sleep(PERIOD_S)
+        if ending:
+            return
+        ending = told_to_end(time.monotonic() + PERIOD_S)
 
 
 def sample_gpus(out: TextIO, driver: Driver) -> None:
     """A row of each GPU once a second."""
     out.write(driver.header)
     following = time.monotonic()
+    ending = False
     while True:
         out.writelines(driver.rows())
         out.flush()
+        if ending:
+            return
         following = max(following + PERIOD_S, time.monotonic())
-        time.sleep(max(0.0, following - time.monotonic()))
+        ending = told_to_end(following)
 
 
 def sample(spec: dict[str, str]) -> None:
-    """Sample until killed."""
+    """Sample until SIGTERM, and then once more, so that samples span the run to its end."""
     device, path = spec["device"], spec["path"]
     os.nice(5)  # never in the trainer's way
     if device == "cuda":
@@ -133,6 +147,8 @@ def sample(spec: dict[str, str]) -> None:
             argv += [f"--loop-ms={PERIOD_S * 1000:.0f}"]
             os.execvpe(argv[0], argv, {**os.environ, "TZ": "UTC"})  # noqa: S606 - no shell
         with os.fdopen(handle, "w", encoding="ascii") as out:
-            sample_gpus(out, driver)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            return sample_gpus(out, driver)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with open(path, "w", encoding="ascii") as out:
         (sample_npu if device == "npu" else sample_cpu)(out)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PR_SET_CHILD_SUBREAPER = 36
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
-SAMPLER_S = 2.0  # patience with a sampler that was killed; in state D it does not end
+SAMPLER_S = 2.0  # patience with a sampler that takes its last sample; in state D it does not end
 STALLED = Cause.STALLED  # the stop reason that asks for stacks first
 
 
@@ -125,8 +125,7 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
     while not os.path.exists(GO):
         early = asked_to_end(job, lease)
         if early is not None:
-            send(sampler, signal.SIGKILL)
-            await_end(sampler, {}, SAMPLER_S)
+            end_sampler(sampler, {})
             return early
         time.sleep(0.01)
     killed_before = oom_kills()
@@ -152,8 +151,7 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
         else:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1)
     ended = time.monotonic()
-    send(sampler, signal.SIGKILL)
-    await_end(sampler, dead, SAMPLER_S)
+    end_sampler(sampler, dead)
     if result.get("message") == STALLED:
         result["stood"] = take_stacks(job, dead)
     signalled, left = end_run(job, dead)
@@ -249,3 +247,10 @@ def spawn(job: dict[str, Any]) -> int:
     except BaseException as error:
         os.write(2, ("trainbench: cannot start %s: %s\n" % (job["argv"][0], error)).encode())
     os._exit(127)
+
+
+def end_sampler(sampler: dict[int, int], dead: dict[int, int]) -> None:
+    """Let the sampler take a last sample and end; kill it where it does not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        send(sampler, number)
+        await_end(sampler, dead, SAMPLER_S)

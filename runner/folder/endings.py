@@ -11,6 +11,7 @@ from typing import Annotated
 
 from node.causes import Cause, EndedBy, known
 from node.schema import Whole
+from runner.terms.orders import Seconds
 from runner.terms.outcome import Sentence, Time, Word
 
 Code = Annotated[int, Whole(-(2**31), 2**32)]
@@ -27,7 +28,8 @@ class Ending:
     """What of a done.json says how the node's launcher ended.
 
     `own_cause` is the launch plugin's, where it has one; `log` says what of the log did not come
-    home; `started_at` is of the node's clock (epoch seconds).
+    home; `started_at` is of the node's clock (epoch seconds), and the launcher
+    ran for `wall_s`.
     """
 
     ended_by: Word | None = None
@@ -38,6 +40,7 @@ class Ending:
     oom_kills: int | None = 0
     log: Sentence = ""
     started_at: Time | None = None
+    wall_s: Seconds | None = None
 
     @property
     def well(self) -> bool:

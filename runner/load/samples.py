@@ -4,6 +4,7 @@ Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `ti
 it, and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -53,8 +54,9 @@ def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int
     measured = record.measurement
     nodes = {rank: path.parent for rank, path in logs.items()}
     sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
-    times = {rank: _times(record.system, node) for rank, node in nodes.items()}
-    began = {rank: _began(node) for rank, node in nodes.items()}
+    lasted = {rank: _lasted(node) for rank, node in nodes.items()}
+    began = {rank: begin for rank, (begin, _) in lasted.items()}
+    times = {rank: _times(record.system, node, lasted[rank][1]) for rank, node in nodes.items()}
     if sampled:
         measured = _sampled(record, sampled, devices, times, began)
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
@@ -125,13 +127,18 @@ def _sampled(
     )
 
 
-def _began(node: Path) -> float | None:
-    """When the node's launcher started, by its own clock; None where its done.json does not say."""
+def _lasted(node: Path) -> tuple[float | None, float]:
+    """When the node's launcher started and ended, by its own clock.
+
+    None and infinity where its done.json does not say.
+    """
     try:
         ending: Ending | None = load(node / names.DONE, shape(Ending))
     except UnreadableError:
-        return None
-    return ending.started_at if ending else None
+        ending = None
+    begin = ending.started_at if ending else None
+    wall_s = ending.wall_s if ending else None
+    return begin, math.inf if begin is None or wall_s is None else begin + wall_s
 
 
 def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
@@ -146,10 +153,14 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
     return tuple((time - begin, fmean(at[time])) for time in sorted(at))
 
 
-def _times(system: str, node: Path) -> list[tuple[int, float]]:
-    """Return (iteration, node time in s) of the steps that polls saw in a node's log."""
+def _times(system: str, node: Path, ended: float) -> list[tuple[int, float]]:
+    """Return (iteration, node time in s) of the steps that polls saw in a node's log.
+
+    What a poll saw only after the launcher had ended was there when it ended.
+    """
     try:
-        polls = list(_polls(read_start(node / names.TIMELINE, MOST_BYTES) or b""))
+        told = _polls(read_start(node / names.TIMELINE, MOST_BYTES) or b"")
+        polls = [(min(time, ended), size) for time, size in told]
         return times_of_steps(system, (node / names.LOG).read_bytes(), polls) if polls else []
     except OSError:
         return []

@@ -22,14 +22,20 @@ def test_sampler_writes_a_row_a_second_and_costs_little(tmp_path: Path) -> None:
             assert process.poll() is None
             time.sleep(0.1)
         ticks = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ended = time.time()
+        process.terminate()
+        assert process.wait(10) == 0
     finally:
         process.kill()
         process.wait()
     header, *rows = out.read_text().splitlines()
     assert header.startswith("timestamp, utilization.cpu [%], memory.used [MiB]")
     stamps = [float(row.split(", ")[0]) for row in rows]
-    assert all(0.9 < after - before < 2.0 for before, after in itertools.pairwise(stamps))
-    assert all(row.endswith((" mJ", "[N/A]")) and " MiB, " in row and " %" in row for row in rows)
+    assert all(0.9 < after - before < 2.0 for before, after in itertools.pairwise(stamps[:-1]))
+    assert stamps[-1] >= ended  # samples span a run to its end
+    assert all(
+        row.endswith((" mJ", "[N/A]")) and " MiB, " in row and " %" in row for row in rows[:-1]
+    )
     assert int(ticks[11]) + int(ticks[12]) < 20  # hundredths of a second, start included
 
 

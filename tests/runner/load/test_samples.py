@@ -193,3 +193,19 @@ def test_a_poll_that_is_none_is_passed_over(tmp_path: Path, poll: str) -> None:
 def test_a_folder_called_like_an_event_file_is_none(tmp_path: Path) -> None:
     (tmp_path / "tensorboard" / "a.tfevents.b").mkdir(parents=True)
     with_fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, None)
+
+
+def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_path: Path) -> None:
+    """An H200's runs had no energy: the sampler was ended with the run, half a second before."""
+    rows = "".join(
+        f"{second}.5, 0, 99 %, 5 MiB, 16384 MiB, 100.00 W, {100_000 * second} mJ\n"
+        for second in range(960, 990)
+    )
+    header = GPU_HEADER.replace("\n", ", power.draw [W], total_energy [mJ]\n")
+    log = run_folder(tmp_path / "n1", header + rows)
+    done = {"ended_by": "exit", "rc": 0, "started_at": 960.0}
+    for wall_s, joules in ((29.4, 1440.0), (29.6, None)):  # the sampler's last look is at 989.5
+        log.with_name("done.json").write_text(json.dumps({**done, "wall_s": wall_s}))
+        used = with_fetched(a_run(), {0: log}, [0]).measurement.energy
+        assert used is not None
+        assert used.joules == (None if joules is None else pytest.approx(joules))
