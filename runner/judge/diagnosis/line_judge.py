@@ -35,6 +35,7 @@ class LineJudge:
         self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
         self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
         self._traced = False
+        self._indents: dict[bytes, bytes] = {}  # of a stream's last traceback, as torchrun has it
         self._prefixes: list[re.Pattern[bytes]] = []  # unknown ones, as a traceback showed them
 
     def status(self, stream: bytes, text: bytes) -> str | None:
@@ -58,9 +59,12 @@ class LineJudge:
             return None
         if (at := text.find(b"Traceback (most recent call last)")) >= 0:
             self.open[stream] = self.place, b"its first line"
+            self._indents[stream] = text[: len(text) - len(text.lstrip())]
             if text[:at].strip() and at <= LONGEST_PREFIX and len(self._prefixes) < MOST:
                 self._prefixes.append(_as_before(text[:at]))
             return None
+        if stream in self.open:
+            text = text.removeprefix(self._indents[stream])
         if stream in self.open and EXCEPTION.match(text):
             del self.open[stream]
             link = self._linked.pop(stream, "alone")

@@ -555,6 +555,15 @@ def test_torchruns_error_file_is_read(verdict: Any, message: str, indent: int | 
     assert not verdict(['"message": "all is well"', '{"message": "done: 3 errors"}']).path
 
 
+def test_the_traceback_in_torchruns_own_report_is_read(verdict: Any) -> None:
+    """It is indented (torch 2.13 distributed/elastic/multiprocessing/errors/__init__.py:294)."""
+    exception = "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.json'"
+    report = ["  exitcode  : 1 (pid: 122)", f"  traceback : {TRACE[0]}"]
+    report += [f"  {line}" for line in (*TRACE[1:], exception, "", "=" * 60)]
+    found = verdict(["failed (exitcode: 1) local_rank: 0 (pid: 122) of binary: python3", *report])
+    assert (found.status, found.line, found.words.strip()) == ("missing_file", 6, exception)
+
+
 @pytest.mark.parametrize(
     "line",
     [
