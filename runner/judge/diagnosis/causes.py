@@ -281,12 +281,15 @@ CALL_STACK = b'"py_callstack": "'
 SUCCESS = _any(*every("success"))
 # What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
 # launcher/runner.py:548) or torchrun (torch 2.13 distributed/run.py:876), and then by its trainer,
-# LiBai (9fc504c libai/engine/default.py:171) or Megatron.
+# LiBai (9fc504c libai/engine/default.py:171), Megatron or torch_gpt.
 LAUNCHER = _any(
     rb"\[runner\.py:\d+:main\] cmd = ",
     rb"Setting OMP_NUM_THREADS environment variable for each process",
 )
-TRAINER = _any(rb"Rank of current process: 0\. World size: ", rb"using world size: \d+,? ")
+TRAINER = _any(
+    rb"Rank of current process: 0\. World size: ",
+    rb"using world size: \d+,? |torch_gpt config world_size=",
+)
 TURN = re.compile(
     b"(?P<launcher>%b)|(?P<trainer>%b)|%b" % (LAUNCHER.pattern, TRAINER.pattern, SUCCESS.pattern)
 )

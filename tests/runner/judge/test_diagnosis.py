@@ -476,6 +476,7 @@ LAUNCHES = {
     "deepspeed": "[2026-04-03 10:26:17,678] [INFO] [runner.py:630:main] cmd = pdsh -S -f 1024 -w n1",
     "torchrun": "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default",
     "libai": "[03/30 11:28:49] libai INFO: Rank of current process: 0. World size: 1",
+    "torch_gpt": "torch_gpt config world_size=4 nodes=1 data_parallel_size=4 backend=nccl",
     "megatron": "using world size: 16, data-parallel-size: 4, tensor-model-parallel size: 4",
 }
 FULL = trace("OSError: [Errno 28] No space left on device: 'ckpt/mp_rank_00'")
@@ -495,14 +496,14 @@ def test_of_several_launches_in_one_file_the_last_ones_failure_is_told(
 
 def test_one_launch_may_be_announced_by_several(verdict: Any) -> None:
     """By its launcher, its trainer, and each node's; what fails between them is of it."""
-    deepspeed, torchrun, _, megatron = LAUNCHES.values()
+    deepspeed, torchrun, *_, megatron = LAUNCHES.values()
     assert verdict([deepspeed, *FULL, megatron]).status == "disk_full"
     hosts = [f"{host}: {torchrun}" for host in ("n1", "n2")]
     assert verdict([hosts[0], *FULL, hosts[1], f"n1: {megatron}"]).status == "disk_full"
 
 
 def test_another_launcher_announces_another_launch(verdict: Any) -> None:
-    deepspeed, torchrun, _, megatron = LAUNCHES.values()
+    deepspeed, torchrun, *_, megatron = LAUNCHES.values()
     for first, second in ((deepspeed, torchrun), (torchrun, deepspeed), (megatron, torchrun)):
         assert verdict([first, *FULL, second, *NCCL]).status == "collective_error"
 
