@@ -6,7 +6,7 @@ trainer's own (Megatron's `--log-energy`: joules of an iteration, the mean of al
 beside it, and in for it where it is missing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
@@ -14,6 +14,8 @@ from runner.terms.record import Interval, Record, Thermals
 
 LOG = "log"  # the energy_method of what the trainer says itself
 
+NOT_TOLD = "no sample of the counted steps says it"
+NEVER_IDLE = "no sample says it of the time in which the nodes waited for each other"
 GAP_S = 5.0  # between two samples: more is a gap, over which nothing is assumed
 POWER_CAP = "power cap"  # why clocks are lowered on a busy device that nothing ails
 
@@ -27,6 +29,20 @@ class Power:
     thermals: Thermals = field(default_factory=Thermals)
     missing: str = ""
     log_joules_per_token: float | None = None
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Machine column to why it is null, of those that samples tell."""
+        heat = self.thermals
+        told: dict[str, tuple[object, str]] = {
+            "energy_per_token_j": (self.joules_per_token, self.missing),
+            "mean_power_w": (heat.mean_power_w, NOT_TOLD),
+            "idle_power_w": (heat.idle_power_w, NEVER_IDLE),
+            "temperature_max_c": (heat.temperature_c, NOT_TOLD),
+            "sm_clock_min_mhz": (heat.sm_clock_mhz, NOT_TOLD),
+            "throttled": (heat.throttled, NOT_TOLD),
+        }
+        return {column: why for column, (value, why) in told.items() if value is None}
 
     @property
     def log_difference_percent(self) -> float | None:

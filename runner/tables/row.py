@@ -312,8 +312,7 @@ class Row:
             reasons["matmul_percent"] = why
         if self.utilisation is None:
             reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
-        if self.power.joules_per_token is None:
-            reasons["energy_per_token_j"] = self.power.missing
+        reasons |= self.power.reasons
         if self.target is not None:
             of = {f"{name}_to_target": why for name, why in self.target.missing.items()}
             reasons |= of

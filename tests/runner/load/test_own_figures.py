@@ -145,3 +145,11 @@ def test_what_was_compiled_is_added_up(recorded: Record) -> None:
         by_byte = (text[at : at + 1] for at in range(len(text)))
         assert measure(system, {0: by_byte}).compile_s == expected
     assert "compile_s" in table(replace(cell("a", 1.0), measurement=Measurement())).missing
+
+
+def test_what_samples_did_not_tell_has_its_reason() -> None:
+    """On an H200 a run alone on its node had no idle power, and no word of it."""
+    missing = table(cell("b", 10.0)).missing
+    columns = ["mean_power_w", "idle_power_w", "temperature_max_c", "sm_clock_min_mhz", "throttled"]
+    assert all(missing[column] for column in columns)
+    assert "waited for each other" in missing["idle_power_w"]
