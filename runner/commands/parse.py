@@ -111,11 +111,18 @@ def parse(
         notes.append("memory is the framework's peak")
     elif memory is not None:
         notes.append("memory is what the fullest device had in use")
-    sentences = [verdict.sentence, reading.why, *(notes if summary.logged_lines else reading.notes)]
+    status, sentence = verdict.status, verdict.sentence
+    if status == "ok" and summary.diverged_at is not None:
+        status = "diverged"
+        sentence = (
+            f"the loss was NaN or infinite at iteration {summary.diverged_at}, the last that"
+            " logged one"
+        )
+    sentences = [sentence, reading.why, *(notes if summary.logged_lines else reading.notes)]
     known = summary.logged_lines > 0
     return {
         "system": reading.system,
-        "status": verdict.status,
+        "status": status,
         "reason": "; ".join(sentence for sentence in sentences if sentence),
         "logged_lines": summary.logged_lines,
         "counted_lines": summary.counted_lines,

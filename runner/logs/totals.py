@@ -71,6 +71,7 @@ class LogTotals:
     nan: int = 0
     unmeasured: int = 0
     last_loss: float | None = None
+    diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
     derived: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
     step_time_ms: Distribution = field(default_factory=Distribution)
@@ -97,6 +98,12 @@ class LogTotals:
         self.unmeasured += batch.unmeasured
         loss = batch.last_loss()
         self.last_loss = self.last_loss if loss is None else loss
+        # As figures/learning.py has it: a skipped iteration without a loss says nothing.
+        skipped = (batch.skipped > 0) | (batch.overflows > 0)
+        speaks = np.flatnonzero(batch.has_loss | ((batch.nan > 0) & ~skipped))
+        if len(speaks):
+            last = speaks[-1]
+            self.diverged_at = int(iteration[last]) if batch.nan[last] > 0 else None
         self._times(batch)
 
     def _times(self, batch: Batch) -> None:
@@ -158,6 +165,8 @@ class LogTotals:
         self.skipped += other.skipped
         self.nan += other.nan
         self.unmeasured += other.unmeasured
+        if other.last_loss is not None or other.diverged_at is not None:
+            self.diverged_at = other.diverged_at
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss
         self.derived = self.derived or other.derived
         self.doubtful = self.doubtful or other.doubtful

@@ -8,6 +8,7 @@ from runner.logs.kinds import every
 
 STATUSES: Mapping[str, str] = {
     "ok": "steps were logged and no evidence of a failure follows the last one",
+    "diverged": "as ok, and the last logged loss is NaN or infinite",
     "no_step": "no step and no evidence of a cause: exit 0 says nothing, upstream scripts hide it",
     "out_of_memory": "a device (CUDA, NPU, MLU), the host or its shared memory had no more memory",
     "disk_full": "a file could not be written: no space, or over the quota",

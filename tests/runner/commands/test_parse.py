@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.__main__ import main
+from runner.commands.parse import parse
 from runner.judge.diagnosis.causes import STATUSES
 from runner.logs.latest import latest
 from runner.logs.measure import measure
@@ -97,6 +98,27 @@ def test_a_log_without_a_step_says_so_and_has_no_numbers(
     result = json.loads(capsys.readouterr().out)
     assert (result["status"], result["logged_lines"]) == ("no_step", 0)
     assert all(result[key] is None for key in KEYS[6:])
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (megatron(3, loss=float("nan")), "diverged"),
+        (megatron(3, loss=float("inf")), "diverged"),
+        (megatron(3, loss=None), "diverged"),  # Megatron drops the field of a NaN (issue 396)
+        (megatron(3, loss=None, skipped=1), "ok"),  # its gradients overflowed: no loss was lost
+        (megatron(3, loss=float("nan")) + "\n" + megatron(4), "ok"),
+    ],
+)
+def test_a_log_whose_last_loss_is_no_number_is_diverged(
+    last: str, status: str, tmp_path: Path
+) -> None:
+    """It was ok, with a speed and the loss of an earlier line."""
+    path = tmp_path / "log"
+    path.write_text("\n".join((megatron(1), megatron(2), last)) + "\n")
+    result = parse([path], None)
+    assert result["status"] == status
+    assert ("NaN or infinite at iteration 3" in result["reason"]) == (status != "ok")
 
 
 def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:

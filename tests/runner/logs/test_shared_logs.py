@@ -49,6 +49,7 @@ STATUS = {
     "failures/nccl_error_unhandled_cuda_error_distbackend.log": "collective_error",
     "failures/peer_closed_nccl_socket_no_steps_no_traceback.log": "connection_lost",
     "issue-excerpts/ascend_hccl_EI0002.txt": "collective_timeout",
+    **dict.fromkeys(NAN, "diverged"),
     "issue-excerpts/libai_issue340_no_ib_device.txt": "network_device",
     "issue-excerpts/nvidia_megatron_issue1140_nccl_timeout.txt": "collective_timeout",
     "issue-excerpts/pytorch_issue107021_c10d_rendezvous.txt": "rendezvous",
