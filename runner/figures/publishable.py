@@ -175,8 +175,16 @@ def _wide_spread(evidence: CellEvidence) -> str:
 
 
 def _not_measured(evidence: CellEvidence) -> str:
-    count = sum(run.measurement.unmeasured for run in evidence.runs)
-    return f"left out: {unmeasured(count)}" if count else ""
+    if count := sum(run.measurement.unmeasured for run in evidence.runs):
+        return f"left out: {unmeasured(count)}"
+    statistics = evidence.statistics
+    if statistics.samples_per_s is None and statistics.step_time_ms is not None:
+        return ""  # timed, and nobody knows the batch size
+    each = zip(statistics.steps_by_run, statistics.rates, strict=True)
+    untimed = sum(steps > 0 and not rates for steps, rates in each)
+    return (
+        f"no time or rate was logged by {untimed} of {len(evidence.runs)} runs" if untimed else ""
+    )
 
 
 def _throttled(evidence: CellEvidence) -> str:
@@ -294,7 +302,8 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "not_measured",
-            "times or rates on the lines are no number above 0, up to 10^15; they are left out",
+            "times or rates on the lines are no number above 0, up to 10^15, and left out; or a run"
+            " has none",
             "Look into the log",
             _not_measured,
             UNSTEADY,

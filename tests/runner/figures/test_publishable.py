@@ -92,6 +92,23 @@ def test_each_code_holds_alone(word: str, records: list[Record], why: str) -> No
     assert why in found[word]
 
 
+def test_a_run_without_a_time_is_not_measured() -> None:
+    """Such a cell was publishable, without a figure, or with that of one run for all three."""
+
+    def untimed(record: Record) -> Record:
+        steps = (replace(step, step_time_ms=None) for step in record.measurement.intervals)
+        return replace(record, measurement=replace(record.measurement, intervals=tuple(steps)))
+
+    first, *others = (replace(record, warmup_iters=0) for record in three())
+    none = [untimed(record) for record in (first, *others)]
+    assert judged(none) == {"not_measured": "no time or rate was logged by 3 of 3 runs"}
+    assert judged([first, *map(untimed, others)]) == {
+        "not_measured": "no time or rate was logged by 2 of 3 runs"
+    }
+    no_batch = [replace(record, global_batch_size=None) for record in (first, *others)]
+    assert judged(no_batch) == {}
+
+
 def test_what_stands_beside_a_cell_is_judged_too() -> None:
     far, near, larger = {("n2",): "b"}, {("n1",): "b"}, {("n2", "n1"): "b"}
     assert judged(three(), nodes_beside=far) == {"other_nodes": "ran on n1, b on n2"}
