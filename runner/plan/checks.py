@@ -83,10 +83,11 @@ def _check_sizes(cell: Cell) -> None:
         batch = int(cell.parameters["global_batch_size"])
         data = sizes[DATA_PARALLEL]
         if batch % (micro * data):
+            fewer = f", or lower devices_per_node, which is {cell.devices_per_node}"
             raise UserError(
                 f"micro_batch_size {micro} x data_parallel {data} does not divide"
-                f" global_batch_size {batch}; make it a multiple of {micro * data}, or lower"
-                f" devices_per_node, which is {cell.devices_per_node}"
+                f" global_batch_size {batch}; make it a multiple of {micro * data}"
+                f"{fewer if cell.devices_per_node > 1 else ''}"
             )
 
 

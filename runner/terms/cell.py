@@ -169,7 +169,7 @@ class Parameter:
             dict: "a mapping",
         }
         if self.maximum is not None:
-            return f"{name[self.kind]} of {self.minimum or 0:g} to {self.maximum:g}"
+            return f"{name[self.kind]} of {self.minimum or 0} to {self.maximum}"
         if self.minimum is not None:
             return f"{name[self.kind]} of at least {self.minimum:g}"
         return name[self.kind]

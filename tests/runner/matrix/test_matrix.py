@@ -319,6 +319,7 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         (f"{SYSTEM}name: a/b", ["name is 'a/b'", "letters, digits"]),
         (f"{SYSTEM}name: 5", ["name is 5"]),
         (f"{SYSTEM}repeats: 0", ["repeats is 0", "a whole number of 1 to 1000"]),
+        (f"{SYSTEM}shuffle_seed: -1", ["shuffle_seed is -1", "of 0 to 4294967295"]),
         (f"{SYSTEM}repeats: 1001", ["repeats is 1001", "a whole number of 1 to 1000"]),
         (
             f"{SYSTEM}repeats: 1000\naxes: {{seed: [{','.join(map(str, range(101)))}]}}",

@@ -183,8 +183,9 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
         (
             {"micro_batch_size": 3, "devices_per_node": 2},
             small_cluster(),
-            ["micro_batch_size 3 x data_parallel 2", "global_batch_size 16", "a multiple of 6"],
+            ["data_parallel 2", "global_batch_size 16", "multiple of 6, or lower devices_per_node"],
         ),
+        ({"micro_batch_size": 3, "devices_per_node": 1}, small_cluster(), ["a multiple of 3$"]),
         ({"train_iters": 0 + 1}, small_cluster(), ["train_iters 1", "must be at least 3"]),
         ({"num_attention_heads": 3}, small_cluster(), ["does not divide hidden_size 128"]),
         ({"precision": "fp16"}, small_cluster(), ["fp16 needs a GPU"]),
@@ -199,7 +200,7 @@ def test_a_cell_that_cannot_run_is_refused_by_name(
     with pytest.raises(UserError) as caught:
         checks.check_cells(matrix.cells, cluster, matrix.warmup_iters)
     for word in ("cell torch_gpt: ", *words):
-        assert word in str(caught.value)
+        assert word in f"{caught.value}$"
 
 
 # --- launch.sh ------------------------------------------------------------------------------------
