@@ -125,8 +125,8 @@ def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:
     path, silent = tmp_path / "log", tmp_path / "silent"
     path.write_text(megatron(7) + "\n" + "noise\n" * 50_000)
     silent.write_text("noise\n" * 50_000)
-    for parse, logs in ((MEGATRON, {0: path}), (MEGATRON, {0: silent, 1: path, 2: silent})):
-        now = latest(parse, logs)
+    for logs in ({0: path}, {0: silent, 1: path, 2: silent}):
+        now = latest(MEGATRON, logs)
         assert now is not None
         assert now.intervals[-1].iteration == 7
     path.write_text(libai(99, time=1.0) + "\n")
