@@ -35,7 +35,7 @@ endif
 
 PIP := $(BIN)/python -m pip install --quiet
 SETUP := ansible-playbook playbooks/setup.yml
-PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile
+PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOT_SLOW := not slow and not oneflow
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh \
   roles/container_image/files/trainbench-sshd

@@ -31,6 +31,13 @@ def _use_the_nodes_torch() -> None:
 _use_the_nodes_torch()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, file by file: ranks that train, then nodes, which wait."""
+    items.sort(
+        key=lambda item: ("torch_gpt" not in item.path.parts, "cluster" not in item.keywords)
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _project_on_path() -> None:
     """Commands that tests start must find the checkout's modules and this Python's programs."""

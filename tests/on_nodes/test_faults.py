@@ -233,7 +233,7 @@ def test_values_reach_the_trainer_as_they_are(tmp_path: Path, group: Group) -> N
 
 
 def test_stop_playbook_ends_what_runs(tmp_path: Path, group: Group) -> None:
-    bench = started(tmp_path, group, matrix({}))
+    bench = started(tmp_path, group, matrix({"STEP_S": "0.5"}))  # long enough for a busy machine
     argv = ["ansible-playbook", "playbooks/stop.yml", "-i", str(group.inventory)]
     stopped = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert stopped.returncode == 0, stopped.stdout
