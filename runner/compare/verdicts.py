@@ -243,9 +243,8 @@ def compare_campaigns(
     pairs = choose(_pairs(a.rows, b.rows), only, _named)
     cells = [_cell(ours, theirs, limits, b.live, allow_missing) for ours, theirs in pairs]
     if not any(ours and theirs for ours, theirs in pairs):
-        raise UserError(
-            f"{a.name} and {b.name} have no cell in common: their matrices differ in every one"
-        )
+        why = "of those that --only names" if only else "their matrices differ in every one"
+        raise UserError(f"{a.name} and {b.name} have no cell in common: {why}")
     if not any(cell.status_a == "ok" or cell.measures for cell in cells):
         raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
     if b.live and not any(theirs and _ran(theirs) for _, theirs in pairs):
@@ -256,9 +255,9 @@ def compare_campaigns(
     notes += [
         f"bench runs {one.name} now: what has ended is compared" for one in (a, b) if one.live
     ]
-    if a.environment is None or b.environment is None:
-        which = " and ".join(one.name for one in (a, b) if one.environment is None)
-        notes.append(f"{which} does not say what it ran on, so that machines are not compared")
+    if silent := [one.name for one in (a, b) if one.environment is None]:
+        does = "does not say what it" if len(silent) == 1 else "do not say what they"
+        notes.append(f"{' and '.join(silent)} {does} ran on, so that machines are not compared")
     return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes)
 
 
@@ -328,11 +327,11 @@ def _verdict(a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | 
         return "broke"
     if was < now:
         return "recovered"
-    if not measures:
-        return "same" if _well(b) else "not_ok"
+    if not measures and not _well(b):
+        return "not_ok"
     verdicts = {measure.verdict for measure in measures.values()}
     verdicts |= {f"learns_{learns.verdict}"} if learns else set()
-    return next(word for word in VERDICTS if word in verdicts)
+    return next((word for word in VERDICTS if word in verdicts), "same")
 
 
 def _ran(row: _Row) -> bool:

@@ -111,6 +111,20 @@ def test_the_verdict_on_a_cell(a: Any, b: Any, verdict: str) -> None:
     assert found.regressed == (verdict in ("slower", "more_memory", "broke", "vanished"))
 
 
+def test_a_cell_that_learns_slower_does_so_without_another_figure() -> None:
+    """It was called the same, beside a note that it learns slower."""
+    bare = {"rate": None, "memory_used_mib": None, "target_loss": 3.0}
+    early, late = (
+        [
+            {"seed": seed, "iterations_to_target": first + seed, "iterations_trained": 99}
+            for seed in range(6)
+        ]
+        for first in (10, 50)
+    )
+    assert one(row(**bare, runs=early), row(**bare, runs=late)).verdict == "learns_slower"
+    assert one(row(**bare, runs=early), row(**bare, runs=early)).verdict == "same"
+
+
 @pytest.mark.parametrize(
     ("b", "verdict"),
     [
@@ -154,6 +168,8 @@ def test_only_some_cells_are_compared() -> None:
         assert [(cell.name, cell.verdict) for cell in found.cells] == [("nodes=2", "slower")]
     found = compare_campaigns(a, b, LIMITS, only=["zero_stage=0", "nodes=2"])
     assert {cell.verdict for cell in found.cells} == {"vanished", "slower"}
+    with pytest.raises(UserError, match="no cell in common: of those that --only names"):
+        compare_campaigns(a, b, LIMITS, only=["zero_stage=0"])
     with pytest.raises(UserError, match="--only nodes=3 matches no cell; cells are named like"):
         compare_campaigns(a, b, LIMITS, only=["nodes=3"])
 
@@ -249,6 +265,8 @@ def test_what_ran_on_other_machines_is_said_first() -> None:
     ]
     silent = compare_campaigns(a, Side("B", [row()]), LIMITS)
     assert silent.notes == ["B does not say what it ran on, so that machines are not compared"]
+    both = compare_campaigns(Side("A", [row()]), Side("B", [row()]), LIMITS)
+    assert both.notes == ["A and B do not say what they ran on, so that machines are not compared"]
 
 
 @pytest.mark.parametrize(
