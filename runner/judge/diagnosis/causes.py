@@ -228,7 +228,8 @@ RULES: tuple[Rule, ...] = (
             rb"(?:: line |: ?)\d+: .{1,200}: (?:unbound variable|parameter (?:null or )?not set)$",
             rb"(?:: line |: ?)\d+: .{0,200}: (?:bad substitution|ambiguous redirect)$",
             rb"(?:: line |: ?)\d+: (?:[Ss]yntax error\b|unexpected EOF while looking)",
-            rb"^\S+: (?:line \d+: )?\S+: (?:Permission denied|cannot execute\b.{0,80})$",
+            rb"(?:^(?:\S{0,200}/)?(?:ba|da|k|z)?sh|: line \d+|^\S{1,200}: ?\d+): \S+: "
+            rb"(?:Permission denied|cannot execute\b.{0,80})$",
             rb": bad interpreter: ",
         ),
         start=True,

@@ -588,6 +588,14 @@ def test_a_shells_error_explains_a_run_without_a_step(verdict: Any, line: str) -
     assert verdict([line, *STEPS, line]).status == "ok"
 
 
+def test_a_program_that_may_not_read_a_file_is_no_shells_error(verdict: Any) -> None:
+    assert verdict(["find: '/root': Permission denied", "cat: /x: Permission denied"]).status == (
+        "no_step"
+    )
+    dash = verdict(["/bin/sh: 1: ./train.sh: Permission denied"])
+    assert dash.status == verdict(["/bin/bash: ./a.sh: Permission denied"]).status == "shell_error"
+
+
 def test_a_traceback_that_is_cut_off_is_named(verdict: Any) -> None:
     for prefix in ("", "[rank3]: "):
         found = verdict([*STEPS, *(prefix + line for line in TRACE)])
