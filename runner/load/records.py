@@ -148,7 +148,7 @@ def _ran(
     measured = judge.measure_run(asked.system, logs) if trained else Measurement()
     ended = _ended(attempt, recorded, measured)
     began = recorded.started_at if recorded else None
-    place = ended.evidence
+    place, kind = ended.evidence, run.nodes[0].device
     log = attempt.path / place.log if place else logs[judge.telling_rank(attempt, ended)]
     record = replace(
         asked,
@@ -162,11 +162,11 @@ def _ran(
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
         hosts=tuple(node.host for node in run.nodes),
-        device_kind=run.nodes[0].device,
+        device_kind=kind,
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,
         environment={**environment, **trainer_versions(measured)},
-        device=device,
+        device="" if kind == "cpu" else device,  # a node's GPUs are nothing to its processors' run
     )
     # As many devices as it has processes, from the first, unless it names them.
     ids = run.cell.device_ids or range(run.cell.devices_per_node)

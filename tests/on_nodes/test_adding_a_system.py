@@ -183,6 +183,10 @@ def test_a_system_is_a_role_a_system_file_and_a_parser_file(
         seen = json.loads(path.read_text())
         seen["devices"] = [{"name": "NVIDIA H200", "memory_mib": 143771, "driver": "0"}]
         path.write_text(json.dumps(seen))
+    for path in campaign.rglob(names.RUN):
+        planned = json.loads(path.read_text())
+        planned["nodes"] = [{**node, "device": "cuda"} for node in planned["nodes"]]
+        path.write_text(json.dumps(planned))
     collected = runner(project, "collect", "--runs", runs, "--format", "csv")
     assert collected.returncode == 0, collected.stderr + done.stdout + done.stderr
     well, ill = csv.DictReader(io.StringIO(collected.stdout))

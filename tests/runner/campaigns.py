@@ -169,7 +169,7 @@ def forty(runs: Path) -> list[Record]:
     matrix = small_matrix(
         axes, {**defaults, "train_iters": 60}, name="forty", include=more, warmup_iters=5
     )
-    cluster = small_cluster(4, 8, name="vs")
+    cluster = small_cluster(4, 8, name="vs", device="cuda")
 
     def story(cell: Cell, repeat: int) -> Story | None:
         values = cell.parameters

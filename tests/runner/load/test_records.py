@@ -105,19 +105,21 @@ def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path
     assert records_of(campaign, tmp_path)[0].status == "pending"
 
 
-def test_device_and_day_of_a_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "device"), [("cuda", "NVIDIA H200"), ("cpu", "")])
+def test_device_and_day_of_a_run(tmp_path: Path, kind: str, device: str) -> None:
+    """A run on the processors of nodes with GPUs had these for its devices, and an MFU of them."""
     campaign, before = pending(tmp_path)
     for host, name in (("n1", "NVIDIA H200"), ("n2", "NVIDIA H200")):
         devices = [{"name": name, "memory_mib": 1, "driver": "1"}]
         facts = dict.fromkeys(("hostname", "system", "kernel", "cpu", "cpu_count", "memory_mib"))
         write_json(campaign.inspected / f"{host}.json", {**facts, "devices": devices})
     attempt = campaign.new_attempt(before[0].cell_id, 1)
-    run = small_run({"zero_stage": 0}, small_cluster()).to_json()
+    run = small_run({"zero_stage": 0}, small_cluster(device=kind)).to_json()
     write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": attempt.cell_id}})
     ended = {"status": "did_not_run", "reason": "x", "cause": "exit", "started_at": 1.7e9}
     write_json(attempt.path / "outcome.json", ended)
     found = records_of(campaign, tmp_path)[0]
-    assert found.device == "NVIDIA H200"
+    assert found.device == device
     assert found.date.startswith("2023-11-1")
 
 
