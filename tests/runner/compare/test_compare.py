@@ -113,7 +113,7 @@ def test_the_verdict_on_a_cell(a: Any, b: Any, verdict: str) -> None:
 
 def test_a_cell_that_learns_slower_does_so_without_another_figure() -> None:
     """It was called the same, beside a note that it learns slower."""
-    bare = {"rate": None, "memory_used_mib": None, "target_loss": 3.0}
+    bare: dict[str, Any] = {"rate": None, "memory_used_mib": None, "target_loss": 3.0}
     early, late = (
         [
             {"seed": seed, "iterations_to_target": first + seed, "iterations_trained": 99}
