@@ -6,11 +6,13 @@ are drawn, not single ones. With repeats it has two levels: runs are drawn first
 own bootstrap medians. RESAMPLES draws, seeded: the same input gives the same interval. Of a long
 run the medians of MOST_BLOCKS equal pieces are drawn from, which bounds the time (1 ms a run).
 Fewer than warmup.FEWEST values of one run give no interval; nor do runs with one value each unless
-there are FEWEST_RUNS of them. Few runs that differ among themselves hold the median less often:
-in about 1 - 2^(1-n) of cases, 75 % with three.
+there are FEWEST_RUNS of them. Resamples of few runs are too much alike (Hesterberg 2015, The
+American Statistician 69(4), section 5.1): an interval over n of them is made wider by Student's t
+for n - 1 degrees of freedom over the normal quantile, and by sqrt(n / (n - 1)).
 
 *Interval of a difference*: of ours minus theirs, in percent of theirs, from such resamples of both,
-drawn apart. A difference is real where the interval leaves 0 out.
+drawn apart, and made wider for the degrees of freedom of both. A difference is real where the
+interval leaves 0 out.
 
 *Drift*: half against half. The median of the second half of the counted steps minus that of the
 first, in percent, is beyond noise when it is larger than DRIFT_PERCENT and than DRIFT_SIGMAS
@@ -19,6 +21,7 @@ MAD, of what is left when a line, or the two medians, are taken out), and m, the
 shrinks by (1 - r) / (1 + r) for their correlation r from step to step.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,6 +43,7 @@ WIDE_REPEATS_PERCENT = 5.0
 
 _MEDIAN_SIGMA = 1.2533  # a median's standard error over a mean's: sqrt(pi / 2)
 _SEED = 20230724
+_T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060)  # of 1 degree on
 Floats = NDArray[np.float64]
 
 
@@ -57,21 +61,29 @@ class Drift:
 
 
 def confidence(runs: Sequence[Sequence[float]]) -> tuple[float, float] | None:
-    """Compute the interval of the median of the runs' medians; None of too few values."""
-    medians = _resampled(_counted(runs))
-    return None if medians is None else _interval(medians)
+    """Compute the interval of the median of the runs' medians; None of too few values.
+
+    Values are speeds or times: no interval goes below 0.
+    """
+    counted = _counted(runs)
+    medians = _resampled(counted)
+    if medians is None:
+        return None
+    low, high = _interval(medians, _widening(len(counted)))
+    return max(low, 0.0), high
 
 
 def difference(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]
 ) -> tuple[float, float] | None:
     """Compute the interval of ours minus theirs, in percent of theirs; None of too few values."""
-    mine, base = _resampled(_counted(ours)), _resampled(_counted(theirs))
+    both = _counted(ours), _counted(theirs)
+    mine, base = map(_resampled, both)
     if mine is None or base is None:
         return None
     # Runs of one length are drawn alike: in another order the two are independent.
     base = np.random.default_rng(_SEED).permutation(base)
-    return _interval((mine / base - 1) * 100)
+    return _interval((mine / base - 1) * 100, _widening(*map(len, both)))
 
 
 def _counted(runs: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
@@ -93,10 +105,32 @@ def _resampled(runs: tuple[tuple[float, ...], ...]) -> Floats | None:
     return result
 
 
-def _interval(values: Floats) -> tuple[float, float]:
+def _interval(values: Floats, widening: float) -> tuple[float, float]:
     tail = (100 - CONFIDENCE_PERCENT) / 2
-    low, high = np.percentile(values, [tail, 100 - tail])
-    return float(low), float(high)
+    low, middle, high = np.percentile(values, [tail, 50, 100 - tail])
+    return float(middle - widening * (middle - low)), float(middle + widening * (high - middle))
+
+
+def _widening(*runs: int) -> float:
+    """Compute how much wider an interval is than its resamples, over so many runs a side.
+
+    A side of one run tells nothing of how runs differ: its interval is that of its steps alone.
+    """
+    several = [count for count in runs if count > 1]
+    if not several:
+        return 1.0
+    fewest = min(several)
+    narrow = math.sqrt(fewest / (fewest - 1))
+    return _student(sum(several) - len(several)) / _student(10**9) * narrow
+
+
+def _student(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t, to 0.1 % (Abramowitz and Stegun, 26.7.5)."""
+    if freedom <= len(_T):
+        return _T[freedom - 1]
+    z = 1.959964
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
 
 
 def _medians(run: Floats) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.figures.spread import confidence, drift, variation
+from runner.figures.spread import confidence, difference, drift, variation
 from runner.figures.summary import cell_statistics, warmup_of
 from runner.figures.warmup import FEWEST, steady_from
 from runner.terms.record import Interval
@@ -149,12 +149,36 @@ def test_the_same_input_gives_the_same_interval_and_too_little_none() -> None:
 
 
 @given(st.lists(st.lists(st.floats(1e-3, 1e9), max_size=20), max_size=4))
-def test_the_interval_lies_within_the_values(runs: list[list[float]]) -> None:
+def test_the_interval_lies_within_the_values_of_one_run(runs: list[list[float]]) -> None:
     found = confidence(runs)
     if found is not None:
         low, high = found
-        values = [value for run in runs for value in run]
-        assert min(values) <= low <= high <= max(values)
+        assert 0 <= low <= high
+        if sum(map(bool, runs)) == 1:
+            values = [value for run in runs for value in run]
+            assert min(values) <= low <= high <= max(values)
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+def test_an_interval_over_few_repeats_holds_the_true_median_as_often_as_it_says(
+    repeats: int,
+) -> None:
+    """With three repeats 95 % were 77 %, and of equal cells 10 % were called different."""
+    generator = np.random.default_rng(1)
+
+    def runs() -> list[list[float]]:
+        medians = 100 * (1 + 0.03 * generator.standard_normal(repeats))
+        return [list(median + 0.5 * generator.standard_normal(12)) for median in medians]
+
+    held = alarms = 0
+    for _ in range(60):
+        interval, between = confidence(runs()), difference(runs(), runs())
+        assert interval is not None
+        assert between is not None
+        held += interval[0] <= 100 <= interval[1]
+        alarms += not between[0] <= 0 <= between[1]
+    assert held >= 54
+    assert alarms <= 6
 
 
 @given(st.lists(st.floats(1e-300, 1e300), max_size=30))
