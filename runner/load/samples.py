@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -37,10 +38,12 @@ from runner.terms.record import Measurement, Record
 
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
 _NUMBER = re.compile(r"(\S+)(?: .+)?")
+_POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
 _POLL = Fields({"node": Number(), "log_bytes": Whole()})
 # The first line of two that npu-smi has for a chip: its number and name, its health.
 _NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
 MOST_BYTES = 64 << 20  # of samples or polls that are read: days of them
+MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
 CPU = "cpu"  # the one device of a node without devices: all its processors
 
 
@@ -168,9 +171,9 @@ def _times(system: str, node: Path, ended: float) -> list[tuple[int, float]]:
 
 def _polls(text: bytes) -> Iterator[tuple[float, int]]:
     """Yield (node time, bytes of log) of each poll; a line torn by a crash is passed over."""
-    for line in text.splitlines():
+    for line in islice(_POLL_LINE.finditer(text), MOST_POLLS):
         try:
-            poll = parse(line, _POLL)
+            poll = parse(line[0], _POLL)
         except UnfitError:
             continue
         yield poll["node"], poll["log_bytes"]

@@ -3,12 +3,15 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.parsing import parse
 from runner.judge import judge
+from runner.load import samples as reading
 from runner.load.samples import read_samples, with_fetched
 from runner.load.utilisation import Window, steady_window, times_of_steps
 from runner.terms.record import Interval, Measurement, Record, Utilisation
@@ -209,3 +212,13 @@ def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_
         used = with_fetched(a_run(), {0: log}, [0]).measurement.energy
         assert used is not None
         assert used.joules == (None if joules is None else pytest.approx(joules))
+
+
+def test_a_timeline_of_empty_lines_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by fuzzing: each empty line was parsed; and polls had no end but their bytes."""
+    monkeypatch.setattr(reading, "parse", read := Mock(wraps=parse))
+    poll = b'{"sent": 1.0, "node": 1.5, "log_bytes": 7}\n'
+    assert list(reading._polls(b"\n" * 100_000 + 9 * poll)) == 9 * [(1.5, 7)]
+    assert read.call_count == 9
+    monkeypatch.setattr(reading, "MOST_POLLS", 5)
+    assert len(list(reading._polls(9 * poll))) == 5
