@@ -32,3 +32,14 @@ def add_inventory(command: argparse.ArgumentParser) -> None:
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )
+
+
+def add_only(command: argparse.ArgumentParser) -> None:
+    """Add `--only`, the cells that are chosen (runner/matrix/select.py)."""
+    command.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
+    )

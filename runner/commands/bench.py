@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.base.options import Commands, add_inventory, add_runs, new_command
+from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.streams import nobody_reads, say
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
@@ -41,13 +41,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--dry-run", action="store_true", help="show what would run; no connection"
     )
-    command.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
-    )
+    add_only(command)
     command.add_argument("--again", action="store_true", help="also run finished cells once more")
     command.add_argument(
         "--retry", type=_count, default=0, metavar="N", help="try a run that fails N times more"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.options import Commands, add_runs, new_command
+from runner.base.options import Commands, add_only, add_runs, new_command
 from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\
@@ -49,13 +49,7 @@ def add_parser(commands: Commands) -> None:
         help="of samples_per_s, memory_used_mib, memory_allocated_mib; step_time_ms and final_loss"
         " count only if named here; may be repeated",
     )
-    command.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
-    )
+    add_only(command)
     command.add_argument(
         "--allow-missing",
         action="store_true",

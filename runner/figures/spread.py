@@ -43,6 +43,7 @@ WIDE_REPEATS_PERCENT = 5.0
 
 _MEDIAN_SIGMA = 1.2533  # a median's standard error over a mean's: sqrt(pi / 2)
 _SEED = 20230724
+_Z = 1.959964  # the normal distribution's 97.5 % quantile, and Student's of so many degrees:
 _T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060)  # of 1 degree on
 Floats = NDArray[np.float64]
 
@@ -121,16 +122,15 @@ def _widening(*runs: int) -> float:
         return 1.0
     fewest = min(several)
     narrow = math.sqrt(fewest / (fewest - 1))
-    return _student(sum(several) - len(several)) / _student(10**9) * narrow
+    return _student(sum(several) - len(several)) / _Z * narrow
 
 
 def _student(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t, to 0.1 % (Abramowitz and Stegun, 26.7.5)."""
     if freedom <= len(_T):
         return _T[freedom - 1]
-    z = 1.959964
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
+    first, second = (_Z**3 + _Z) / 4, (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96
+    return _Z + first / freedom + second / freedom**2
 
 
 def _medians(run: Floats) -> Floats:
