@@ -25,7 +25,9 @@ from .state import TERMINATED, boot_id, finish, lease_age, stop_reason
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, Callable, NoReturn, Optional
+
+    Asked = Callable[[], Optional[dict[str, Any]]]  # how the run is to end; None: not yet
 
 PR_SET_CHILD_SUBREAPER = 36
 RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
@@ -35,19 +37,60 @@ STALLED = Cause.STALLED  # the stop reason that asks for stacks first
 
 def daemon(job: dict[str, Any], tell: int) -> NoReturn:
     """The detached process: wait for `go`, run, watch, end, write done.json. Never returns."""
-    os.chdir(job["dir"])
+    lease: dict[str, Any] = {}
+
+    def asked() -> dict[str, Any] | None:
+        return asked_to_end(job, lease)
+
+    def begin() -> dict[str, Any] | None:
+        return await_go(asked)
+
+    def run() -> dict[str, Any]:
+        try:
+            lock = take_lock(job)
+        except RefusedError as refusal:
+            # Written so that nobody takes this folder for a run that goes on.
+            refused = {"refused": refusal.cause, "message": str(refusal)}
+            os.write(tell, json.dumps(refused).encode())
+            return {"ended_by": EndedBy.REFUSED, "message": str(refusal)}
+        identify()
+        os.close(tell)
+        done = watch(job, begin, asked)
+        os.close(lock)
+        return done
+
+    enter(job["dir"])
+    # Not a child's business, and a write to a closed ssh session must not end us.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    finish(hold(run))
+    os._exit(0)
+
+
+def enter(folder: str) -> None:
+    """Make this process the supervisor of the run in `folder`: its place, streams and signals."""
+    os.chdir(folder)
     os.umask(0o077)
     null = os.open(os.devnull, os.O_RDONLY)
     trouble = os.open(TROUBLE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
     os.dup2(trouble, 1)
     os.dup2(trouble, 2)
-    # Not a child's business, and a write to a closed ssh session must not end us.
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+    for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake sigtimedwait
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     signal.signal(signal.SIGTERM, lambda *_: TERMINATED.append(True))
+
+
+def identify() -> None:
+    """Say in the run's folder which process this supervisor is."""
+    entry = stat_of(os.getpid())
+    me = {"pid": os.getpid(), "start": entry and entry[1], "boot_id": boot_id()}
+    write(STATE, json.dumps({**me, "hostname": socket.gethostname()}))
+
+
+def hold(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what done.json is to say of a run that this process is the subreaper of."""
     done: dict[str, Any] = {
         "rc": None,
         "signal": None,
@@ -56,30 +99,16 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
         "signalled": 0,
     }
     try:
-        try:
-            lock = take_lock(job)
-        except RefusedError as refusal:
-            done.update(ended_by=EndedBy.REFUSED, message=str(refusal))
-            finish(done)  # so that nobody takes this folder for a run that goes on
-            os.write(tell, json.dumps({"refused": refusal.cause, "message": str(refusal)}).encode())
-            os._exit(0)
         libc = ctypes.CDLL(None, use_errno=True)
         done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        entry = stat_of(os.getpid())
-        me = {"pid": os.getpid(), "start": entry and entry[1], "boot_id": boot_id()}
-        write(STATE, json.dumps({**me, "hostname": socket.gethostname()}))
-        os.close(tell)
-        done.update(watch(job))
-        os.close(lock)
+        done.update(run())
     except BaseException as error:  # the last thing it does is to say why
         import traceback
 
         traceback.print_exc()
         done["ended_by"] = EndedBy.ERROR
         done["message"] = "supervisor: %s: %s" % (type(error).__name__, error)
-    done["ended_at"] = time.time()
-    finish(done)
-    os._exit(0)
+    return {**done, "ended_at": time.time()}
 
 
 def take_lock(job: dict[str, Any]) -> int:
@@ -115,19 +144,27 @@ def take_lock(job: dict[str, Any]) -> int:
     return handle
 
 
-def watch(job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for go, start the launcher, wait for one of its ends; what done.json then says.
-
-    The devices are sampled from the beginning: while nodes wait, they are idle.
-    """
-    lease: dict[str, Any] = {}
-    sampler = spawn_sampler(job)
+def await_go(asked: Asked) -> dict[str, Any] | None:
+    """Wait until the control node says go; what ended the run before, or None."""
     while not os.path.exists(GO):
-        early = asked_to_end(job, lease)
+        early = asked()
         if early is not None:
-            end_sampler(sampler, {})
             return early
         time.sleep(0.01)
+    return None
+
+
+def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
+    """Wait for go, start the launcher, wait for one of its ends; what done.json then says.
+
+    The devices are sampled from the beginning: while nodes wait, they are idle. `begin` returns
+    None once the launcher may start, `asked` None while it may go on; each else says how it ended.
+    """
+    sampler = spawn_sampler(job)
+    early = begin()
+    if early is not None:
+        end_sampler(sampler, {})
+        return early
     killed_before = oom_kills()
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
@@ -135,13 +172,13 @@ def watch(job: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] | None = None
     while result is None:
         dead.update(reap())
-        now, asked = time.monotonic(), asked_to_end(job, lease)
+        now, ending = time.monotonic(), asked()
         if launcher in dead:
             result = {"ended_by": EndedBy.EXIT}
         elif os.path.exists(OVER):  # said only to a node that waits for another's launcher
             result = {"ended_by": EndedBy.EXIT, "rc": 0}
-        elif asked is not None:
-            result = asked
+        elif ending is not None:
+            result = ending
         elif now - begun > job["time_limit_s"]:
             result = {"ended_by": EndedBy.TIME_LIMIT}
         elif size_of(LOG) > job["log_limit_bytes"]:

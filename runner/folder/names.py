@@ -14,9 +14,9 @@ The standard library alone, as the launch plugin and roles/verify import this. d
 the files.
 """
 
-from node.supervisor.names import DONE, EVENTS, SAMPLES, STACKS  # as they are on the node
+from node.supervisor.names import DONE, EVENTS, LOG, SAMPLES, STACKS  # as they are on the node
 
-__all__ = ["DONE", "EVENTS", "SAMPLES", "STACKS"]
+__all__ = ["DONE", "EVENTS", "LOG", "SAMPLES", "STACKS"]
 
 # Of a folder of runs.
 ANSIBLE = ".ansible"
@@ -38,7 +38,6 @@ PRODUCTS = "products.json"  # of a checkup, too
 NODES = "nodes"
 
 # Of one node of a run.
-LOG = "launcher.log"
 PART = "launcher.log.part"  # while what the polls left of the log is brought
 TIMELINE = "timeline.jsonl"
 PREPARED = "prepared"

@@ -146,7 +146,12 @@ class Run:
         return self.start().done()
 
     def wait_for_log(self, text: bytes) -> None:
-        wait(lambda: (self.dir / "log").exists() and text in (self.dir / "log").read_bytes())
+        wait(
+            lambda: (
+                (self.dir / "launcher.log").exists()
+                and text in (self.dir / "launcher.log").read_bytes()
+            )
+        )
 
     def ended(self) -> dict[str, Any]:
         """How it ended, without a poll that could help."""
@@ -196,7 +201,7 @@ def test_a_run_is_prepared_waits_for_go_runs_and_is_done(make: Make) -> None:
     assert ready["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert abs(ready["now"] - time.time()) < 5
     assert run.poll(wait_s=0.2)["done"] is None
-    assert not (run.dir / "log").exists()
+    assert not (run.dir / "launcher.log").exists()
     run.poll(go=True)
     done = run.done()
     assert (done["ended_by"], done["rc"], done["signal"]) == ("exit", 0, None)
@@ -295,7 +300,7 @@ def test_a_lease_that_nobody_renews_ends_the_run(make: Make) -> None:
         time.sleep(0.25)
         assert run.poll()["done"] is None
     assert run.ended()["ended_by"] == "lease"
-    assert not alive(int((run.dir / "log").read_text()))
+    assert not alive(int((run.dir / "launcher.log").read_text()))
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["its pid is another's", "it does not end"])
@@ -333,7 +338,7 @@ def test_a_lease_that_runs_out_before_go_starts_nothing(make: Make) -> None:
     run.prepare()
     assert run.ended()["ended_by"] == "lease"
     assert run.poll(go=True)["done"]["ended_by"] == "lease"
-    assert not (run.dir / "log").exists()
+    assert not (run.dir / "launcher.log").exists()
 
 
 def test_a_run_is_ended_at_its_time_limit(make: Make) -> None:
@@ -346,7 +351,7 @@ def test_a_run_can_be_stopped_before_go(make: Make) -> None:
     run = make("echo started")
     run.prepare()
     assert run.done(stop="other node failed")["message"] == "other node failed"
-    assert not (run.dir / "log").exists()
+    assert not (run.dir / "launcher.log").exists()
 
 
 def test_a_supervisor_that_is_sent_term_ends_its_run(make: Make) -> None:
@@ -538,7 +543,7 @@ def test_the_launcher_has_no_open_files_but_the_standard_three(make: Make) -> No
     assert "refused" not in run.prepare(pass_fds=(tell,))
     run.poll(go=True)
     assert run.done()["rc"] == 0
-    log = str(run.dir / "log")
+    log = str(run.dir / "launcher.log")
     assert ast.literal_eval(run.log.decode()) == ["/dev/null", log, log]
     os.close(tell)
     assert os.read(hear, 1) == b""
@@ -569,7 +574,14 @@ def test_nobody_else_can_read_what_a_run_left(make: Make, tmp_path: Path) -> Non
     assert (tmp_path / "runs").stat().st_mode & 0o777 == 0o700
     assert run.dir.stat().st_mode & 0o777 == 0o700
     files = {path.name: path.stat().st_mode & 0o777 for path in run.dir.iterdir()}
-    assert set(files) >= {"job.json", "state.json", "lease", "log", "done.json", "config.json"}
+    assert set(files) >= {
+        "job.json",
+        "state.json",
+        "lease",
+        "launcher.log",
+        "done.json",
+        "config.json",
+    }
     assert {name for name, mode in files.items() if mode & 0o077} == set()
     assert (tmp_path / "runs" / "lock").stat().st_mode & 0o777 == 0o600
     assert not (run.dir / "reserve").exists()
@@ -614,7 +626,7 @@ def fetched(run: Run, size: int, step: int) -> bytes:
     """The whole log through fetch, a piece at a time."""
     data = b""
     while len(data) < size:
-        answer = run.ask("news:fetch", name="log", offset=len(data), length=step)
+        answer = run.ask("news:fetch", name="launcher.log", offset=len(data), length=step)
         data += zlib.decompress(base64.b64decode(answer["data"]))
     return data
 
@@ -629,7 +641,10 @@ def test_more_log_than_a_poll_brings_is_skipped_and_fetched_later(make: Make) ->
     assert (answer["size"], answer["offset"]) == (len(whole), len(whole) - 65536)
     assert run.log == whole[-65536:]
     assert fetched(run, len(whole), 100_000) == whole
-    assert run.poll()["data"] == run.ask("news:fetch", name="log", offset=999999, length=9)["data"]
+    assert (
+        run.poll()["data"]
+        == run.ask("news:fetch", name="launcher.log", offset=999999, length=9)["data"]
+    )
 
 
 def test_any_byte_survives_the_way_back(make: Make, tmp_path: Path) -> None:
@@ -692,7 +707,7 @@ def stalled(run: Run, tmp_path: Path, *, stop_rank: int | None = None) -> dict[s
     program.write_text(LAUNCHER)
     run.job["argv"] = [sys.executable, str(program)]
     run.start()
-    log = run.dir / "log"
+    log = run.dir / "launcher.log"
     wait(lambda: log.exists() and log.read_bytes().count(b"up") == 2)
     if stop_rank is not None:
         os.kill(rank_pids(run)[stop_rank], signal.SIGSTOP)
@@ -724,7 +739,7 @@ def test_every_rank_of_a_stalled_run_writes_where_it_stands(make: Make, tmp_path
     *ranks_stood, launcher = ((one["rank"], one["state"]) for one in done["stood"])
     assert ranks_stood == [(0, "S"), (1, "T")]
     assert launcher[0] is None  # asleep, or just being held
-    text = (run.dir / "log").read_text()
+    text = (run.dir / "launcher.log").read_text()
     assert text.count("in waits_for_ever") == 2
     ranks = stall.read_stacks("n1", text)
     assert [(one.rank, one.held) for one in ranks] == [(0, ""), (1, "stopped")]
@@ -747,7 +762,7 @@ def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path)
     done = run.done()
     pid = done["stood"][0]["pid"]
     assert f"pid {pid}, stood at:]\nstack of {pid}\n" in (run.dir / "stacks.txt").read_text()
-    assert b"Fatal Python error" not in (run.dir / "log").read_bytes()
+    assert b"Fatal Python error" not in (run.dir / "launcher.log").read_bytes()
     assert run.poll()["files"]["stacks.txt"] == (run.dir / "stacks.txt").stat().st_size
     fetched = run.ask("news:fetch", name="stacks.txt", offset=0, length=100)
     assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"[trainbench: pid")
@@ -845,7 +860,7 @@ def test_a_closed_folder_is_removed_with_what_is_empty_above_it(make: Make, tmp_
     assert run.ask("folders:close", keep=False)["removed"] is True
     assert [path.name for path in (tmp_path / "runs" / "c").iterdir()] == ["two"]
     assert other.ask("folders:close", keep=True)["removed"] is False
-    assert (other.dir / "log").exists()
+    assert (other.dir / "launcher.log").exists()
     assert other.ask("folders:close", keep=False)["removed"] is True
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["lock"]
 

@@ -169,7 +169,7 @@ def test_what_a_log_still_lacks_is_marked_in_it(site: Site) -> None:
 
 def test_samples_that_cannot_be_fetched_cost_no_log(site: Site) -> None:
     def broken(entry: str, spec: Any) -> None:
-        if entry.endswith(":fetch") and spec["name"] != "log":
+        if entry.endswith(":fetch") and spec["name"] != "launcher.log":
             raise AnsibleError("no")
 
     site.here.broken = broken

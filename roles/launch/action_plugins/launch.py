@@ -37,7 +37,6 @@ from node.causes import Cause, EndedBy
 from node.schema import UnfitError, unfit
 from node.sent import FILE as MODULES
 from node.supervisor import kinds
-from node.supervisor.names import LOG
 from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES
 from plugins.brought import BroughtLog
 from plugins.node_action import NodeAction, one_line, save
@@ -332,7 +331,7 @@ class Launch:
         """
         self.action.patience_s = FETCH_S
         try:
-            self.log.complete(done["log_bytes"], lambda at, most: self.fetch(LOG, at, most))
+            self.log.complete(done["log_bytes"], lambda at, most: self.fetch(names.LOG, at, most))
         except (LostError, *BROKEN) as error:
             done["log"] = f"incomplete: {one_line(error)}"
         try:
