@@ -84,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.folder.campaign import Campaign
     from runner.inventory.inventory import load_inventory
     from runner.launch.bench import bench
-    from runner.launch.ssh.ssh_engine import SshEngine
+    from runner.launch.engines import engine_of
     from runner.launch.view import View
     from runner.matrix.file import load_matrix
     from runner.plan.dryrun import describe, dry_run
@@ -107,7 +107,7 @@ def run(chosen: argparse.Namespace) -> int:
         wanted,
         machines,
         chosen.runs,
-        engine=SshEngine(machines, chosen.runs),
+        engine=engine_of(machines, chosen.runs),
         only=chosen.only,
         again=chosen.again,
         retry=chosen.retry,

@@ -43,13 +43,13 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.compare.verdicts import compare_campaigns, side, thresholds
     from runner.inventory.inventory import load_inventory
     from runner.launch import rerun
-    from runner.launch.ssh.ssh_engine import SshEngine
+    from runner.launch.engines import engine_of
     from runner.launch.view import View
     from runner.load.records import record_of
 
     recorded = rerun.recorded(chosen.run_dir)
     machines = load_inventory(chosen.inventory or rerun.inventory(recorded))
-    engine = SshEngine(machines, recorded.campaign.path.parent)
+    engine = engine_of(machines, recorded.campaign.path.parent)
     attempt, campaign, tally = rerun.rerun(recorded, machines, engine=engine, view=View())
     was = side("recorded", [record_of(recorded.attempt, recorded.campaign)])
     now = side("rerun", [record_of(attempt, campaign)])

@@ -13,6 +13,8 @@ from runner.doctor.answer import Answer, gather
 from runner.folder.checkup import Checkup, checkup_of
 from runner.folder.products import keep_products
 from runner.inventory.inventory import load_inventory, refuse_unedited
+from runner.launch.engine import Engine
+from runner.launch.engines import engine_of
 from runner.launch.interrupts import Interrupts
 from runner.launch.ssh.ssh_engine import SshEngine
 from runner.launch.view import live
@@ -24,10 +26,12 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     cluster = load_inventory(inventory)
     refuse_unedited(cluster)
     checkup = checkup_of(runs, cluster.label)
-    engine, interrupts = SshEngine(cluster, runs), Interrupts()
+    engine, interrupts = engine_of(cluster, runs), Interrupts()
     console = Screen(stderr=True, soft_wrap=True)
     with checkup.locked(), interrupts.handled():
-        answer = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
+        answer = _survey(
+            checkup, cluster, SshEngine(cluster, runs), "env" in only, interrupts, console
+        )
         if checks := [one for one in only if one != "env"]:
             answer = replace(
                 answer,
@@ -73,7 +77,7 @@ def _measure(
     cluster: Cluster,
     answer: Answer,
     checks: Sequence[str],
-    engine: SshEngine,
+    engine: Engine,
     interrupts: Interrupts,
     console: Screen,
 ) -> judgement.Judgement:

@@ -181,7 +181,7 @@ def failed(
     if halt is not None:
         ranks = {host: rank for rank, host in attempt.hosts.items()}
         host = str(halt.host)
-        printed = last_words(tail(attempt.log(ranks[host], host))) if host in ranks else ""
+        printed = last_words(tail(attempt.log(ranks[host]))) if host in ranks else ""
         return f"{halt.message}{': ' + printed if halt.cause == Cause.EXIT and printed else ''}"
     endings = attempt.endings()
     if (bad := first_bad(endings)) is not None:

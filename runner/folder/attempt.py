@@ -53,27 +53,31 @@ class RunFolder:
     @property
     def hosts(self) -> dict[int, str]:
         """Node rank to host, for the nodes of run.json. Raises UnreadableError."""
+        return self._planned_hosts
+
+    @property
+    def _planned_hosts(self) -> dict[int, str]:
         return {node.node_rank: node.host for node in self.orders.nodes} if self.orders else {}
 
-    def node(self, rank: int, host: str) -> Path:
-        """Return the folder of what came back of one node."""
-        return self.path / names.node(rank, host)
+    def node(self, rank: int) -> Path:
+        """Return the folder of what came back of a node of run.json, by the name planned for it."""
+        return self.path / names.node(rank, self._planned_hosts[rank])
 
-    def log(self, rank: int, host: str) -> Path:
+    def log(self, rank: int) -> Path:
         """Return what the node's launcher printed, stdout and stderr together."""
-        return self.node(rank, host) / names.LOG
+        return self.node(rank) / names.LOG
 
     def logs(self) -> dict[int, Path]:
         """Map node ranks to logs, for the nodes of run.json."""
-        return {rank: self.log(rank, host) for rank, host in self.hosts.items()}
+        return {rank: self.log(rank) for rank in self._planned_hosts}
 
     def endings(self) -> dict[str, Ending]:
         """Map hosts to how their launchers ended, for the hosts that said so."""
         endings = {}
         for rank, host in self.hosts.items():
-            path = f"{names.node(rank, host)}/{names.DONE}"
+            path = self.node(rank) / names.DONE
             try:
-                done = load(self.path / path, shape(Ending), path)
+                done = load(path, shape(Ending), path.relative_to(self.path).as_posix())
             except UnreadableError as error:
                 done = Ending(EndedBy.ERROR, message=str(error), own_cause=Cause.LAUNCH_ERROR)
             if done is not None:

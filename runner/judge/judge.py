@@ -74,7 +74,7 @@ def _stood(attempt: Attempt) -> list[stall.RankState]:
     """
     ranks = []
     for rank, host in attempt.hosts.items():
-        log = attempt.log(rank, host)
+        log = attempt.log(rank)
         text = b"\n".join(tail(path, STACKS) for path in (log, log.with_name(names.STACKS)))
         ranks += stall.read_stacks(host, text.decode("utf-8", "replace"))
     return ranks

@@ -76,9 +76,8 @@ def bench(
             counts["ok" if outcome.status == "ok" else "failed"] += 1
         if todo:
             wanted = [cell for cell, _ in todo]
-            used = cluster.nodes[: max(cell.nodes for cell in wanted)]
             launcher = Launcher(engine, cluster, campaign, view, interrupts)
-            with engine.claimed(used, campaign.path):
+            with engine.claimed(wanted, campaign.path):
                 sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
                 for cell, repeat in todo:
                     if interrupts.over:

@@ -1,4 +1,4 @@
-"""What bench, rerun and doctor ask of what starts their runs. runner/launch/ssh is one."""
+"""What bench, rerun and doctor ask of what starts their runs; launch/engines.py chooses one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
-from runner.terms.cluster import Node
+from runner.terms.cell import Cell
 from runner.terms.orders import Orders
 
 
@@ -17,8 +17,15 @@ class Engine(Protocol):
     `cancelled` says that the user does not wait for the nodes any more.
     """
 
-    def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
-        """Hold the nodes for a campaign's folder. Raises UserError where another bench has one."""
+    @property
+    def at_once(self) -> int:
+        """How many runs may go on side by side: 1, or `run` is called from as many threads."""
+
+    def claimed(self, cells: Sequence[Cell], campaign: Path) -> AbstractContextManager[None]:
+        """Hold what a campaign's cells need while the block lasts.
+
+        Raises UserError where another bench has it.
+        """
 
     def inspect(
         self,
@@ -36,9 +43,18 @@ class Engine(Protocol):
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
     ) -> str:
-        """Return carry out what run.json of a held folder's run orders, until it has ended on each
-        node.
+        """Carry out what run.json of a held folder's run orders, until it has ended on each node.
 
         Leaves logs and endings in the run's folder; ends everywhere once there is a `halt`. Returns
-        the engine's own words, for where the nodes said nothing.
+        the engine's own words, for where the nodes said nothing. A run that `goes_on` is followed,
+        and nothing of it is started twice.
+        """
+
+    def goes_on(self, run: RunFolder) -> bool:
+        """Say whether a run without an outcome was handed over, so that `run` can follow it."""
+
+    def waiting(self, run: RunFolder) -> str:
+        """Say what a run that has not begun waits for: `queued, 3rd, Priority, expected 12:40`.
+
+        Nothing of one that goes on, or waits for nothing. Asks nobody: views call it all the time.
         """

@@ -88,7 +88,7 @@ def rerun(
     with target.locked(), interrupts.handled():
         repeat = _open(target, recorded)
         view.begin(target, 1, uses([recorded.run.cell], cluster), {})
-        with engine.claimed(cluster.nodes[: recorded.run.cell.nodes], target.path):
+        with engine.claimed([recorded.run.cell], target.path):
             inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
             attempt = target.new_attempt(recorded.run.cell.id, repeat)
             again = _again(recorded.run, target.name, attempt)

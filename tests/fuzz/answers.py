@@ -234,7 +234,7 @@ def launched(parts: list[bytes], home: Path) -> None:
         vars(launch)["time"] = time
     if clock.now - 1e9 > 20_000:
         raise FindingError("the launch did not end by itself")
-    strict("done.json", (site.attempt.node(0, "n1") / names.DONE).read_text())
+    strict("done.json", (site.attempt.node(0) / names.DONE).read_text())
     halt = site.attempt.halt
     printable("the halt", halt.message if halt else "")
     for measured in (Measurement(), Measurement(tuple(Interval(n) for n in range(1, 6)))):

@@ -109,7 +109,7 @@ def test_a_run_whose_node_answers_so_ends_as_stated(
         result = Launch(action(python), *where, "n2", {}).run()
     assert time.monotonic() - began < LIMIT_S
     assert result["changed"]
-    done = json.loads((run.node(1, "n2") / names.DONE).read_text())
+    done = json.loads((run.node(1) / names.DONE).read_text())
     halt = run.halt
     ends = hostile.WAYS[name].ends
     if ends == "ok":
@@ -123,7 +123,7 @@ def test_a_run_whose_node_answers_so_ends_as_stated(
     for file in [path for path in run.path.rglob("*") if path.name in (names.DONE, names.PREPARED)]:
         assert all(text.isprintable() for text in texts(json.loads(file.read_text()))), file
         assert file.stat().st_size < 10_000, file
-    written = {path.name for path in run.node(1, "n2").rglob("*") if path.is_file()}
+    written = {path.name for path in run.node(1).rglob("*") if path.is_file()}
     assert written <= {names.DONE, names.LOG, names.PREPARED, names.TIMELINE, names.SAMPLES}
     assert sum(path.stat().st_size for path in run.path.rglob("*")) < 4 << 20
     assert victim.read_text() == "precious"
@@ -166,7 +166,7 @@ def test_a_node_that_never_gets_ready_does_not_hold_the_others_for_good(
     monkeypatch.setattr(launch, "BARRIER_S", 0.3)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
-    (run.node(0, "n1") / names.PREPARED).unlink()
+    (run.node(0) / names.PREPARED).unlink()
     with campaign.locked():
         Launch(
             action(Path(sys.executable)), run.path, campaign.lock, campaign.holder, "n2", {}

@@ -77,13 +77,13 @@ class Site:
 
     @property
     def done(self) -> dict[str, Any]:
-        path = self.attempt.node(0, "n1") / names.DONE
+        path = self.attempt.node(0) / names.DONE
         done: dict[str, Any] = json.loads(path.read_text())
         return done
 
     @property
     def log(self) -> str:
-        return self.attempt.log(0, "n1").read_text()
+        return self.attempt.log(0).read_text()
 
     def outcome(self) -> Outcome:
         """What `decide` makes of it, with a step for each line that says one."""

@@ -121,7 +121,7 @@ def _run(
     write_json(attempt.path / names.RUN, run.to_json())
     (attempt.path / names.SCRIPT).write_text(launch_script(run))
     for node in run.nodes:
-        home = attempt.node(node.node_rank, node.host)
+        home = attempt.node(node.node_rank)
         home.mkdir(parents=True)
         (home / names.LOG).write_text(story.logs.get(node.node_rank, ""))
         if node.node_rank in story.samples:

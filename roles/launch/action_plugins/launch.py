@@ -132,7 +132,7 @@ class Launch:
         orders = self.run_folder.orders
         assert orders is not None  # bench writes run.json before it starts the play
         # Each node's folder here, by rank; nodes that only wait for others end after `launchers`.
-        folders = [run_dir / names.node(node.node_rank, node.host) for node in orders.nodes]
+        folders = [self.run_folder.node(node.node_rank) for node in orders.nodes]
         self.prepared = [folder / names.PREPARED for folder in folders]
         self.launchers = [
             folder / names.DONE
@@ -144,7 +144,7 @@ class Launch:
         self.secrets = orders.secrets
         self.variables = variables  # cluster_env as the inventory has it, templates and all
         self.host = host
-        self.folder = self.run_folder.node(self.node.node_rank, host)
+        self.folder = self.run_folder.node(self.node.node_rank)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.job = {**orders.job(self.node), "mark": mark_of(run_dir / names.RUN)}
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.

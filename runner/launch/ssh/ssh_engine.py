@@ -11,20 +11,24 @@ from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
 from runner.launch.ssh import claim
 from runner.launch.ssh.play import Played, play
-from runner.terms.cluster import Cluster, Node
+from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
 
 
 class SshEngine:
     """Plays on the nodes of an inventory; `runs` is the folder of all campaigns."""
 
+    at_once = 1  # all cells have the same nodes
+
     def __init__(self, cluster: Cluster, runs: Path) -> None:
         self.inventory = cluster.path
+        self.nodes = cluster.nodes
         self.private = runs / names.ANSIBLE
 
-    def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
+    def claimed(self, cells: Sequence[Cell], campaign: Path) -> AbstractContextManager[None]:
         """Do as Engine's."""
-        return claim.claimed(nodes, campaign)
+        return claim.claimed(self.nodes[: max(cell.nodes for cell in cells)], campaign)
 
     def inspect(
         self,
@@ -52,6 +56,14 @@ class SshEngine:
         }
         hosts = [node.host for node in orders.nodes]
         return self.play("bench.yml", hosts, variables, cancelled).words
+
+    def goes_on(self, run: RunFolder) -> bool:
+        """Do as Engine's: its lease ends a run that nobody follows."""
+        return False
+
+    def waiting(self, run: RunFolder) -> str:
+        """Do as Engine's: a node that is busy refuses the run."""
+        return ""
 
     def play(
         self,

@@ -17,7 +17,7 @@ from node.causes import Cause
 from node.schema import Fields, Plain
 from runner.base.errors import UserError
 from runner.base.exclusive import create_once
-from runner.folder import lock
+from runner.folder import lock, names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign, campaigns, find_campaign
 from runner.folder.checkup import Reply, checkup_of
@@ -239,7 +239,7 @@ def attempt_of(path: Path, hosts: list[str]) -> Attempt:
 
 def test_an_attempt_knows_its_nodes_logs_and_ends(tmp_path: Path) -> None:
     attempt = attempt_of(tmp_path, ["a", "b"])
-    write_json(attempt.node(1, "b") / "done.json", {"ended_by": "exit", "rc": 0})
+    write_json(attempt.node(1) / "done.json", {"ended_by": "exit", "rc": 0})
     assert attempt.logs() == {
         0: tmp_path / "nodes" / "0000-a" / "launcher.log",
         1: tmp_path / "nodes" / "0001-b" / "launcher.log",
@@ -476,7 +476,7 @@ def test_folders_are_this_users_alone_whatever_the_umask(tmp_path: Path) -> None
         with campaign.locked():
             campaign.open(MATRIX, CLUSTER)
             attempt = campaign.new_attempt("cell-1", 1)
-        write_json(attempt.node(0, "n1") / "done.json", {})
+        write_json(attempt.path / names.node(0, "n1") / "done.json", {})
     finally:
         os.umask(before)
     folders = [path for path in (tmp_path / "runs").rglob("*") if path.is_dir()]

@@ -35,8 +35,7 @@ from runner.launch.launcher import PORT_TRIES
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import in_order, select
-from runner.terms.cell import Matrix
-from runner.terms.cluster import Node
+from runner.terms.cell import Cell, Matrix
 from runner.terms.orders import Orders
 from runner.terms.product import Product, Products
 from tests.runner.builders import small_cluster, small_matrix
@@ -66,8 +65,16 @@ class Nodes:
         self.commit = "c0"
         self.data: dict[str, str] = {}
 
-    def claimed(self, nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
+    at_once = 1
+
+    def claimed(self, cells: Sequence[Cell], campaign: Path) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def goes_on(self, run: RunFolder) -> bool:
+        return False
+
+    def waiting(self, run: RunFolder) -> str:
+        return ""
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
@@ -79,7 +86,7 @@ class Nodes:
         self.before_play()
         ending = self.endings.pop(0) if self.endings else OK
         for node in orders.nodes:
-            home = run.node(node.node_rank, node.host)
+            home = run.node(node.node_rank)
             home.mkdir(parents=True)
             (home / names.DONE).write_text(json.dumps({"ended_by": "exit", "rc": 0}))
             lines = [

@@ -15,9 +15,8 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
 from runner.judge.judge import judged
+from runner.launch import engines, status
 from runner.launch import launcher as launch_run
-from runner.launch import status
-from runner.launch.ssh import ssh_engine
 from runner.load.records import RUNNING, records_of
 from tests.on_nodes.campaign import wait
 from tests.runner.builders import small_cluster, small_matrix
@@ -84,7 +83,7 @@ def test_a_limit_before_the_first_run_is_no_bad_input(
     run: Run, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes.before_inspect = lambda: time.sleep(0.3)
-    monkeypatch.setattr(ssh_engine, "SshEngine", lambda *_: nodes)
+    monkeypatch.setattr(engines, "engine_of", lambda *_: nodes)
     matrix = tmp_path / "m.yaml"
     matrix.write_text("name: m\ndefaults: {system: torch_gpt}\n")
     words = ["bench", "--matrix", str(matrix), "--runs", str(tmp_path), "--stop-after", "0.1"]
