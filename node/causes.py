@@ -92,6 +92,10 @@ class Cause(str, Enum):
     NO_DEVICE = ("no_device", "failed", AGAIN, "a GPU is not there, or nvidia-smi fails")
     EXISTS = ("exists", "failed", AGAIN, "something else lies where the run's folder is to be")
     SHARED_ROOT = ("shared_root", "failed", AGAIN, "cluster_root is a disk that nodes share")
+    NOT_SHARED = (
+        *("not_shared", "failed", AGAIN),
+        "a node does not see the folder of runs, which must be on a file system that all share",
+    )
     DISK_FULL = ("disk_full", "failed", AGAIN, "a node's disk has less than 64 MiB, or is full")
     IO_ERROR = ("io_error", "failed", AGAIN, "a node cannot write the run's folder")
 

@@ -18,6 +18,7 @@ from node.schema import (
     Flag,
     List,
     Mapped,
+    Number,
     OneOf,
     Plain,
     Row,
@@ -95,6 +96,7 @@ KINDS: dict[str, Kind] = {
     "mesh:make": Fields({"key": SshKey}),
     "mesh:put": Fields({"key": SshKey}),
     "mesh:trust": Fields({"changed": Flag()}),
+    "visibility:look": Fields({"seen": Mapped(HostName, Number())}),
 }
 
 

@@ -22,6 +22,7 @@ from runner.terms.record import ENDED
 
 SAYERS = [
     *(PROJECT / "node" / "supervisor").glob("*.py"),
+    PROJECT / "node" / "visibility.py",
     PROJECT / "roles" / "launch" / "action_plugins" / "launch.py",
     PROJECT / "runner" / "launch" / "interrupts.py",
     PROJECT / "runner" / "judge" / "decide.py",
