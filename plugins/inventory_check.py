@@ -14,10 +14,14 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from node.printable import printable
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
+from runner.base.errors import UserError
+from runner.inventory.slurm_keys import read_slurm
+from runner.terms.slurm import PREFIX as SLURM_PREFIX
 
 TO_EDIT = "EDIT-ME"  # runner/inventory/inventory.py has the same
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
-SHARED = ("cluster", "setup", "site")
+SHARED = ("cluster", "slurm", "setup", "site")
+PAGES = {"slurm": "docs/slurm.md"}  # where the keys of one stand, in place of docs/inventory.md
 NEAR = 0.9  # a name of the site's own this much like one of ours is ours, misspelt
 MAY_BE_LONGER = ("apt", "conda")  # addresses that roles lengthen before they look for a mirror
 WORDS = {
@@ -130,7 +134,8 @@ def unknown(variables: Iterable[str], known: Known) -> list[str]:
         if owners := [role for role in roles if name.startswith(f"{role}_")]:
             owner = max(owners, key=len)
             near = nearest(name, (right for right in ours if right.startswith(f"{owner}_")))
-            where = "docs/inventory.md" if owner in SHARED else f"roles/{owner}/README.md"
+            shared = PAGES.get(owner, "docs/inventory.md")
+            where = shared if owner in SHARED else f"roles/{owner}/README.md"
             faults.append(f"there is no variable {name}{near}; {where} lists those that there are")
         elif near := nearest(name, (right for right in ours if right not in name), NEAR):
             faults.append(f"there is no variable {name}{near}; give one of your own another name")
@@ -205,6 +210,27 @@ def root_faults(values: Mapping[str, Any], local: bool) -> list[str]:
     if not root.startswith("/") and not local:
         return [f"cluster_root is {root}; on a remote node it must be absolute"]
     return []
+
+
+def slurm_faults(values: Mapping[str, Any], local: bool) -> list[str]:
+    """What the runner would refuse of Slurm's keys, and root, which nobody has on a login node."""
+    device, devices = values.get("cluster_device", "cpu"), values.get("cluster_devices_per_node", 1)
+    try:
+        slurm = read_slurm(values, "the inventory", str(device), int(devices))
+    except UserError as error:
+        return [str(error)]
+    faults = []
+    if slurm and not local:
+        faults.append(
+            "a Slurm inventory has one host, the login node that bench runs on, with"
+            " ansible_connection: local"
+        )
+    if slurm and values.get("setup_privileged", True):
+        faults.append(
+            "setup_privileged is true, and cluster_engine is slurm; a login node is somebody"
+            " else's, so set setup_privileged: false"
+        )
+    return faults
 
 
 def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
@@ -364,6 +390,8 @@ def inventory_faults(
         for name in ("cluster_systems", "cluster_devices_per_node")
         if name not in variables
     ]
+    if not any(name.startswith(SLURM_PREFIX) for name in bad):
+        faults += slurm_faults(good, local)
     wrong = system_faults(good, known)
     faults += wrong
     faults += dataset_faults(good, known)[0]

@@ -1,11 +1,14 @@
 """Documents agree with the code. `python -m tests.test_docs` writes the generated parts."""
 
 import ast
+import dataclasses
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
@@ -29,6 +32,8 @@ from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
 from runner.terms.run import Run
 from runner.terms.settings import Settings
+from runner.terms.slurm import KEYS as SLURM_KEYS
+from runner.terms.slurm import Slurm
 from tests.hostile import WAYS
 from tests.runner.builders import one_device
 from tests.runner.test_mutated import written
@@ -38,6 +43,45 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def keys() -> str:
     return "".join(f"| `{name}` | {text} |\n" for name, text in KEYS.items())
+
+
+def slurm_keys() -> str:
+    return "".join(f"| `{name}` | {text} |\n" for name, text in SLURM_KEYS.items())
+
+
+def slurm_options() -> str:
+    """The same keys as what roles/validate may be told, for setup."""
+    text = ""
+    for each in dataclasses.fields(Slurm):
+        key, said = each.metadata["key"], f"{each.metadata['help']}."
+        default = None if each.default is dataclasses.MISSING else each.default
+        option = {**_kind(shape(Slurm).json_schema()["properties"][key]), "default": default}
+        text += f"{key}:\n"
+        text += "".join(f"  {name}: {_in_yaml(value)}\n" for name, value in option.items())
+        text += f"  description: >-\n{textwrap.fill(said[0].upper() + said[1:], 90, **_INDENT)}\n"
+    return textwrap.indent(text, 6 * " ") + 6 * " "
+
+
+_INDENT: Mapping[str, Any] = {"initial_indent": 4 * " ", "subsequent_indent": 4 * " "}
+
+
+def _in_yaml(value: object) -> str:
+    """A value as Ansible's own files have it: lists without quotes."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(value)}]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _kind(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON schema as Ansible says a type."""
+    if "anyOf" in schema:
+        first = schema["anyOf"][0]
+        return {"type": "str"} if "anyOf" in first else _kind(first)
+    if "enum" in schema:
+        return {"type": "str", "choices": schema["enum"]}
+    words = {"integer": "int", "boolean": "bool", "array": "list", "string": "str"}
+    elements = {"elements": "str"} if schema["type"] == "array" else {}
+    return {"type": words[schema["type"]], **elements}
 
 
 def statuses(listed: Mapping[str, str] = STATUSES) -> str:
@@ -130,6 +174,8 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(DIAGNOSES)},
     "docs/runs.md": {"statuses": statuses, "causes": causes},
     "docs/security.md": {"hostile": hostile_ways},
+    "docs/slurm.md": {"keys": slurm_keys},
+    "roles/validate/meta/argument_specs.yml": {"slurm": slurm_options},
 }
 
 # The files of a campaign, and of a run in it, each as the noun that it is read as.
@@ -169,7 +215,7 @@ def test_what_bench_writes_fits_the_schemas(name: str, tmp_path: Path) -> None:
 def generated(path: str) -> str:
     text = (ROOT / path).read_text(encoding="utf-8")
     for name, make in PARTS[path].items():
-        pattern = rf"(<!-- {name}:begin [^\n]*\n)(.*?)(<!-- {name}:end -->)"
+        pattern = rf"((?:<!--|#) {name}:begin [^\n]*\n)(.*?)((?:<!--|#) {name}:end)"
         made = make().replace("\\", r"\\")
         text = re.sub(pattern, rf"\1{made}\3", text, flags=re.DOTALL)
     return text

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from node.checked import Address, HostName
@@ -18,15 +18,19 @@ from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.paths import PROJECT, node_root
 from runner.base.suggest import nearest
 from runner.inventory.listing import Unread, ansible_inventory
+from runner.inventory.slurm_keys import nodes_of_jobs, read_slurm
 from runner.terms.cluster import CANN_HOME, DEVICES, ENGINES, Cluster, Containers, Node
 from runner.terms.orders import MOST_NODES
+from runner.terms.slurm import KEYS as SLURM_KEYS
+from runner.terms.slurm import PREFIX
 
 MOST_S = 86_400  # of cluster_lost_contact_s
 
 # What an inventory has in place of an address that its documents do not give.
 TO_EDIT = "EDIT-ME"
 
-# Every key that the runner reads from an inventory; docs/inventory.md is written from it.
+# Every key of a cluster that the runner reads from an inventory; docs/inventory.md is written from
+# it. What is asked of Slurm is beside it, in runner/terms/slurm.py.
 KEYS: Mapping[str, str] = {
     "cluster_root": "folder on a disk of each node's own for systems, datasets and runs (absolute;"
     " relative to the checkout for a local connection)",
@@ -38,6 +42,8 @@ KEYS: Mapping[str, str] = {
     "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; one named"
     " like a secret (HF_TOKEN) is recorded by its name alone, and may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
+    "cluster_engine": "what starts runs: ssh (the default), or slurm ([slurm.md](slurm.md))",
+    "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
     "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
     "cluster_container_engine": "what runs a pin set that is an image: podman or docker (default"
     " podman)",
@@ -46,7 +52,8 @@ KEYS: Mapping[str, str] = {
     "cluster_container_options": "list of further options of every container, such as"
     " --device=/dev/infiniband",
 }
-_READ = (*KEYS, "npu_cann_home", "ansible_host", "ansible_connection")
+_KNOWN = (*KEYS, *SLURM_KEYS)
+_READ = (*_KNOWN, "npu_cann_home", "ansible_host", "ansible_connection")
 
 
 # What `ansible-inventory --list` says: groups by name, and `_meta` with the hosts' variables.
@@ -108,7 +115,10 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
             "cluster_container_engine",
             "cluster_container_ssh_port",
             "cluster_container_options",
+            "cluster_engine",
+            "cluster_scratch",
             "npu_cann_home",
+            *SLURM_KEYS,
         )
     }
     device = shared["cluster_device"] or "cpu"
@@ -128,25 +138,33 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         raise UserError(
             f"{path}: cluster_device_memory_mib is {_said(memory)}; it must be a number"
         )
-    cann_home = shared["npu_cann_home"] or CANN_HOME
-    if not isinstance(cann_home, str) or not cann_home.startswith("/"):
-        raise UserError(f"{path}: npu_cann_home is {_said(cann_home)}; it must be an absolute path")
+    for key in ("npu_cann_home", "cluster_scratch"):
+        folder = shared[key] or "/"
+        if not isinstance(folder, str) or not folder.startswith("/"):
+            raise UserError(f"{path}: {key} is {_said(folder)}; it must be an absolute path")
     env = shared["cluster_env"]
     if isinstance(env, dict):  # a secret's value was left out, but its name is in launch.sh
         env = {name: "" if SECRET.search(name) else value for name, value in env.items()}
     env = read_env(env, f"{path}: cluster_env")
     secrets = tuple(name for name in env if SECRET.search(name))
+    nodes = tuple(_node(host, variables[host], path) for host in hosts)
+    slurm = read_slurm(shared, str(path), device, nodes[0].devices)
+    if slurm:
+        connections = {entry.get("ansible_connection") for entry in variables.values()}
+        nodes = nodes_of_jobs(nodes, slurm.nodes, str(path), local=connections == {"local"})
     return Cluster(
         name=_name(path),
         path=path,
         device=device,
-        nodes=tuple(_node(host, variables[host], path) for host in hosts),
+        nodes=nodes,
         env={name: value for name, value in env.items() if name not in secrets},
         device_memory_mib=memory,
         lost_contact_s=float(lost),
         secrets=secrets,
         containers=_containers(shared, path),
-        cann_home=cann_home,
+        cann_home=shared["npu_cann_home"] or CANN_HOME,
+        slurm=slurm,
+        scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
     )
 
 
@@ -210,10 +228,11 @@ def _members(listed: Mapping[str, Any]) -> list[str]:
 def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
     """Keep only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
     for key in variables:
-        if key.startswith("cluster_") and key not in KEYS:
+        if key.startswith(("cluster_", PREFIX)) and key not in _KNOWN:
+            keys = SLURM_KEYS if key.startswith(PREFIX) else KEYS
             raise UserError(
-                f"{path}: {host} has an unknown key {key!r}{nearest(key, KEYS)}; the keys are"
-                f" {', '.join(KEYS)}"
+                f"{path}: {host} has an unknown key {key!r}{nearest(key, keys)}; the keys are"
+                f" {', '.join(keys)}"
             )
     kept = {key: variables[key] for key in _READ if key in variables}
     if isinstance(env := kept.get("cluster_env"), dict):

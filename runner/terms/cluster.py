@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
+from runner.terms.slurm import Slurm
 
 ENGINES: Mapping[str, str] = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
 GPUS: Mapping[str, str] = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
@@ -41,7 +42,10 @@ class Cluster:
     """The machines of one inventory, in its order.
 
     `secrets` are variables of cluster_env that are named like secrets: roles/launch reads their
-    values from the inventory, and the runner holds none.
+    values from the inventory, and the runner holds none. `slurm` says how runs are asked of Slurm,
+    whose nodes are not known before: they stand here as `rank0` and so on, with the words that the
+    job fills in; None is a cluster that is reached by ssh. `scratch` is a folder on a disk of each
+    node's own.
     """
 
     name: str
@@ -54,6 +58,8 @@ class Cluster:
     containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
     cann_home: str = CANN_HOME
+    slurm: Slurm | None = None
+    scratch: PurePosixPath | None = None
 
     def devices_of(self, nodes: int) -> int:
         """Return the devices that each of the first `nodes` has.
@@ -85,11 +91,14 @@ class Cluster:
     @property
     def digest(self) -> str:
         """What a campaign belongs to: changes with any address, device, root or plain variable."""
+        alike = self.nodes[:1] if self.slurm else self.nodes  # more of Slurm's are no other cluster
         facts = [
             self.device,
-            [(node.host, node.address, node.devices, str(node.root)) for node in self.nodes],
+            [(node.host, node.address, node.devices, str(node.root)) for node in alike],
             sorted(self.env.items()),
             *([astuple(self.containers)] if self.containers != Containers() else []),
             *([self.cann_home] if self.cann_home != CANN_HOME else []),
+            *([self.slurm.facts] if self.slurm else []),
+            *([str(self.scratch)] if self.scratch else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

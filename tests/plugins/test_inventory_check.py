@@ -11,6 +11,7 @@ from runner.base.paths import PROJECT
 from runner.inventory.inventory import KEYS, TO_EDIT, load_inventory
 from runner.inventory.listing import ansible_inventory
 from runner.terms.cluster import DEVICES
+from runner.terms.slurm import KEYS as SLURM_KEYS
 
 KNOWN = check.read(PROJECT)
 LIMITS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[
@@ -186,12 +187,49 @@ def test_the_mark_to_edit_is_the_runners() -> None:
     assert check.TO_EDIT == TO_EDIT
 
 
+# --- Slurm ----------------------------------------------------------------------------------------
+
+SLURM = {"cluster_engine": "slurm", "slurm_nodes": 4, "slurm_gpus_per_node": 8}
+
+
+def test_a_slurm_inventory_has_no_faults() -> None:
+    assert faults({**SLURM, "setup_privileged": False}, local=True) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"slurm_nodes": "many"}, "slurm_nodes is 'many'; it must be a whole number"),
+        (
+            {"slurm_options": ["--array=1-4"]},
+            "the inventory: slurm_options has --array, which bench sets itself; take it out",
+        ),
+        (
+            {"setup_privileged": True},
+            "setup_privileged is true, and cluster_engine is slurm; a login node is somebody"
+            " else's, so set setup_privileged: false",
+        ),
+    ],
+)
+def test_what_is_wrong_with_slurms_keys_is_said_once(values: dict[str, Any], says: str) -> None:
+    assert faults({**SLURM, "setup_privileged": False, **values}, local=True) == [says]
+
+
+def test_a_misspelt_key_of_slurms_is_unknown() -> None:
+    (said,) = faults({}, "slurm_partitoin")
+    assert said == (
+        "there is no variable slurm_partitoin (did you mean slurm_partition?); docs/slurm.md lists"
+        " those that there are"
+    )
+
+
 # --- our own inventories --------------------------------------------------------------------------
 
 
 def test_the_keys_of_a_cluster_are_the_runners() -> None:
     options = KNOWN.specs["validate"]
     assert {name for name in options if name.startswith("cluster_")} == set(KEYS)
+    assert {name for name in options if name.startswith("slurm_")} == set(SLURM_KEYS)
     assert options["cluster_device"]["choices"] == list(DEVICES)
 
 
