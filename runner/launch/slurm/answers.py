@@ -1,0 +1,219 @@
+"""What Slurm's programs print, read as text from outside: nouns, or nothing. Pure.
+
+Text, not JSON: Slurm's JSON has another shape with each release. A job whose fields do not fit is
+left out, as if Slurm had not spoken of it: several programs are asked, and silence is no end.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from node.checked import Checked
+from node.kinds import Line
+from node.printable import printable
+from node.schema import UnfitError, Whole, Words
+from runner.base.shape import read
+
+MARK = "trainbench:"  # begins the comment of each job of ours
+
+
+class StateName(Checked):
+    """A state of a job, as Slurm spells it: PENDING, OUT_OF_MEMORY."""
+
+    pattern = r"[A-Z][A-Z_]*"
+    most = 40
+    what = "a state of Slurm's, in capitals"
+
+
+JobId = Annotated[int, Whole(1, 2**32)]
+Facts = Annotated[str, Line(most=10_000)]
+Reason = Annotated[str, Words(500)]
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job as squeue has it: what waits, runs, or ended within the last minutes.
+
+    `nodes` is a node list of Slurm's (node[1-4]), empty while it waits; `starts_at` is when a job
+    that waits is expected to start. Times are seconds since 1970 by the controller's clock.
+    """
+
+    id: JobId
+    state: StateName
+    partition: Facts
+    nodes: Facts
+    priority: int
+    submitted_at: int | None
+    starts_at: int | None
+    ends_at: int | None
+    reason: Reason
+    comment: Facts
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job as scontrol has it, until some minutes after its end (MinJobAge).
+
+    `restarts` counts how often it went back into the queue; `exit_code` and `exit_signal` are those
+    of job.sh.
+    """
+
+    id: JobId
+    state: StateName
+    reason: Reason
+    restarts: int
+    exit_code: int
+    exit_signal: int
+    submitted_at: int | None
+    starts_at: int | None
+    ends_at: int | None
+    partition: Facts
+    nodes: Facts
+    comment: Facts
+
+
+@dataclass(frozen=True)
+class AccountedJob:
+    """A job as sacct has it, for good; of several starts the last.
+
+    `by` is the number of the user who cancelled it, where that is known.
+    """
+
+    id: JobId
+    state: StateName
+    by: int | None
+    exit_code: int
+    exit_signal: int
+    starts_at: int | None
+    ends_at: int | None
+    nodes: Facts
+
+
+Noun = TypeVar("Noun", QueuedJob, JobRecord, AccountedJob)
+
+# Free text stands last, since it may hold what parts the others.
+_SQUEUE = {
+    "id": "%i",
+    "state": "%T",
+    "partition": "%P",
+    "nodes": "%N",
+    "priority": "%Q",
+    "submitted_at": "%V",
+    "starts_at": "%S",
+    "ends_at": "%e",
+    "reason": "%r",
+    "comment": "%k",
+}
+# What there is without a database, too (sacct --completion).
+_SACCT = {
+    "id": "JobID",
+    "state": "State",
+    "exit": "ExitCode",
+    "starts_at": "Start",
+    "ends_at": "End",
+    "nodes": "NodeList",
+}
+# The first of each is the job's own: what users write (Comment) stands behind them.
+_SCONTROL = {
+    "id": r"JobId=(\d+)",
+    "state": r"JobState=(\w+)",
+    "reason": r"Reason=(.*?) Dependency=",
+    "restarts": r"Restarts=(\d+)",
+    "exit": r"ExitCode=(\S+)",
+    "submitted_at": r"SubmitTime=(\S+)",
+    "starts_at": r"StartTime=(\S+)",
+    "ends_at": r"EndTime=(\S+)",
+    "partition": r"Partition=(\S*)",
+    "nodes": r"NodeList=(\S*)",
+    "comment": r"Comment=(.*?)(?: +\w+=|$)",
+}
+MOST_RECORD = 100_000  # letters of a job's record; what we read of it stands at its beginning
+_SCONTROL_FIELDS = {name: re.compile(rf"(?:^|\s){field}") for name, field in _SCONTROL.items()}
+SQUEUE_FORMAT = "|".join(_SQUEUE.values())
+SACCT_FORMAT = ",".join(_SACCT.values())
+
+_NOTHING = frozenset(("", "(null)", "N/A", "Unknown", "None", "NONE", "None assigned"))
+# Names that sacct may have cut off in its column: `OUT_OF_ME+`.
+_LONG_NAMES = ("CANCELLED", "COMPLETED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUED")
+
+
+def queued(output: str) -> dict[int, QueuedJob]:
+    """Read what squeue prints in SQUEUE_FORMAT, by job id."""
+    jobs = (_noun(QueuedJob, row) for row in _rows(output, tuple(_SQUEUE)))
+    return {job.id: job for job in jobs if job is not None}
+
+
+def recorded(output: str) -> JobRecord | None:
+    """Read what `scontrol -o show job` prints of one job."""
+    output = output[:MOST_RECORD]
+    found = {name: field.search(output) for name, field in _SCONTROL_FIELDS.items()}
+    return _noun(JobRecord, {name: match[1] if match else "" for name, match in found.items()})
+
+
+def accounted(output: str) -> dict[int, AccountedJob]:
+    """Read what sacct prints in SACCT_FORMAT with --duplicates: of each job its last start."""
+    jobs: dict[int, AccountedJob] = {}
+    for row in _rows(output, tuple(_SACCT)):
+        state, _, rest = row["state"].partition(" ")
+        by = rest.removeprefix("by ")
+        state = next(
+            (name for name in _LONG_NAMES if state[-1:] == "+" and name.startswith(state[:-1])),
+            state,
+        )
+        job = _noun(AccountedJob, {**row, "state": state, "by": by if by.isdigit() else ""})
+        if job is not None and _is_later(job, jobs.get(job.id)):
+            jobs[job.id] = job
+    return jobs
+
+
+def ahead(output: str, job: QueuedJob) -> int:
+    """Count the jobs that stand before one, in squeue's `%i|%Q` of its partition's pending ones."""
+    first = (-job.priority, job.id)
+    # The id of an array's waiting jobs is 12_[3-9].
+    rows = re.finditer(r"^(\d{1,20})[^|\n]*\|(\d{1,20})$", output, re.MULTILINE)
+    return sum((-int(row[2]), int(row[1])) < first for row in rows)
+
+
+def sentence(stderr: str) -> str:
+    """Return what a program of Slurm's complains about, as one line without its own name."""
+    lines = (line.strip() for line in stderr.splitlines())
+    said = (re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in lines if line)
+    return printable("; ".join(dict.fromkeys(said)))[:1_000]
+
+
+def _rows(output: str, names: tuple[str, ...]) -> Iterator[Mapping[str, str]]:
+    """Yield the lines that have all fields; the last field may hold what parts them."""
+    for line in output.split("\n"):
+        parts = line.split("|", len(names) - 1)
+        if len(parts) == len(names):
+            yield dict(zip(names, parts, strict=True))
+
+
+def _noun(noun: type[Noun], row: Mapping[str, str]) -> Noun | None:
+    """Return the noun that text says; None where it does not fit."""
+    code, _, signal = row.get("exit", "0:0").partition(":")
+    content = {**row, "exit_code": code or "0", "exit_signal": signal or "0"}
+    try:
+        return read(noun, {name: _value(name, text) for name, text in content.items()})
+    except UnfitError:
+        return None
+
+
+_WHOLE = ("id", "priority", "restarts", "exit_code", "exit_signal")
+_MAYBE = ("by", "submitted_at", "starts_at", "ends_at")
+
+
+def _value(name: str, text: str) -> int | str | None:
+    """Return a field as JSON would have it; what is no number stays text, and fits not."""
+    if name in _WHOLE or name in _MAYBE:
+        number = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+        return text if number is None and name in _WHOLE else number
+    return "" if text in _NOTHING and name != "state" else text
+
+
+def _is_later(job: AccountedJob, other: AccountedJob | None) -> bool:
+    """Whether this is a later start of one job; one that has not begun comes last."""
+    if other is None or job.starts_at is None:
+        return True
+    return other.starts_at is not None and job.starts_at >= other.starts_at

@@ -1,0 +1,218 @@
+"""Slurm's programs: the only place that starts them, but for the srun of a run itself.
+
+Each has a clean environment and a limit of time, and what it prints is read as text from outside
+(answers.py). A controller that does not answer is a `ControllerError`, after which one asks again.
+"""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.launch.slurm import answers
+from runner.launch.slurm.answers import (
+    MARK,
+    SACCT_FORMAT,
+    SQUEUE_FORMAT,
+    AccountedJob,
+    JobRecord,
+    QueuedJob,
+    sentence,
+)
+from runner.launch.slurm.variables import clean_environment
+
+LIMIT_S = 60.0  # for a program; without a controller it gives up after 9 s, or a site's 100 s
+SUBMIT_S = 180.0  # for sbatch, which tries again for minutes where the controller is too busy
+MOST_BYTES = 16 << 20  # of what one prints: the queue of 100,000 jobs
+
+_UNREACHABLE = re.compile(
+    r"[Uu]nable to contact|Connection (refused|timed out|reset)|[Cc]ommunication connection|timed"
+    r" out|backup controller|Zero Bytes|not connected|temporarily|try again|No route to host|"
+    r"[Mm]unge|Protocol authentication|configuration source|fetch_config|Unexpected message"
+)
+_UNKNOWN = re.compile(r"Invalid job id|already (completing|completed)|Invalid job/step")
+
+
+class SlurmError(UserError):
+    """A program of Slurm's failed: its sentence, with the cure."""
+
+
+class ControllerError(SlurmError):
+    """The controller cannot be reached, or is too busy: ask again later."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a program of Slurm's ended, and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def submit(script: Path, secrets: Mapping[str, str]) -> int:
+    """Hand job.sh to the queue and return the job's id.
+
+    `secrets` are variables of the job beside the user's own. A ControllerError leaves open whether
+    there is a job now: `find_by_comment` knows. Raises SlurmError with Slurm's words.
+    """
+    said = _run("sbatch", "--parsable", str(script), secrets=secrets, limit_s=SUBMIT_S)
+    if said.code != 0:
+        raise SlurmError(f"sbatch refused {script}: {sentence(said.stderr)}")
+    # Of `id;cluster`; a site's own words may come before it.
+    number = said.stdout.strip().rpartition("\n")[2].partition(";")[0]
+    if not number.isdecimal():
+        raise ControllerError(f"sbatch took {script} and said no job id: {number[:60]!a}")
+    return int(number)
+
+
+def test_only(script: Path) -> str | None:
+    """Return why Slurm would not take job.sh, in one line; None where it would."""
+    said = _run("sbatch", "--test-only", str(script), limit_s=SUBMIT_S)
+    return sentence(said.stderr) or "sbatch gave no reason" if said.code != 0 else None
+
+
+def jobs(ids: Iterable[int]) -> dict[int, QueuedJob]:
+    """Return what squeue knows of these jobs, in one question; of those that ended lately, too.
+
+    One that is missing has ended some minutes ago, or never was.
+    """
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
+    listed = ",".join(map(str, wanted))
+    found = answers.queued(_squeue("--states=all", f"--jobs={listed}", f"--format={SQUEUE_FORMAT}"))
+    return {number: found[number] for number in wanted if number in found}
+
+
+def find_by_comment(mark: str) -> tuple[QueuedJob, ...]:
+    """Return this user's jobs whose comment is MARK and `mark`, the newest last."""
+    whose = f"--user={os.getuid()}"
+    found = answers.queued(_squeue("--states=all", whose, f"--format={SQUEUE_FORMAT}"))
+    return tuple(found[number] for number in sorted(found) if found[number].comment == MARK + mark)
+
+
+def ahead(job: QueuedJob) -> int:
+    """Return how many jobs wait before this one in its partition, as far as one may see them."""
+    partition = job.partition.partition(",")[0]
+    output = _squeue("--states=PENDING", f"--partition={partition}", "--format=%i|%Q")
+    return answers.ahead(output, job)
+
+
+def job(number: int) -> JobRecord | None:
+    """Return a job's record; None where the controller has none any more."""
+    said = _run("scontrol", "--oneliner", "show", "job", str(number))
+    found = answers.recorded(said.stdout) if _knows(said) else None
+    return found if found is not None and found.id == number else None
+
+
+def accounted(ids: Iterable[int]) -> dict[int, AccountedJob]:
+    """Return what sacct knows of these jobs; nothing where a site keeps no accounts."""
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
+    listed = ",".join(map(str, wanted))
+    argv = ("--noheader", "--parsable2", f"--jobs={listed}", f"--format={SACCT_FORMAT}")
+    for source in (("--allocations", "--duplicates"), ("--completion",)):
+        try:
+            said = _run("sacct", *source, *argv)
+        except SlurmError:  # no sacct, or no database for now
+            continue
+        found = answers.accounted(said.stdout) if said.code == 0 else {}
+        if found:
+            return {number: found[number] for number in wanted if number in found}
+    return {}
+
+
+def cancel(ids: Iterable[int]) -> None:
+    """End these jobs, by their ids; those that have ended are none the worse for it."""
+    if wanted := sorted(set(ids)):
+        _knows(_run("scancel", *map(str, wanted)))
+
+
+def signal_step(number: int, step: int, name: signal.Signals = signal.SIGTERM) -> None:
+    """Send a signal to all processes of a job's step."""
+    _knows(_run("scancel", f"--signal={name.name.removeprefix('SIG')}", f"{number}.{step}"))
+
+
+def hosts(nodes: str) -> tuple[str, ...]:
+    """Return the hosts of a node list such as node[1-4], in its order."""
+    said = _run("scontrol", "show", "hostnames", nodes)
+    _knows(said)
+    return tuple(said.stdout.split())
+
+
+def configuration() -> dict[str, str]:
+    """Return what slurm.conf says, as the controller has it: ClusterName, MinJobAge and so on."""
+    said = _run("scontrol", "show", "config")
+    _knows(said)
+    return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", said.stdout, re.MULTILINE))
+
+
+def srun_help() -> str:
+    """Return `srun --help`, which has the options of a site's plugins, such as pyxis."""
+    return _run("srun", "--help").stdout
+
+
+def mpi_types() -> tuple[str, ...]:
+    """Return what --mpi of srun may be here."""
+    said = _run("srun", "--mpi=list")
+    return tuple(re.findall(r"^\s+([\w.-]+)\s*$", said.stdout + said.stderr, re.MULTILINE))
+
+
+def _squeue(*argv: str) -> str:
+    said = _run("squeue", "--noheader", *argv)
+    return said.stdout if _knows(said) else ""
+
+
+def _knows(said: Said) -> bool:
+    """Whether a program did what it was asked for; not where it knows no such job."""
+    if said.code == 0:
+        return True
+    if _UNKNOWN.search(said.stderr):
+        return False
+    raise SlurmError(f"Slurm refused: {sentence(said.stderr) or f'exit code {said.code}'}")
+
+
+def _run(
+    program: str, *argv: str, secrets: Mapping[str, str] | None = None, limit_s: float = LIMIT_S
+) -> Said:
+    """Run a program to its end. Raises SlurmError where it is missing, ControllerError."""
+    try:
+        process = subprocess.Popen(
+            [program, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=clean_environment(secrets or {}),
+            start_new_session=True,  # Ctrl-C is bench's: a half-done sbatch would leave no id
+        )
+    except OSError as error:
+        raise SlurmError(
+            f"{program} cannot be run: {error.strerror}; run this on a login node of the cluster"
+            " (or `module load slurm` first)"
+        ) from None
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=limit_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise ControllerError(f"{program} said nothing for {limit_s:.0f} s") from None
+    said = Said(process.returncode, _text(stdout), _text(stderr))
+    if said.code != 0 and (_UNREACHABLE.search(said.stderr) or said.code < 0):
+        words = sentence(said.stderr) or f"{program} ended by signal {-said.code}"
+        raise ControllerError(f"Slurm's controller cannot be reached: {words}")
+    return said
+
+
+def _text(output: bytes) -> str:
+    """Return what a program printed, up to the last whole line of MOST_BYTES."""
+    if len(output) > MOST_BYTES:
+        output = output[: output.rindex(b"\n", 0, MOST_BYTES) + 1] if b"\n" in output else b""
+    return output.decode("utf-8", "replace")

@@ -1,0 +1,67 @@
+"""What Slurm 22.05.8 of Debian 12 printed, on two nodes of tests/cluster, shortened at `...`.
+
+The programs ran in the environment of `clean_environment`. Job 8's comment was to be hostile.
+"""
+
+SQUEUE = """\
+2|PENDING|debug||4294901758|1795346242|N/A|N/A|Resources|trainbench:def
+3|PENDING|debug||4294901757|1795346242|1795349842|1795353442|BeginTime|trainbench:def
+4|PENDING|debug||4294901756|1795346242|N/A|N/A|PartitionTimeLimit|trainbench:def
+8|PENDING|debug||4294901753|1795346242|N/A|N/A|Priority|two
+lines | JobState=COMPLETED
+7|PENDING|debug||0|1795346242|N/A|N/A|JobHeldUser|trainbench:def
+1|RUNNING|debug|node[1-2]|4294901759|1795346242|1795346242|1795349842|None|trainbench:abc
+5|PENDING|down||4294901755|1795346242|N/A|N/A|PartitionDown|trainbench:def
+6|FAILED|debug|node2|4294901754|1795346242|1795346245|1795346245|JobLaunchFailure|trainbench:def
+"""
+
+RUNNING = (
+    "JobId=1 JobName=ok.sh UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901759 Nice=0"
+    " Account=(null) QOS=(null) JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=0"
+    " BatchFlag=1 Reboot=0 ExitCode=0:0 RunTime=00:00:02 TimeLimit=01:00:00 TimeMin=N/A"
+    " SubmitTime=1795346242 EligibleTime=1795346242 AccrueTime=1795346242 StartTime=1795346242"
+    " EndTime=1795349842 Deadline=N/A PreemptEligibleTime=1795346242 PreemptTime=None"
+    " SuspendTime=None SecsPreSuspend=0 LastSchedEval=1795346242 Scheduler=Main Partition=debug"
+    " AllocNode:Sid=node1:0 ReqNodeList=(null) ExcNodeList=(null) NodeList=node[1-2]"
+    " BatchHost=node1 NumNodes=2 ... Command=/tmp/ok.sh WorkDir=/tmp Comment=trainbench:abc "
+    " StdErr=/tmp/slurm-1.out StdIn=/dev/null StdOut=/tmp/slurm-1.out Power= \n"
+)
+HOSTILE_COMMENT = (
+    "JobId=8 JobName=long.sh UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901753"
+    " Nice=0 Account=(null) QOS=(null) JobState=PENDING Reason=Priority Dependency=(null) Requeue=0"
+    " Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0 RunTime=00:00:00 TimeLimit=01:00:00 TimeMin=N/A"
+    " SubmitTime=1795346242 EligibleTime=1795346242 AccrueTime=1795346242 StartTime=Unknown"
+    " EndTime=Unknown Deadline=N/A ... Partition=debug AllocNode:Sid=node1:0 ReqNodeList=(null)"
+    " ExcNodeList=(null) NodeList= NumNodes=1 ... WorkDir=/tmp Comment=two\n"
+    "lines | JobState=COMPLETED  StdErr=/tmp/slurm-8.out StdIn=/dev/null Power= \n"
+)
+NO_OUTPUT_FOLDER = (
+    "JobId=6 JobName=long.sh UserId=root(0) GroupId=root(0) MCS_label=N/A ... JobState=FAILED"
+    " Reason=JobLaunchFailure Dependency=(null) Requeue=0 Restarts=0 BatchFlag=1 Reboot=0"
+    " ExitCode=0:53 RunTime=00:00:00 TimeLimit=01:00:00 TimeMin=N/A SubmitTime=1795346242"
+    " EligibleTime=1795346242 AccrueTime=1795346242 StartTime=1795346245 EndTime=1795346245"
+    " Deadline=N/A ... Partition=debug AllocNode:Sid=node1:0 ReqNodeList=(null) ExcNodeList=(null)"
+    " NodeList=node2 BatchHost=node2 ... Comment=trainbench:def  StdErr=/nonexist/x/y.log Power= \n"
+)
+
+# sacct --completion, with jobcomp/filetxt and no database.
+COMPLETED = """\
+1|COMPLETED|0:0|1795346242|1795346245|node[1-2]
+2|CANCELLED|0:0|1795346246|1795346249|node1
+"""
+
+INVALID_JOB = "slurm_load_jobs error: Invalid job id specified\n"
+NO_ACCOUNTS = "Slurm accounting storage is disabled\n"
+NO_CONTROLLER = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+NO_PARTITION = """\
+sbatch: error: invalid partition specified: nope
+allocation failure: Invalid partition name specified
+"""
+MPI = """\
+MPI plugin types are...
+\tpmix
+\tnone
+\tcray_shasta
+\tpmi2
+specific pmix plugin versions available: pmix_v4
+"""
