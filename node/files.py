@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -76,3 +77,41 @@ def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False
     except BaseException:
         os.unlink(fresh)
         raise
+
+
+def create_once(path: str | os.PathLike[str], text: str) -> bool:
+    """Create the file with `text` unless it is there; whether this call did.
+
+    It appears whole where the file system has hard links; elsewhere a reader may find a part of it
+    for an instant. Raises OSError where it cannot be written, and then leaves nothing. Signal
+    handlers and threads may call it at the same time.
+    """
+    folder, name = os.path.split(path)
+    fresh = os.path.join(folder, ".%s.%s" % (name, os.urandom(8).hex()))
+    try:
+        with open(fresh, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            return False
+        except OSError:  # no hard links here, such as on FAT and some network file systems
+            return _create(path, text)
+        return True
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+
+
+def _create(path: str | os.PathLike[str], text: str) -> bool:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError:
+        os.unlink(path)  # half a cause would keep every later one out
+        raise
+    return True

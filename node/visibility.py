@@ -39,14 +39,17 @@ def fresh(path: str) -> bool:
     A folder is changed at most once in FORGET_S seconds, and for the first time as long after it
     was first asked about: most files show at once.
     """
-    if _opens(path):
-        return True
-    folder, now = os.path.dirname(path) or ".", time.monotonic()
+    return _opens(path) or (refresh(os.path.dirname(path) or ".") and _opens(path))
+
+
+def refresh(folder: str) -> bool:
+    """Make this node forget what it knew of a folder, now and then; whether it did so now."""
+    now = time.monotonic()
     if now - _CHANGED.setdefault(folder, now) < FORGET_S:
         return False
     _CHANGED[folder] = now
     clock(folder)
-    return _opens(path)
+    return True
 
 
 def clock(folder: str) -> float | None:

@@ -175,8 +175,6 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
         now, ending = time.monotonic(), asked()
         if launcher in dead:
             result = {"ended_by": EndedBy.EXIT}
-        elif os.path.exists(OVER):  # said only to a node that waits for another's launcher
-            result = {"ended_by": EndedBy.EXIT, "rc": 0}
         elif ending is not None:
             result = ending
         elif now - begun > job["time_limit_s"]:
@@ -218,6 +216,8 @@ def asked_to_end(job: dict[str, Any], lease: dict[str, Any]) -> dict[str, Any] |
     reason = stop_reason()
     if reason:
         return {"ended_by": EndedBy.STOP, "message": reason}
+    if os.path.exists(OVER):  # said only to a node that waits for another's launcher
+        return {"ended_by": EndedBy.EXIT, "rc": 0}
     if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
         return {"ended_by": EndedBy.LEASE}
     return None
@@ -241,7 +241,13 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
     It carries the run's mark, so that it is ended with the run even where this daemon was killed.
     """
     entry, spec = "sampler:sample", {"device": job.get("device", "cpu"), "path": SAMPLES}
-    argv = [sys.executable, "-I", "-S", *sent.command(entry), sent.message(entry, spec, sent.FILE)]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        *sent.command(entry),
+        sent.message(entry, spec, job.get("modules", sent.FILE)),
+    ]
     try:
         with open(SAMPLER_TROUBLE, "wb") as trouble:
             process = subprocess.Popen(

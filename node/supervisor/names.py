@@ -19,3 +19,13 @@ DONE = "done.json"
 SAMPLES = "samples.csv"
 STACKS = "stacks.txt"
 EVENTS = "tensorboard"  # a folder that trainers write event files into
+TIMELINE = "timeline.jsonl"  # when its log had how many bytes
+STARTED = "started.json"  # what ran, where only the job knew it
+
+# Of the run, where its nodes share a folder.
+RUN = "run.json"
+SUBMITTED = "slurm.json"  # the job that it was handed over as
+HALT = "halt"  # first cause, host and time; created exclusively, ends the run
+ROSTER = "roster"  # a file for each node that has come, and one for each that has ended
+PLACEMENT = "placement.json"
+ENDED = "ended"  # every node has said how it ended

@@ -76,6 +76,14 @@ def check(job: dict[str, Any]) -> None:
                         raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
 
 
+def lay_out(job: dict[str, Any]) -> None:
+    """Make the run's folder, and write the files of the job into it."""
+    os.makedirs(job["dir"], mode=0o700)
+    for name, text in job.get("files", {}).items():
+        write(os.path.join(job["dir"], name), text)
+    write(os.path.join(job["dir"], RESERVE), "." * RESERVE_BYTES)
+
+
 def prepare(job: dict[str, Any]) -> dict[str, Any]:
     """Check the node, lay out the run's folder, and leave a daemon that waits for `go`.
 
@@ -93,13 +101,10 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
         limit_log(job)
         # Of this run alone: another checkout may run the same campaign below another root.
         job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
-        os.makedirs(job["dir"], mode=0o700)
-        for name, text in job.get("files", {}).items():
-            write(os.path.join(job["dir"], name), text)
+        lay_out(job)
         write(os.path.join(job["dir"], sent.FILE), json.dumps(sent.SOURCES))
         write(os.path.join(job["dir"], JOB), json.dumps(job))
         write(os.path.join(job["dir"], LEASE), "")
-        write(os.path.join(job["dir"], RESERVE), "." * RESERVE_BYTES)
         job["env"] = dict(job["env"], **secrets)
     except RefusedError as refusal:
         return {"refused": refusal.cause, "message": str(refusal), "now": time.time()}

@@ -45,9 +45,9 @@ def stop_reason() -> str | None:
         return None
 
 
-def lease_age(state: dict[str, Any], now: float) -> float:
+def lease_age(state: dict[str, Any], now: float, path: str = LEASE) -> float:
     """Seconds since the lease's mtime was seen to change (its value is never compared)."""
-    stamp = stamp_of(LEASE)
+    stamp = stamp_of(path)
     if stamp != state.get("stamp"):
         state["stamp"] = stamp
         state["since"] = now

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from node.causes import Cause, EndedBy
-from runner.base.exclusive import create_once
+from node.files import create_once
 from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.endings import Ending

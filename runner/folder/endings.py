@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
-from node.causes import Cause, EndedBy, known
+from node.causes import Cause
+from node.endings import cause_of, ended_well, words_of
 from node.schema import Whole
 from runner.terms.orders import Seconds
 from runner.terms.outcome import Sentence, Time, Word
 
 Code = Annotated[int, Whole(-(2**31), 2**32)]
-
-_WORDS: Mapping[str, str] = {
-    EndedBy.LEASE: "the node ended the run itself, having lost the control node",
-    EndedBy.TIME_LIMIT: "the run reached time_limit_s",
-    EndedBy.SUPERVISOR_LOST: "the supervisor was killed",
-}
 
 
 @dataclass(frozen=True)
@@ -43,30 +38,23 @@ class Ending:
     wall_s: Seconds | None = None
 
     @property
+    def _done(self) -> dict[str, Any]:
+        return {**vars(self), "cause": self.own_cause}
+
+    @property
     def well(self) -> bool:
         """Whether the launcher ended by itself with exit code 0."""
-        return self.ended_by == EndedBy.EXIT and self.rc == 0
+        return ended_well(self._done)
 
     @property
     def cause(self) -> Cause:
         """The cause of a node that did not end well."""
-        if own := known(self.own_cause or ""):
-            return own
-        return next((by.cause for by in EndedBy if by == self.ended_by), Cause.SUPERVISOR_LOST)
+        return cause_of(self._done)
 
     @property
     def words(self) -> str:
         """One sentence on how the launcher ended."""
-        if self.message:
-            return self.message
-        if self.ended_by == EndedBy.EXIT:
-            how = f"the launcher ended with exit code {self.rc}"
-            if self.signal:
-                how = f"the launcher was ended by signal {self.signal}"
-            if self.oom_kills:
-                how += ", and the kernel killed a process for lack of memory meanwhile"
-            return how
-        return _WORDS.get(self.ended_by or "", f"ended by {self.ended_by}")
+        return words_of(self._done)
 
 
 def first_bad(endings: Mapping[str, Ending]) -> str | None:

@@ -14,9 +14,36 @@ The standard library alone, as the launch plugin and roles/verify import this. d
 the files.
 """
 
-from node.supervisor.names import DONE, EVENTS, LOG, SAMPLES, STACKS  # as they are on the node
+# As they are on the node, which may share the folder.
+from node.supervisor.names import (
+    DONE,
+    ENDED,
+    EVENTS,
+    HALT,
+    LOG,
+    PLACEMENT,
+    RUN,
+    SAMPLES,
+    STACKS,
+    STARTED,
+    SUBMITTED,
+    TIMELINE,
+)
 
-__all__ = ["DONE", "EVENTS", "LOG", "SAMPLES", "STACKS"]
+__all__ = [
+    "DONE",
+    "ENDED",
+    "EVENTS",
+    "HALT",
+    "LOG",
+    "PLACEMENT",
+    "RUN",
+    "SAMPLES",
+    "STACKS",
+    "STARTED",
+    "SUBMITTED",
+    "TIMELINE",
+]
 
 # Of a folder of runs.
 ANSIBLE = ".ansible"
@@ -29,18 +56,17 @@ INSPECTED = "inspect"
 ATTEMPTS = "*/repeat*/attempt*"
 
 # Of a run.
-RUN = "run.json"
+SUBMIT_SCRIPT = "job.sh"
+SUBMIT_OUTPUT = "slurm.out"
 SCRIPT = "launch.sh"
-HALT = "halt"
 PROGRESS = "progress"
 OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
 NODES = "nodes"
 
 # Of one node of a run.
-PART = "launcher.log.part"  # while what the polls left of the log is brought
-TIMELINE = "timeline.jsonl"
 PREPARED = "prepared"
+PART = "launcher.log.part"  # while what the polls left of the log is brought
 
 # Of a checkup.
 ASKED = "asked.json"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from node.causes import Cause
+from node.files import create_once
 from node.schema import Fields, Plain
 from runner.base.errors import UserError
-from runner.base.exclusive import create_once
 from runner.folder import lock, names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign, campaigns, find_campaign

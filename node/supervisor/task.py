@@ -1,0 +1,351 @@
+"""One node's part of a run that Slurm started: a task of srun, in the run's shared folder.
+
+    supervisor.task:task    check, meet the others, run, end; done.json says how
+
+run.json is read where bench wrote it, and log, samples and done.json are written where bench reads
+them. The nodes of a run meet in its folder; node rank 0 (node/supervisor/head.py) picks the port
+and says in placement.json who takes part. What only the job knows stands in run.json as words such
+as {master_addr}; they are filled in here, as data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+
+from node import visibility
+from node.answer import ProgramError
+from node.causes import Cause, EndedBy
+from node.endings import cause_of, ended_well, words_of
+from node.files import create_once
+
+from . import head
+from .answers import RefusedError
+from .daemon import enter, hold, identify, watch
+from .files import read_json, size_of, write
+from .folders import limit_log
+from .inspection import inspect
+from .names import (
+    HALT,
+    LOG,
+    PLACEMENT,
+    RUN,
+    STARTED,
+    SUBMITTED,
+    TIMELINE,
+)
+from .preparation import check, lay_out
+from .state import TERMINATED, finish, lease_age
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any, Iterator, NoReturn
+
+SENDS = ("node.sampler",)
+SECRETS = "TRAINBENCH_SECRET_"  # begins the names of variables that stand in no file
+WORD = re.compile(r"\{(?:master_addr|master_port|node_addr_(\d+))\}")
+# What Slurm says of the devices that the job has on this node.
+DEVICES = (
+    *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("ASCEND_RT_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
+)
+FOLDER_S = 120.0  # for the folder of a requeued job to appear
+LOOK_S = 1.0  # between two looks at what the others share, on few nodes
+NODES_A_SECOND = 500  # that may look at once, so that a file system serves many nodes
+
+
+class Task:
+    """What a task of srun is told, and what it found."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        """Find the run and this node's part of it. Raises ProgramError where they do not fit."""
+        self.folder = attempt_folder(spec)
+        run = read_json(os.path.join(self.folder, RUN))
+        self.spec = spec
+        self.secrets = taken_secrets()
+        self.rank = int(os.environ.get("SLURM_NODEID", "0"))
+        self.nodes: list[dict[str, Any]] = run["nodes"]
+        if int(os.environ.get("SLURM_STEP_NUM_NODES", len(self.nodes))) != len(self.nodes):
+            raise ProgramError(
+                "Slurm started %s tasks of a run of %d nodes"
+                % (os.environ["SLURM_STEP_NUM_NODES"], len(self.nodes))
+            )
+        self.host = host_name()
+        self.folders = [
+            os.path.join(self.folder, "nodes", "%04d-%s" % (each["node_rank"], each["host"]))
+            for each in self.nodes
+        ]
+        self.job = job_of(run, self.rank, spec)
+        self.job["dir"] = self.folders[self.rank]
+        # What many nodes look at on a file system, they look at the less often.
+        self.every_s = max(LOOK_S, len(self.nodes) / NODES_A_SECOND)
+        self.looked = self.written = -1.0
+        self.lease: dict[str, Any] = {}
+        self.roster = head.Roster(self.folder, len(self.nodes))
+        self.watchman = head.Stalls(self.folders, self.job["stall_limit_s"])
+
+    def halt(self, cause: Cause, words: str) -> None:
+        """Say first why the run ends; whoever comes later leaves it as it is."""
+        content = {"schema": 1, "cause": cause, "host": self.host, "message": words}
+        create_once(os.path.join(self.folder, HALT), json.dumps(dict(content, at=time.time())))
+
+    def asked(self) -> dict[str, Any] | None:
+        """Return how the run is to end; None while it may go on."""
+        if TERMINATED:
+            return {"ended_by": EndedBy.STOP, "message": "the supervisor was sent TERM"}
+        now = time.monotonic()
+        if now - self.looked < self.every_s:
+            return None
+        self.looked = now
+        self.note_log()
+        if self.rank == 0 and self.watchman.stalled(now):
+            limit_s = self.job["stall_limit_s"]
+            self.halt(Cause.STALLED, "no node printed anything for %g s (stall_limit_s)" % limit_s)
+        halt = read_json(os.path.join(self.folder, HALT))
+        if halt is not None:
+            return {"ended_by": EndedBy.STOP, "message": str(halt.get("cause"))}
+        lease = self.spec.get("lease")
+        if lease and lease_age(self.lease, now, lease) > self.job["lost_contact_s"]:
+            return {"ended_by": EndedBy.LEASE}
+        return None
+
+    def note_log(self) -> None:
+        """Write down how many bytes the log has by now, so that its steps have times."""
+        size = size_of(LOG)
+        if size != self.written:
+            self.written = size
+            with open(TIMELINE, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps({"node": time.time(), "log_bytes": size}) + "\n")
+
+
+def task(spec: dict[str, Any]) -> NoReturn:
+    """Run this node's part of a run, from its preparation to done.json.
+
+    `spec`: run (the attempt's folder), restart (how often Slurm had started the job before it),
+    mark, programs (where these modules lie), inspect (the folder that hosts are described in),
+    patience_s (for the others to come), lease (a file that somebody renews; empty: the job lives by
+    its own limits), lost_contact_s.
+    """
+    part = Task(spec)
+    try:
+        prepare(part)
+    except RefusedError as refusal:
+        refuse(part, refusal)
+    enter(part.job["dir"])
+    done = hold(lambda: run(part))
+    if not ended_well(done):
+        part.halt(cause_of(done), "%s: %s" % (part.host, words_of(done)))
+    end(part, done)
+
+
+def end(part: Task, done: dict[str, Any]) -> NoReturn:
+    """Write how this node ended; node rank 0 waits for the others and says that all have."""
+    finish(done)
+    part.roster.ended(part.rank)
+    if part.rank == 0:
+        head.finish(part.folder, part.roster, lambda: bool(TERMINATED))
+    os._exit(0)
+
+
+def run(part: Task) -> dict[str, Any]:
+    """Meet the others, start the launcher with what only the job knows, watch it to its end."""
+    identify()
+    return watch(part.job, lambda: meet(part), part.asked)
+
+
+def prepare(part: Task) -> None:
+    """Check this node, and make its folder. Raises RefusedError."""
+    job = part.job
+    take_devices(job)
+    check(job)
+    limit_log(job)
+    try:
+        lay_out(job)
+    except FileExistsError:
+        raise RefusedError(Cause.EXISTS, "this node's part began before, in %s" % job["dir"])
+    except OSError as error:
+        raise RefusedError(Cause.IO_ERROR, "cannot prepare %s: %s" % (job["dir"], error.strerror))
+
+
+def refuse(part: Task, refusal: RefusedError) -> NoReturn:
+    """End this node's part before it began, and the run with it."""
+    part.halt(refusal.cause, "%s: %s" % (part.host, refusal))
+    os.makedirs(part.job["dir"], mode=0o700, exist_ok=True)
+    os.chdir(part.job["dir"])
+    refused = {"ended_by": EndedBy.REFUSED, "cause": refusal.cause, "message": str(refusal)}
+    end(part, dict(refused, ended_at=time.time()))
+
+
+def meet(part: Task) -> dict[str, Any] | None:
+    """Say that this node is ready, and wait for placement.json; what ended the run before."""
+    part.roster.come(part.rank, facts(part))
+    describe(part)
+    path = os.path.join(part.folder, PLACEMENT)
+    until = time.monotonic() + part.spec["patience_s"]
+    pause_s = max(0.01, len(part.nodes) / NODES_A_SECOND / 10)
+    while True:
+        if part.rank == 0:
+            head.place(part.folder, part.roster, part.job["ports"])
+        placement = read_json(path) if visibility.fresh(path) else None
+        if placement is not None:
+            begin(part, placement)
+            return None
+        early = part.asked()
+        if early is None and time.monotonic() > until:
+            late = ", ".join(part.roster.absent()[:4]) or "0"
+            words = "node rank %s did not come within %g s" % (late, part.spec["patience_s"])
+            return {"ended_by": EndedBy.REFUSED, "cause": Cause.LAUNCH_ERROR, "message": words}
+        if early is not None:
+            return early
+        time.sleep(pause_s)
+
+
+def begin(part: Task, placement: dict[str, Any]) -> None:
+    """Fill in what only the job knows, and write down what runs."""
+    job = part.job
+    for key in ("argv", "env", "after"):
+        job[key] = filled(job[key], placement)
+    for name, text in job["files"].items():
+        if WORD.search(text):
+            write(name, filled(text, placement))
+    started = {key: job[key] for key in ("argv", "env", "cwd", "device_ids")}
+    late_s = visibility.delay_s(os.path.join(part.folder, PLACEMENT))
+    write(STARTED, json.dumps(dict(started, schema=1, late_s=late_s), indent=1))
+    job["env"] = dict(job["env"], **part.secrets)
+    part.watchman.begin(time.monotonic())
+
+
+def filled(value: Any, placement: dict[str, Any]) -> Any:
+    """Return a text, list or mapping with its words replaced; each is a value, and no template."""
+    if isinstance(value, str):
+        return WORD.sub(lambda match: word(match, placement), value)
+    if isinstance(value, list):
+        return [filled(each, placement) for each in value]
+    return {key: filled(each, placement) for key, each in value.items()}
+
+
+def word(match: re.Match[str], placement: dict[str, Any]) -> str:
+    """Return what stands for one word."""
+    if match[0] == "{master_port}":
+        return str(placement["port"])
+    return str(placement["address"][int(match[1] or 0)])
+
+
+def facts(part: Task) -> dict[str, Any]:
+    """Return what the others are to know of this node."""
+    return {
+        "host": part.host,
+        "address": address_of(part.host),
+        "cpus": len(os.sched_getaffinity(0)),
+        "devices": part.job["device_ids"],
+    }
+
+
+def describe(part: Task) -> None:
+    """Leave in the campaign what this node is, once."""
+    folder = part.spec.get("inspect")
+    path = os.path.join(folder or "", part.host + ".json")
+    if folder and not os.path.exists(path):
+        write(path, json.dumps(dict(inspect({"paths": {}}), schema=1), indent=1))
+
+
+def take_devices(job: dict[str, Any]) -> None:
+    """Keep what Slurm says of this job's devices, and sample those alone.
+
+    Raises RefusedError where they are fewer than the run needs.
+    """
+    given = {name: os.environ[name] for name in DEVICES if os.environ.get(name)}
+    job["env"] = dict(given, **job["env"])
+    if job["device"] != "cuda" or "CUDA_VISIBLE_DEVICES" not in given:
+        return
+    visible = given["CUDA_VISIBLE_DEVICES"].split(",")
+    wanted = len(job["device_ids"])
+    if len(visible) < wanted:
+        raise RefusedError(
+            Cause.NO_DEVICE,
+            "Slurm gave the job %d GPUs of this node and the cell needs %d; see slurm_gpus_per_node"
+            " of the inventory" % (len(visible), wanted),
+        )
+    job["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(visible[:wanted])
+    if all(each.isdigit() for each in visible):
+        job["device_ids"] = [int(each) for each in visible[:wanted]]
+
+
+def job_of(run: dict[str, Any], rank: int, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what the supervisor is to do, of run.json and of what srun's task was told."""
+    node = {key: value for key, value in run["nodes"][rank].items() if key != "host"}
+    told = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
+    limits = dict(run["supervisor"], lost_contact_s=spec.get("lost_contact_s") or 0.0)
+    return {**node, **limits, **told}
+
+
+def taken_secrets() -> dict[str, str]:
+    """Take the variables that stand in no file out of this process's environment."""
+    names = [name for name in os.environ if name.startswith(SECRETS)]
+    return {name[len(SECRETS) :]: os.environ.pop(name) for name in names}
+
+
+def attempt_folder(spec: dict[str, Any]) -> str:
+    """Return the folder of this start of the job: each time it is requeued, the next attempt's.
+
+    Node rank 0 makes that one, and the others wait for it. Raises ProgramError where this node does
+    not see what bench wrote, or another file under its name.
+    """
+    first: str = spec["run"]
+    await_file(os.path.join(first, RUN), first)
+    if (read_json(os.path.join(first, SUBMITTED)) or {}).get("mark") != spec["mark"]:
+        raise ProgramError(visibility.not_shared(host_name(), first)[1])
+    restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) - spec["restart"]
+    if restarts <= 0:
+        return first
+    above, _, number = first.rpartition("attempt")
+    folder = "%sattempt%d" % (above, int(number) + restarts)
+    if os.environ.get("SLURM_NODEID", "0") == "0":
+        head.requeue(first, folder)
+    await_file(os.path.join(folder, RUN), folder)
+    return folder
+
+
+def await_file(path: str, folder: str) -> None:
+    """Wait for a file that shows late. Raises ProgramError where it never does."""
+    until = time.monotonic() + FOLDER_S
+    while not visibility.fresh(path):
+        if time.monotonic() > until:
+            raise ProgramError(visibility.not_shared(host_name(), folder)[1])
+        time.sleep(0.1)
+
+
+def host_name() -> str:
+    """Return what Slurm calls this node."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def address_of(host: str) -> str:
+    """Return how the other nodes reach this one: its name where that is no loopback address.
+
+    Else the address that faces the node that the step was launched from.
+    """
+    known = set(addresses(host))
+    if known and not any(each.startswith("127.") or each == "::1" for each in known):
+        return host
+    launcher = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((launcher, 9))  # no packet is sent
+            own = str(probe.getsockname()[0])
+    except OSError:
+        return host
+    return host if own.startswith("127.") else own
+
+
+def addresses(host: str) -> Iterator[str]:
+    """Yield the addresses of a name."""
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError:
+        return
+    for entry in found:
+        yield str(entry[4][0])
