@@ -203,7 +203,7 @@ def _what_changed(was: Settings, now: Settings) -> list[str]:
 def _facts(cell: AskedCell) -> dict[str, Any]:
     """Return what a cell runs, in the words of a matrix."""
     shared = ("system", "pin", "dataset", "nodes", "devices_per_node", "device_ids", "env")
-    return {**{key: getattr(cell, key) for key in shared}, **cell.parameters}
+    return {**{key: getattr(cell, key) for key in shared}, **cell.placement, **cell.parameters}
 
 
 def _what_differs(was: Any, now: Any) -> str:

@@ -5,13 +5,15 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from node.schema import UnfitError
 from runner.base.env import SECRET, read_env
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.registry import load_system, system_names
 from runner.systems.common.system import System
-from runner.terms.cell import MOST_CELLS, Cell
+from runner.terms.cell import MOST_CELLS, PLACEMENT, Cell
+from runner.terms.slurm import SlurmWord
 
 MOST_LETTERS = 10_000_000  # of all cells' names and values
 DevicesOf = Callable[[int], int]  # how many devices each of the first so many nodes has
@@ -58,7 +60,7 @@ def bounded(cells: Iterable[Cell], where: str) -> tuple[Cell, ...]:
 
 def _letters(cell: Cell) -> int:
     texts = [value for value in cell.parameters.values() if isinstance(value, str)]
-    texts += [cell.name, cell.dataset, *cell.env, *cell.env.values()]
+    texts += [cell.name, cell.dataset, *cell.env, *cell.env.values(), *cell.placement.values()]
     return sum(map(len, texts)) + len(cell.device_ids or ())
 
 
@@ -173,7 +175,18 @@ def _cell(
             {item.name: item.read(values.get(item.name), where) for item in system.parameters}
         ),
         axes=dict(point),
+        placement=_placement(values, where),
     )
+
+
+def _placement(values: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Read what a cell asks of Slurm in place of the inventory."""
+    given = {key: CELL_KEYS[key].read(values[key], where) for key in PLACEMENT if key in values}
+    words = {key: word for key, word in given.items() if word is not None}
+    try:
+        return {key: SlurmWord(word, f"{where}: {key}") for key, word in words.items()}
+    except UnfitError as error:
+        raise UserError(str(error)) from None
 
 
 def _pin(value: Any, system: System, where: str) -> str:

@@ -38,7 +38,7 @@ from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
 from runner.systems.common.registry import load_system, system_names
-from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, SEED, Cell, Matrix
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, PLACEMENT, SEED, Cell, Matrix
 
 
 def load_matrix(path: Path, devices_of: DevicesOf) -> Matrix:
@@ -150,8 +150,8 @@ def _published(
 
 def _facts(cell: Cell) -> dict[str, Any]:
     """Return what a published row may name of a cell."""
-    named = {key: getattr(cell, key) for key in CELL_KEYS}
-    return {**cell.parameters, **named, **cell.axes}
+    named = {key: getattr(cell, key) for key in CELL_KEYS if key not in PLACEMENT}
+    return {**cell.parameters, **named, **cell.placement, **cell.axes}
 
 
 def _place_of(key: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.terms.cell import MOST_REPEATS, MOST_SEED, Parameter
+from runner.terms.cell import MOST_REPEATS, MOST_SEED, PLACEMENT, Parameter
 
 # Keys that every system's cells have.
 CELL_KEYS: Mapping[str, Parameter] = {
@@ -21,6 +21,10 @@ CELL_KEYS: Mapping[str, Parameter] = {
         ),
         Parameter("device_ids", list, None, "which devices of each node, such as [4, 5]"),
         Parameter("env", dict, None, "variables for every process"),
+        *(
+            Parameter(name, str, None, f"on Slurm, in place of slurm_{name} of the inventory")
+            for name in PLACEMENT
+        ),
     )
 }
 TOP_KEYS: Mapping[str, str] = {

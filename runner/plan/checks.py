@@ -22,11 +22,26 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | Non
 
 def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     """Run the checks that hold for every system, then the system's own."""
+    _check_placement(cell, cluster)
     _check_machines(cell, cluster)
     _check_sizes(cell)
     _check_iterations(cell, warmup_iters)
     check_image(cell, cluster)
     load_system(cell.system).check(cell, cluster)
+
+
+def _check_placement(cell: Cell, cluster: Cluster) -> None:
+    """Refuse what only Slurm is told, and what only Slurm decides."""
+    if cell.placement and cluster.slurm is None:
+        raise UserError(
+            f"{next(iter(cell.placement))} is a word for Slurm, and the nodes of the inventory"
+            f" {cluster.name} are reached by ssh; take it out, or name a Slurm inventory with -i"
+        )
+    if cell.device_ids and cluster.slurm:
+        raise UserError(
+            "device_ids names devices, and Slurm gives a job the ones that it has; set"
+            f" devices_per_node: {cell.devices_per_node} in its place"
+        )
 
 
 def _check_machines(cell: Cell, cluster: Cluster) -> None:
@@ -37,14 +52,17 @@ def _check_machines(cell: Cell, cluster: Cluster) -> None:
             f" {cluster.name} is {cluster.device}; name another system or inventory"
         )
     if cell.nodes > len(cluster.nodes):
-        raise UserError(
-            f"nodes is {cell.nodes}, but the inventory {cluster.name} has {len(cluster.nodes)};"
-            " lower it, or name a larger inventory with -i"
-        )
+        most = f"the inventory {cluster.name} has {len(cluster.nodes)}"
+        cure = "lower it, or name a larger inventory with -i"
+        if cluster.slurm:
+            most = f"slurm_nodes of the inventory {cluster.name} is {len(cluster.nodes)}"
+            cure = "lower it, or raise that"
+        raise UserError(f"nodes is {cell.nodes}, but {most}; {cure}")
     for node in cluster.nodes[: cell.nodes]:
         if cell.devices_per_node > node.devices:
             raise UserError(
-                f"devices_per_node is {cell.devices_per_node}, but {node.host} has {node.devices}"
+                f"devices_per_node is {cell.devices_per_node}, but"
+                f" {'a node' if cluster.slurm else node.host} has {node.devices}"
                 " (cluster_devices_per_node in the inventory); lower it"
             )
         if cell.device_ids and max(cell.device_ids) >= node.devices:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from node.checked import CellId, FileName
-from node.schema import Text, Whole
+from node.schema import OneOf, Text, Whole
 from runner.base.errors import UserError
 from runner.terms.orders import MOST_NODES, Rank, Variable
+from runner.terms.slurm import SlurmWord
 
 MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
@@ -22,6 +23,8 @@ MOST_SEED = 2**32 - 1
 SEED = "seed"  # the parameter of a system that has one
 File = Annotated[str, FileName]
 Count = Annotated[int, Whole(1, MOST_NODES)]
+PLACEMENT = ("partition", "constraint", "nodelist", "exclude")
+Placed = Annotated[str, OneOf(*PLACEMENT)]
 AnyCell = TypeVar("AnyCell", bound="Cell")
 
 
@@ -30,7 +33,8 @@ class Cell:
     """One point of the matrix, with every parameter resolved (defaults included).
 
     `id` names its folder: the name, made safe, and a hash of everything that runs. One that was
-    recorded stays, as a later version may know parameters that it does not have.
+    recorded stays, as a later version may know parameters that it does not have. `placement` is
+    what it asks of Slurm in place of the inventory's key of that name.
     """
 
     name: Annotated[str, Text(most=100_000)]
@@ -43,6 +47,7 @@ class Cell:
     env: Mapping[Variable, str]
     parameters: Mapping[str, Any]
     axes: Mapping[str, Any] = field(default_factory=dict)
+    placement: Mapping[Placed, Annotated[str, SlurmWord]] = field(default_factory=dict)
     id: Annotated[str, CellId] = ""
 
     def __post_init__(self) -> None:
@@ -70,6 +75,7 @@ class Cell:
             # A parameter that the system derives itself is left out, so that a new one, not set,
             # changes no cell's identity.
             sorted((key, value) for key, value in self.parameters.items() if value is not None),
+            *([sorted(self.placement.items())] if self.placement else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 

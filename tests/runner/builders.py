@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from node.supervisor.placeholders import node_addr
 from runner.matrix.file import parse_matrix
 from runner.plan.make import make_run
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster, Node
 from runner.terms.run import Run
+from runner.terms.slurm import Slurm
 
 
 def small_matrix(
@@ -40,6 +42,20 @@ def small_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **mor
             for number in range(1, nodes + 1)
         ),
         **more,
+    )
+
+
+def slurm_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **keys: Any) -> Cluster:
+    """A cluster whose nodes only a job knows; `keys` are Slurm's, without their prefix."""
+    return Cluster(
+        name="rack",
+        path=Path("inventory/rack"),
+        device=keys.pop("device", "cpu"),
+        nodes=tuple(
+            Node(f"rank{rank}", node_addr(rank), devices, PurePosixPath(root))
+            for rank in range(nodes)
+        ),
+        slurm=Slurm(nodes=nodes, **keys),
     )
 
 

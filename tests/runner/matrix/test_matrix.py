@@ -15,7 +15,7 @@ from runner.matrix.cells import label
 from runner.matrix.file import load_matrix, parse_matrix
 from runner.matrix.keys import CELL_KEYS, TOP_KEYS
 from runner.terms.cell import Matrix
-from tests.runner.builders import one_device, small_cluster
+from tests.runner.builders import one_device, small_cluster, small_matrix
 
 SYSTEM = "defaults: {system: torch_gpt}\n"
 
@@ -217,6 +217,20 @@ def test_a_cell_is_what_runs_not_how_it_was_written() -> None:
 def test_everything_that_runs_is_part_of_the_identity(change: dict[str, Any]) -> None:
     cell = parse(SYSTEM).cells[0]
     assert replace(cell, **change).digest != cell.digest
+
+
+def test_a_cell_may_ask_slurm_for_other_nodes_than_the_inventory() -> None:
+    axes = {"partition": ["a", "b"], "exclude": ["n1", None]}
+    cells = small_matrix(axes, {"constraint": "ib&a100"}).cells
+    assert [dict(cell.placement) for cell in cells] == [
+        {"partition": "a", "constraint": "ib&a100", "exclude": "n1"},
+        {"partition": "a", "constraint": "ib&a100"},
+        {"partition": "b", "constraint": "ib&a100", "exclude": "n1"},
+        {"partition": "b", "constraint": "ib&a100"},
+    ]
+    assert len({cell.digest for cell in cells}) == 4
+    with pytest.raises(UserError, match="nodelist is 'n1 n2'; it must be one word"):
+        small_matrix(defaults={"nodelist": "n1 n2"})
 
 
 def test_a_folder_name_is_safe_whatever_the_values_are() -> None:

@@ -19,7 +19,7 @@ from runner.plan.script import launch_script
 from runner.terms.cluster import Cluster
 from runner.terms.orders import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun
 from runner.terms.run import Run
-from tests.runner.builders import small_cluster, small_matrix, small_run
+from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, small_run
 
 HOME = "/opt/tb/systems/torch_gpt/torch-2.13"
 DATA = "/opt/tb/datasets/default"
@@ -191,6 +191,18 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
         ({"precision": "fp16"}, small_cluster(), ["fp16 needs a GPU"]),
         ({"split": "1,2"}, small_cluster(), ["split is '1,2'", "900,50,50"]),
         ({}, small_cluster(device="npu"), ["torch_gpt trains on cpu or cuda", "rack is npu"]),
+        ({"nodes": 3}, slurm_cluster(2), ["slurm_nodes of the inventory rack is 2; lower it"]),
+        ({"devices_per_node": 4}, slurm_cluster(), ["devices_per_node is 4, but a node has 2"]),
+        (
+            {"device_ids": [1]},
+            slurm_cluster(),
+            ["Slurm gives a job the ones", "set devices_per_node: 1"],
+        ),
+        (
+            {"partition": "gpu"},
+            small_cluster(),
+            ["partition is a word for Slurm", "reached by ssh"],
+        ),
     ],
 )
 def test_a_cell_that_cannot_run_is_refused_by_name(
