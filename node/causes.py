@@ -91,7 +91,12 @@ class Cause(str, Enum):
     DEVICE_BUSY = ("device_busy", "failed", AGAIN, "somebody uses a GPU of the run's")
     NO_DEVICE = ("no_device", "failed", AGAIN, "a GPU is not there, or nvidia-smi fails")
     EXISTS = ("exists", "failed", AGAIN, "something else lies where the run's folder is to be")
-    SHARED_ROOT = ("shared_root", "failed", AGAIN, "cluster_root is a disk that nodes share")
+    SHARED_ROOT = (
+        "shared_root",
+        "failed",
+        AGAIN,
+        "nodes share cluster_root, and the inventory does not say so",
+    )
     NOT_SHARED = (
         *("not_shared", "failed", AGAIN),
         "a node does not see the folder of runs, which must be on a file system that all share",

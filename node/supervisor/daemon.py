@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
 from .processes import KEPT, MARK, await_end, end_run, reap, send, stat_of
 from .stacks import take_stacks
-from .state import TERMINATED, boot_id, finish, lease_age, stop_reason
+from .state import TERMINATED, boot_id, finish, host_name, lease_age, stop_reason
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def identify() -> None:
     """Say in the run's folder which process this supervisor is."""
     entry = stat_of(os.getpid())
     me = {"pid": os.getpid(), "start": entry and entry[1], "boot_id": boot_id()}
-    write(STATE, json.dumps({**me, "hostname": socket.gethostname()}))
+    write(STATE, json.dumps({**me, "hostname": host_name()}))
 
 
 def hold(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -115,9 +114,10 @@ def take_lock(job: dict[str, Any]) -> int:
     """The node's lock, held for the life of the daemon.
 
     A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
-    is still renewed after RENEWED_S belongs to a living bench, and is named.
+    is still renewed after RENEWED_S belongs to a living bench, and is named. Nodes that share a
+    root have a lock each, which need not hold between nodes: NFS without a lock daemon will do.
     """
-    path = os.path.join(job["runs"], LOCK)
+    path = os.path.join(job["runs"], LOCK % host_name())
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     began = time.monotonic()
     patience = job["lost_contact_s"] + job["grace_s"] + 5.0
@@ -126,7 +126,7 @@ def take_lock(job: dict[str, Any]) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        except OSError:
+        except BlockingIOError:
             waited = time.monotonic() - began
             holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
             lease = stamp_of(os.path.join(job["runs"], holder, LEASE))
@@ -139,8 +139,14 @@ def take_lock(job: dict[str, Any]) -> int:
                     " playbooks/stop.yml" % (holder or "unknown"),
                 )
             time.sleep(0.05)
+        except OSError as error:
+            raise RefusedError(
+                Cause.IO_ERROR,
+                "%s cannot be locked (%s); mount its file system with locks (flock), or name"
+                " another cluster_root" % (path, error.strerror),
+            )
     os.ftruncate(handle, 0)
-    os.pwrite(handle, job["run_id"].encode(), 0)
+    os.pwrite(handle, os.path.relpath(job["dir"], job["runs"]).encode(), 0)
     return handle
 
 

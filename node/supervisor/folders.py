@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import time
 
 from node.causes import Cause
 
 from .answers import RefusedError
 from .files import read_json, stamp_of, write
-from .names import DONE, FETCHED, JOB, STATE
+from .names import DONE, FETCHED, JOB
 from .processes import run_after
-from .state import daemon_alive
+from .state import daemon_alive, on_this_node
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -28,32 +27,38 @@ def make_room(folder: str) -> None:
         return
     if not os.path.exists(os.path.join(folder, JOB)):
         raise RefusedError(Cause.EXISTS, "%s exists and is no run's folder; move it away" % folder)
-    state = read_json(os.path.join(folder, STATE)) or {}
-    if state.get("hostname", socket.gethostname()) != socket.gethostname():
-        raise RefusedError(
-            Cause.SHARED_ROOT,
-            "%s is a run of %s: cluster_root must lie on a disk of each node's own"
-            % (folder, state["hostname"]),
-        )
+    old = read_json(os.path.join(folder, JOB)) or {}
+    if not on_this_node(old):
+        raise shared_root(folder, old["hostname"])
     here = os.getcwd()
     os.chdir(folder)
     over = os.path.exists(DONE) or not daemon_alive()
     os.chdir(here)
     if not over:
         raise RefusedError(Cause.NODE_BUSY, "a run of the same name goes on in %s" % folder)
-    old = read_json(os.path.join(folder, JOB))
     if old:
         run_after(old)
     shutil.rmtree(folder)
 
 
+def shared_root(folder: str, other: str) -> RefusedError:
+    """What is wrong where two nodes have one folder for their parts of a run."""
+    return RefusedError(
+        Cause.SHARED_ROOT,
+        "%s is of %s, too; nodes that share cluster_root need cluster_root_shared: true in the"
+        " inventory" % (folder, other),
+    )
+
+
 def prune(job: dict[str, Any]) -> None:
     """Remove the oldest of this campaign's folders that were fetched, but for KEPT_RUNS of them.
 
-    A folder that nobody fetched stays, and so does one of another user.
+    A folder that nobody fetched stays, and so does one of another user. Nodes that share a root
+    have folders of their own (runner/terms/cluster.py), and each looks into its own.
     """
     found = []
-    for folder, inside, names in os.walk(os.path.join(job["runs"], job["run_id"].split("/")[0])):
+    above = job["dir"][: -len(job["run_id"])]
+    for folder, inside, names in os.walk(os.path.join(above, job["run_id"].split("/")[0])):
         if JOB in names:
             inside[:] = []
             fetched = FETCHED in names and DONE in names

@@ -1,6 +1,6 @@
 """What the files of a run's folder are called on its node; some keep their names at home."""
 
-LOCK = "lock"  # of the node: beside all runs' folders, and not in one
+LOCK = "lock-%s"  # of the node with that name: beside all runs' folders, and not in one
 
 JOB = "job.json"
 STATE = "state.json"

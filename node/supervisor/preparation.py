@@ -15,10 +15,10 @@ from node.causes import Cause
 from .answers import RefusedError
 from .daemon import daemon
 from .files import write
-from .folders import limit_log, make_room, prune
+from .folders import limit_log, make_room, prune, shared_root
 from .gpus import check_gpus
 from .names import JOB, LEASE, RESERVE
-from .state import boot_id
+from .state import boot_id, host_name
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -101,7 +101,11 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
         limit_log(job)
         # Of this run alone: another checkout may run the same campaign below another root.
         job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
-        lay_out(job)
+        job["hostname"] = host_name()
+        try:
+            lay_out(job)
+        except FileExistsError:  # there was none a moment ago
+            raise shared_root(job["dir"], "another node")
         write(os.path.join(job["dir"], sent.FILE), json.dumps(sent.SOURCES))
         write(os.path.join(job["dir"], JOB), json.dumps(job))
         write(os.path.join(job["dir"], LEASE), "")

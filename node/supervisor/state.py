@@ -23,6 +23,16 @@ def boot_id() -> str:
     return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
+def host_name() -> str:
+    """What this node calls itself. Not socket's, whose import would cost each poll."""
+    return os.uname().nodename
+
+
+def on_this_node(job: dict[str, Any]) -> bool:
+    """Whether a run is this node's, and not another's that shares the folder of all runs."""
+    return bool(job.get("hostname", host_name()) == host_name())
+
+
 def daemon_alive() -> bool:
     """Whether the daemon of this folder still runs (same pid and same start time)."""
     state = read_json(STATE)

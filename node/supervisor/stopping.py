@@ -11,7 +11,7 @@ from node.causes import EndedBy
 from .files import read_json, write
 from .names import DONE, JOB, STATE, STOP
 from .processes import end_run
-from .state import boot_id, daemon_alive, finish
+from .state import boot_id, daemon_alive, finish, on_this_node
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def stop_all(spec: dict[str, Any]) -> dict[str, Any]:
     for folder, _, names in os.walk(spec["runs"]):
         if JOB in names and DONE not in names:
             os.chdir(folder)
+            if not on_this_node(read_json(JOB) or {}):
+                continue
             ask_to_stop("stopped by playbooks/stop.yml")
             until = time.monotonic() + spec["patience_s"]
             while not os.path.exists(DONE) and time.monotonic() < until:

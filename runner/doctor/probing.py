@@ -84,7 +84,7 @@ def plan(
     runs = []
     for rank, node in enumerate(nodes):
         home = system_home(node.root, system, pin_name)
-        folder = node.root / "runs" / run_id
+        folder = cluster.run_folder(node, run_id)
         spec = {
             "hosts": [node.host for node in nodes],
             "node": rank,

@@ -32,8 +32,10 @@ TO_EDIT = "EDIT-ME"
 # Every key of a cluster that the runner reads from an inventory; docs/inventory.md is written from
 # it. What is asked of Slurm is beside it, in runner/terms/slurm.py.
 KEYS: Mapping[str, str] = {
-    "cluster_root": "folder on a disk of each node's own for systems, datasets and runs (absolute;"
-    " relative to the checkout for a local connection)",
+    "cluster_root": "folder for systems, datasets and runs, on a disk of each node's own or with"
+    " cluster_root_shared (absolute; relative to the checkout for a local connection)",
+    "cluster_root_shared": "true where cluster_root is one folder on a file system that all nodes"
+    " share: setup installs there once (default false)",
     "cluster_device": "what the nodes train on: cpu, cuda or npu",
     "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry); a cell"
     " that names no devices_per_node uses all of them",
@@ -108,6 +110,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
     shared = {
         key: _same(variables, key, path)
         for key in (
+            "cluster_root_shared",
             "cluster_device",
             "cluster_env",
             "cluster_device_memory_mib",
@@ -165,7 +168,21 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         cann_home=shared["npu_cann_home"] or CANN_HOME,
         slurm=slurm,
         scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
+        root_shared=_root_shared(shared["cluster_root_shared"], nodes, path),
     )
+
+
+def _root_shared(value: Any, nodes: tuple[Node, ...], path: Path) -> bool:
+    """Read whether nodes share their root, which is one folder then."""
+    if not isinstance(value, bool | None):
+        raise UserError(f"{path}: cluster_root_shared is {_said(value)}; it must be true or false")
+    roots = {node.root: node.host for node in nodes}
+    if value and len(roots) > 1:
+        raise UserError(
+            f"{path}: cluster_root differs between {' and '.join(sorted(roots.values())[:2])},"
+            " and cluster_root_shared is true; nodes that share it have it at one path"
+        )
+    return bool(value)
 
 
 def _containers(shared: Mapping[str, Any], path: Path) -> Containers:

@@ -61,7 +61,7 @@ def _node_run(
 ) -> NodeRun:
     """Plan one node's part: the system's command, in its image if the pin set is one."""
     node = cluster.nodes[rank]
-    context = _context(cell, cluster, rank, node.root / "runs" / run_id, port)
+    context = _context(cell, cluster, rank, cluster.run_folder(node, run_id), port)
     command = load_system(cell.system).command(cell, context)
     env = _env(command, cell, cluster, context)
     if context.image:

@@ -45,7 +45,7 @@ class Cluster:
     values from the inventory, and the runner holds none. `slurm` says how runs are asked of Slurm,
     whose nodes are not known before: they stand here as `rank0` and so on, with the words that the
     job fills in; None is a cluster that is reached by ssh. `scratch` is a folder on a disk of each
-    node's own.
+    node's own. `root_shared`: all nodes see one folder as their root.
     """
 
     name: str
@@ -60,6 +60,16 @@ class Cluster:
     cann_home: str = CANN_HOME
     slurm: Slurm | None = None
     scratch: PurePosixPath | None = None
+    root_shared: bool = False
+
+    def run_folder(self, node: Node, run_id: str) -> PurePosixPath:
+        """Return where a run lies on a node; below a root that nodes share, each has its own.
+
+        Else it has the same path everywhere: a launcher that works over ssh (deepspeed) starts
+        processes of other nodes with the paths of its own.
+        """
+        own = (node.host,) if self.root_shared else ()
+        return node.root.joinpath("runs", *own, run_id)
 
     def devices_of(self, nodes: int) -> int:
         """Return the devices that each of the first `nodes` has.
@@ -100,5 +110,6 @@ class Cluster:
             *([self.cann_home] if self.cann_home != CANN_HOME else []),
             *([self.slurm.facts] if self.slurm else []),
             *([str(self.scratch)] if self.scratch else []),
+            *(["root_shared"] if self.root_shared else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

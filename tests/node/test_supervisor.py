@@ -583,7 +583,7 @@ def test_nobody_else_can_read_what_a_run_left(make: Make, tmp_path: Path) -> Non
         "config.json",
     }
     assert {name for name, mode in files.items() if mode & 0o077} == set()
-    assert (tmp_path / "runs" / "lock").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "runs" / f"lock-{socket.gethostname()}").stat().st_mode & 0o777 == 0o600
     assert not (run.dir / "reserve").exists()
 
 
@@ -862,7 +862,7 @@ def test_a_closed_folder_is_removed_with_what_is_empty_above_it(make: Make, tmp_
     assert other.ask("folders:close", keep=True)["removed"] is False
     assert (other.dir / "launcher.log").exists()
     assert other.ask("folders:close", keep=False)["removed"] is True
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["lock"]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [f"lock-{socket.gethostname()}"]
 
 
 def test_a_run_that_goes_on_is_not_removed(make: Make) -> None:

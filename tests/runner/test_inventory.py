@@ -147,6 +147,7 @@ def test_other_variables_are_neither_read_nor_judged() -> None:
         (changed(cluster_device_memory_mib="80 GB"), ["is '80 GB'", "a number"]),
         (changed(npu_cann_home="~/Ascend"), ["npu_cann_home is '~/Ascend'", "absolute"]),
         (changed(npu_cann_home="{{ x }}/cann"), ["npu_cann_home of a is a template"]),
+        (changed(cluster_root_shared="yes"), ["cluster_root_shared is 'yes'", "true or false"]),
         (changed(cluster_env=["A=1"]), ["cluster_env must be a mapping"]),
         (changed(cluster_env={"A": True}), ["cluster_env: A is true, not text", "quote it"]),
         (changed(cluster_env={"A-B": "x"}), ["'A-B' is not a variable's name"]),
@@ -164,6 +165,7 @@ def test_a_bad_inventory_is_refused_by_name(data: Mapping[str, Any], words: Sequ
     [
         ("cluster_device", "cuda"),
         ("cluster_env", {"A": "1"}),
+        ("cluster_root_shared", True),
         ("cluster_lost_contact_s", 20),
         ("cluster_device_memory_mib", 1000),
         ("npu_cann_home", "/data/Ascend/nnae"),
@@ -183,6 +185,15 @@ def test_roots_and_device_counts_may_differ_between_nodes() -> None:
     ]
 
 
+def test_a_shared_root_is_one_folder_on_all_nodes() -> None:
+    assert not parse(listed("a")).root_shared
+    shared = {"cluster_root_shared": True}
+    assert parse(listed("a", "b", a=shared, b=shared)).root_shared
+    said = refusal(listed("a", "b", a=shared, b={**shared, "cluster_root": "/data"}))
+    assert "cluster_root differs between a and b" in said
+    assert "at one path" in said
+
+
 def test_a_relative_root_lies_in_the_checkout_for_a_local_connection_only() -> None:
     found = parse(changed(cluster_root=".tb", ansible_connection="local"))
     assert str(found.nodes[0].root) == str(paths.PROJECT / ".tb")
@@ -196,6 +207,7 @@ def test_a_relative_root_lies_in_the_checkout_for_a_local_connection_only() -> N
         {"cluster_devices_per_node": 3},
         {"cluster_device": "cuda"},
         {"cluster_env": {"A": "1"}},
+        {"cluster_root_shared": True},
         {"npu_cann_home": "/data/Ascend/nnae"},
     ],
 )
