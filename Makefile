@@ -37,7 +37,7 @@ PIP := $(BIN)/python -m pip install --quiet
 SETUP := ansible-playbook playbooks/setup.yml
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOT_SLOW := not slow and not oneflow
-SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh \
+SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
   roles/container_image/files/trainbench-sshd
 
 .PHONY: help
@@ -125,6 +125,16 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 .PHONY: cluster-down
 cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
 	python -m tests.cluster down --all
+
+.PHONY: slurm-cluster
+slurm-cluster: $(VENV)/.dev  ## Bring up Slurm: a login node and NODES=4 compute nodes on this machine (root)
+	tools/system-packages
+	python -m tests.cluster up --slurm --name slurm --nodes $(NODES) \
+	  --var 'cluster_systems=[torch_gpt]'
+
+.PHONY: slurm-cluster-down
+slurm-cluster-down: $(VENV)/.dev  ## Take the Slurm nodes down, without a trace
+	python -m tests.cluster down --name slurm
 
 .PHONY: docs
 docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, public addresses, tables

@@ -8,7 +8,8 @@ cgroup namespaces over an overlay of ``/``: its own address, hostname, process t
         subprocess.run(["ansible", "-i", str(cluster.inventory), "nodes", "-m", "ping"])
         cluster.nodes[3].link(False)
 
-By hand: ``python -m tests.cluster --help``.  In pytest: ``tests/cluster/fixtures.py``.
+By hand: ``python -m tests.cluster --help``.  In pytest: ``tests/cluster/fixtures.py``.  With Slurm
+on them: ``tests/cluster/slurm.py``.
 
 What a node is not: a security boundary (its root can reach the machine), nor a machine with a
 kernel and a clock of its own.  The node sees the machine's files through the overlay; a path that

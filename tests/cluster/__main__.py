@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from . import registry
 from .cluster import Cluster, remove, sweep
 from .inventory import parse_variables
 from .node import Node
+from .slurm import SlurmCluster
 from .system import ClusterError, RefusedError, missing
 
 DEFAULT_NAME = "main"
@@ -58,6 +60,10 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     up.add_argument("--memory-mib", type=int, help="limit each node's memory (default: no limit)")
     up.add_argument(
+        "--slurm", action="store_true", help="with Slurm: --nodes compute nodes, and a login node "
+        "with the controller before them"
+    )  # fmt: skip
+    up.add_argument(
         "--var", action="append", default=[], metavar="KEY=VALUE",
         help="variable for the inventory's group_vars/all, its value in YAML; repeatable",
     )  # fmt: skip
@@ -73,6 +79,10 @@ def parser() -> argparse.ArgumentParser:
     execute.add_argument("--name", default=DEFAULT_NAME, help=name_help)
     execute.add_argument("node", help="node1, node2, ...")
     execute.add_argument("argv", nargs=argparse.REMAINDER, help="the command, after --")
+
+    login = commands.add_parser("login", help="be a user on a Slurm cluster's login node")
+    login.add_argument("--name", default=DEFAULT_NAME, help=name_help)
+    login.add_argument("argv", nargs=argparse.REMAINDER, help="a command, after --; default: bash")
     return main
 
 
@@ -84,15 +94,20 @@ def up(options: argparse.Namespace) -> int:
     if record is not None:
         if record.owner is not None:
             raise RefusedError(f"cluster {record.name} belongs to process {record.owner.pid}")
-        if record.nodes != options.nodes:
+        wanted = options.nodes + options.slurm  # the login node is one more
+        slurm = record.slurm_conf.exists()
+        if (record.nodes, slurm) != (wanted, options.slurm):
             raise RefusedError(
-                f"cluster {record.name} is up already with {record.nodes} nodes, not "
-                f"{options.nodes}: remove it first (down --name {record.name})"
+                f"cluster {record.name} is up already with {record.nodes} nodes"
+                f"{' and Slurm' if slurm else ''}, not {wanted}"
+                f"{' and Slurm' if options.slurm else ''}: remove it first "
+                f"(down --name {record.name})"
             )
         print(f"cluster {record.name} is up already; nothing of it was changed")
         teach(Cluster.load(record.name))
         return 0
-    cluster = Cluster(
+    kind = SlurmCluster if options.slurm else Cluster
+    made = kind(
         options.nodes,
         name=options.name,
         directory=options.dir,
@@ -100,8 +115,9 @@ def up(options: argparse.Namespace) -> int:
         memory_mib=options.memory_mib,
         variables=variables,
     )
+    cluster = made.cluster if isinstance(made, SlurmCluster) else made
     try:
-        cluster.up(stay=True)
+        made.up(stay=True)
         teach(cluster)
     except (KeyboardInterrupt, SystemExit):
         if cluster.nodes:  # complete, but its user does not know it
@@ -115,9 +131,25 @@ def teach(cluster: Cluster) -> None:
     show(cluster)
     name = "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
     print("use it:")
+    if cluster.record.slurm_conf.exists():
+        teach_slurm(SlurmCluster.load(cluster.name), name)
+        return
     print(f"  ansible -i {shlex.quote(str(cluster.inventory))} nodes -m ping")
     print(f"  ssh -F {shlex.quote(str(cluster.directory / 'ssh_config'))} node1")
     print(f"  python -m tests.cluster exec{name} node1 -- hostname")
+    print(f"  python -m tests.cluster down{name}")
+
+
+def teach_slurm(slurm: SlurmCluster, name: str) -> None:
+    """Show how to use the login node."""
+    login = f"python -m tests.cluster login{name}"
+    inventory, runs = shlex.quote(str(slurm.inventory)), shlex.quote(f"{slurm.shared}/runs")
+    print(f"  {login}                    # a shell of an ordinary user on the login node")
+    print(f"  {login} -- sinfo")
+    print(f"  {login} -- squeue")
+    print(f"  {login} -- ansible-playbook -i {inventory} playbooks/setup.yml")
+    print(f"  {login} -- python -m runner bench -i {inventory} --runs {runs} --matrix matrix.yaml")
+    print(f"  python -m tests.cluster exec{name} node1 -- scontrol show node   # as root")
     print(f"  python -m tests.cluster down{name}")
 
 
@@ -128,7 +160,14 @@ def show(cluster: Cluster) -> None:
     print(f"cluster {cluster.name}: {record.nodes} nodes{owner}")
     for node in cluster.nodes:
         print(f"  {node.hostname}  {node.address}  {', '.join(node.faults()) or 'up'}")
-    print(f"inventory: {cluster.inventory}")
+    if record.slurm_conf.exists():
+        slurm = SlurmCluster.load(cluster.name)
+        states = [f"{host} {state}" for host, state in sorted(slurm.states().items())]
+        print(f"Slurm: {', '.join(states) or 'the controller does not answer'}")
+        print(f"inventory: {slurm.inventory}")
+    else:
+        print(f"inventory: {cluster.inventory}")
+    print(f"shared folder: {cluster.shared}")
     reason = cluster.no_internet
     print("internet: " + ("through this machine" if reason is None else f"none ({reason})"))
 
@@ -163,11 +202,28 @@ def execute(options: argparse.Namespace) -> int:
     by_name: dict[str, Node] = {node.hostname: node for node in cluster.nodes}
     if options.node not in by_name:
         raise RefusedError(f"cluster {cluster.name} has no {options.node}: {', '.join(by_name)}")
-    # REMAINDER keeps our own "--", where nargs="+" would drop the command's as well
-    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    argv = command(options)
     if not argv:
         raise RefusedError(f"exec {options.node}: which command? (exec {options.node} -- hostname)")
-    process = by_name[options.node].popen(argv, stdin=sys.stdin, text=False)
+    return attend(by_name[options.node].popen(argv, stdin=sys.stdin, text=False))
+
+
+def login(options: argparse.Namespace) -> int:
+    """Run a command, or a shell, as a user on the login node with this terminal."""
+    slurm = SlurmCluster.load(options.name)
+    terminal = {"TERM": os.environ.get("TERM", "dumb")}
+    argv = command(options) or ["bash"]
+    return attend(slurm.popen(argv, env=terminal, stdin=sys.stdin, text=False))
+
+
+def command(options: argparse.Namespace) -> list[str]:
+    """The words after our own "--": REMAINDER keeps it, nargs="+" drops the command's as well."""
+    argv: list[str] = options.argv
+    return argv[1:] if argv[:1] == ["--"] else argv
+
+
+def attend(process: subprocess.Popen[Any]) -> int:
+    """Wait for a command that has this terminal; returns its exit code."""
     while True:
         try:
             code = process.wait()
@@ -195,7 +251,7 @@ def main() -> int:
             return down(options)
         if options.command == "status":
             return status()
-        return execute(options)
+        return login(options) if options.command == "login" else execute(options)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, RefusedError) else 1

@@ -30,7 +30,6 @@ from .system import (
 )
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,8}")  # it goes into interface names: 15 characters in all
-MOST_NODES = 64
 LEFTOVER_GRACE_S = 2.0  # what a closed connection started may take so long to end
 _serial = itertools.count()
 
@@ -39,9 +38,10 @@ class Cluster:
     """Test nodes node1..nodeN on one bridge.
 
     ``directory`` (default: a new folder in /var/tmp) takes all files, and goes with the cluster.
+    ``shared`` is a folder that the nodes share, at the same path as on this machine.
     ``upper_size_mib`` keeps each node's disk in memory with that size, else it is on the machine's
-    disk.  ``memory_mib`` limits each node's memory.  ``variables`` become the inventory's
-    group_vars/all/variables.yml.
+    disk; ``shared_size_mib`` does so with ``shared``.  ``memory_mib`` limits each node's memory.
+    ``variables`` become the inventory's group_vars/all/variables.yml.
     """
 
     def __init__(
@@ -52,25 +52,26 @@ class Cluster:
         directory: Path | None = None,
         upper_size_mib: int | None = None,
         memory_mib: int | None = None,
+        shared_size_mib: int | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> None:
         """Check the options, raising ClusterError; nothing is made before ``up``."""
-        if not 1 <= nodes <= MOST_NODES:
-            raise RefusedError(f"a cluster has 1 to {MOST_NODES} nodes, not {nodes}")
+        self.size = network.checked_size(nodes)
         # the machine has one namespace of names: make one that no other process makes
         self.name = name or f"t{os.getpid():x}{'abcdefghijklmnopqrstuvwxyz'[next(_serial) % 26]}"
         if not NAME.fullmatch(self.name) or self.name == "before":
             raise RefusedError(
                 f"cluster name {self.name!r}: use up to 9 small letters and digits, a letter first"
             )
-        for option, size in (("upper_size_mib", upper_size_mib), ("memory_mib", memory_mib)):
+        sizes = {"upper_size_mib": upper_size_mib, "memory_mib": memory_mib}
+        for option, size in {**sizes, "shared_size_mib": shared_size_mib}.items():
             if size is not None and size < 16:
                 raise RefusedError(f"{option} is {size}: a node needs 16 MiB at least")
-        self.size = nodes
         self.nodes: list[Node] = []
         self._directory = directory
         self._upper_size_mib = upper_size_mib
         self._memory_mib = memory_mib
+        self._shared_size_mib = shared_size_mib
         self._variables = dict(variables or {})
         self._record: Record | None = None
 
@@ -104,6 +105,11 @@ class Cluster:
     def inventory(self) -> Path:
         """The Ansible inventory folder."""
         return self.directory / "inventory"
+
+    @property
+    def shared(self) -> Path:
+        """The folder that every node shares, at the same path as on this machine."""
+        return self.record.shared
 
     @property
     def no_internet(self) -> str | None:
@@ -162,7 +168,6 @@ class Cluster:
 
     def _claim(self, directory: Path) -> Record:
         """Take the name and a network, so that nobody else does."""
-        me = identity(os.getpid())
         with registry.locked():
             if registry.load(self.name) is not None:
                 raise RefusedError(f"cluster {self.name} is up already, or being brought up")
@@ -174,11 +179,12 @@ class Cluster:
                 nodes=self.size,
                 upper_size_mib=self._upper_size_mib,
                 memory_mib=self._memory_mib,
-                owner=me if me is not None else Identity(os.getpid(), 0),
+                owner=identity(os.getpid()) or Identity(os.getpid(), 0),
             )
             registry.save(record)  # before anything is made: what has no record is never removed
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory.chmod(0o700)
+            setup.make_shared(record.shared, self._shared_size_mib)
             record.control_paths.mkdir(mode=0o700)
             # `ip netns add` of two processes at once can trip over the folder's first mount
             network.create(self.name, record.subnet, self.size)
@@ -229,11 +235,17 @@ class Cluster:
         left = {}
         if not wait_for(lambda: not any(n.processes() for n in self.nodes), LEFTOVER_GRACE_S, 0.05):
             left = {node.hostname: node.processes() for node in self.nodes if node.processes()}
+        for node in self.nodes:
+            node.kill_processes()
+        self.revive()
+        return left
+
+    def revive(self) -> None:
+        """Undo every fault; what runs on the nodes goes on."""
         broken = [node for node in self.nodes if node.faults()]
         if broken:
             self.drop_connections()
         for node in self.nodes:
-            node.kill_processes()
             node.limit_memory(self.record.memory_mib)
             node.free_disk()
         booting = [(node, node.start_boot()) for node in broken if node.pid is None]
@@ -242,7 +254,6 @@ class Cluster:
         for node in broken:
             node.link(True)
             node.start_sshd()
-        return left
 
     # Down
 

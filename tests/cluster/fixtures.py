@@ -8,6 +8,11 @@ Register with ``pytest_plugins = ["tests.cluster.fixtures"]`` in tests/conftest.
         subprocess.run(["ansible", "-i", str(group.inventory), "nodes", "-m", "ping"])
 
 All plain groups are the first nodes of one cluster of four, brought up when first asked for.
+So is the one Slurm cluster, a login node and four compute nodes:
+
+    def test_something_else(slurm_cluster: SlurmCluster) -> None:
+        slurm_cluster.run(["sbatch", "--wait", "--wrap", "srun hostname"], check=True)
+
 Without root the tests skip, saying why; with CI=true in the environment they fail instead.
 """
 
@@ -21,6 +26,7 @@ import pytest
 
 from .cluster import Cluster
 from .node import Node
+from .slurm import SlurmCluster, lacks_slurm
 from .system import missing
 
 SHARED_NODES = 4
@@ -66,11 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def cluster_factory() -> Iterator[ClusterFactory]:
     """Clusters of this session; skips (fails with CI=true) where the machine cannot have any."""
-    lacking = missing()
-    if lacking:
-        if os.environ.get("CI") == "true":
-            pytest.fail(lacking, pytrace=False)
-        pytest.skip(lacking)
+    _skip_without(missing())
     made: dict[tuple[int, int | None, int | None], Cluster] = {}
 
     def make(
@@ -87,6 +89,13 @@ def cluster_factory() -> Iterator[ClusterFactory]:
     yield make
     for cluster in made.values():
         cluster.down()
+
+
+def _skip_without(lacking: str | None) -> None:
+    if lacking and os.environ.get("CI") == "true":
+        pytest.fail(lacking, pytrace=False)
+    if lacking:
+        pytest.skip(lacking)
 
 
 @pytest.fixture
@@ -117,3 +126,20 @@ def real_nodes(cluster_factory: ClusterFactory, tmp_path: Path) -> Iterator[Real
     ]
     if left:
         pytest.fail("left running on the nodes (killed now):\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def shared_slurm() -> Iterator[SlurmCluster]:
+    """This session's Slurm cluster; skips (fails with CI=true) where there cannot be one."""
+    _skip_without(missing() or lacks_slurm())
+    with SlurmCluster(SHARED_NODES) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def slurm_cluster(shared_slurm: SlurmCluster) -> Iterator[SlurmCluster]:
+    """Slurm for one test; what it leaves running, jobs too, is ended and is an error."""
+    yield shared_slurm
+    left = shared_slurm.heal()
+    if left:
+        pytest.fail("left running on Slurm (ended now):\n" + "\n".join(left), pytrace=False)

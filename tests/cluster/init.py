@@ -90,7 +90,10 @@ def mount_root(config: Config) -> None:
     for folder in config["hidden"]:
         # the cluster's own folder: keys, and upper layers that the lower one refuses to show
         if os.path.isdir(root + folder):
-            mount("tmpfs", root + folder, "tmpfs", MS_RDONLY, "mode=700,size=4k")
+            mount("tmpfs", root + folder, "tmpfs", options="mode=755,size=4k")
+    shared = config["shared"]
+    os.makedirs(root + shared, exist_ok=True)
+    mount(shared, root + shared, flags=MS_BIND)
     mount_kernel(root, config["cgroup_kind"])
     mount_devices(f"{root}/dev")
 

@@ -94,10 +94,19 @@ def write_inventory(
         "ansible_python_interpreter": interpreter(),
     }
     hosts = {host: {"ansible_host": address} for host, address in addresses.items()}
-    tree = {"all": {"children": {"nodes": {"hosts": hosts, "vars": connection}}}}
+    return _write(folder, {"hosts": hosts, "vars": connection}, variables)
+
+
+def write_local_inventory(folder: Path, host: str, variables: Mapping[str, Any]) -> Path:
+    """Write an inventory of one host that is the machine which reads it; returns ``folder``."""
+    connection = {"ansible_connection": "local", "ansible_python_interpreter": interpreter()}
+    return _write(folder, {"hosts": {host: {}}, "vars": connection}, variables)
+
+
+def _write(folder: Path, group: Mapping[str, Any], variables: Mapping[str, Any]) -> Path:
     group_vars = folder / "group_vars" / "all"
     group_vars.mkdir(parents=True, exist_ok=True)
-    _write_yaml(folder / "hosts.yml", tree)
+    _write_yaml(folder / "hosts.yml", {"all": {"children": {"nodes": group}}})
     _write_yaml(group_vars / "variables.yml", dict(variables))
     return folder
 

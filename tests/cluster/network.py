@@ -5,12 +5,20 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .system import ClusterError, run, which
+from .system import ClusterError, RefusedError, run, which
 
 PREFIX = "tb-"
 NETNS = Path("/run/netns")
 IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+MOST_NODES = 64
 FIRST_NODE = 11  # node1 is 10.77.<k>.11, the bridge 10.77.<k>.1
+
+
+def checked_size(nodes: int) -> int:
+    """The number of nodes; raises RefusedError where a cluster cannot have so many."""
+    if not 1 <= nodes <= MOST_NODES:
+        raise RefusedError(f"a cluster has 1 to {MOST_NODES} nodes, not {nodes}")
+    return nodes
 
 
 def bridge(cluster: str) -> str:

@@ -149,7 +149,7 @@ class Node:
         return str(done.stdout)
 
     def processes(self) -> list[tuple[int, list[str]]]:
-        """(pid in the node, argv) of all but init and sshd with its sessions, zombies left out."""
+        """(pid in the node, argv) of all but init and services (sshd, Slurm), without zombies."""
         return [(each.pid, each.argv) for each in self._work()]
 
     def signal(self, pid: int, number: int = signal.SIGKILL) -> None:
@@ -165,7 +165,7 @@ class Node:
         kill_and_wait([each.host_pid for each in self._work()])
 
     def _work(self) -> list[Process]:
-        return [each for each in table(self.pid) if each.pid != 1 and not each.is_sshd]
+        return [each for each in table(self.pid) if each.pid != 1 and not each.is_service]
 
     def _enter(self, argv: Sequence[str]) -> list[str]:
         pid = self.pid

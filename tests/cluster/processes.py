@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .system import ClusterError, Identity, arguments, identity, wait_for
 
 INIT = str(Path(__file__).resolve().parent / "init.py")
+SERVICES = ("munged", "slurmctld", "slurmd", "slurmdbd", "mariadbd")
 GONE_S = 10.0  # how long killed processes may take to go: a node's last one writes its disk out
 
 
@@ -25,6 +26,11 @@ class Process(NamedTuple):
     def is_sshd(self) -> bool:
         """The listener or a session (sshd-session, from OpenSSH 9.8 on)."""
         return self.program.startswith("sshd")
+
+    @property
+    def is_service(self) -> bool:
+        """A daemon of the node, which stays; slurmstepd is a job's."""
+        return self.is_sshd or self.program in SERVICES
 
     @property
     def is_listener(self) -> bool:
@@ -49,7 +55,8 @@ def table(init: int | None) -> list[Process]:
                     continue
                 status = Path(f"/proc/{host_pid}/status").read_text(errors="replace")
                 numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
-                program = os.path.basename(os.readlink(f"/proc/{host_pid}/exe"))
+                # Debian's alternatives: slurmd is a link to slurmd-wlm
+                program = Path(os.readlink(f"/proc/{host_pid}/exe")).name.removesuffix("-wlm")
                 pid = int(numbers.split()[-1])
                 found.append(Process(pid, host_pid, arguments(host_pid), program))
     return sorted(found)

@@ -33,6 +33,16 @@ class Record:
     no_internet: str | None = None  # why, or None
 
     @property
+    def shared(self) -> Path:
+        """The folder that the nodes share with each other and with this machine."""
+        return Path(self.directory) / "shared"
+
+    @property
+    def slurm_conf(self) -> Path:
+        """Slurm's configuration as it came up, where the cluster has Slurm."""
+        return Path(self.directory) / "slurm.conf"
+
+    @property
     def owner_alive(self) -> bool:
         """Whether the owner still runs."""
         return self.owner is not None and identity(self.owner.pid) == self.owner

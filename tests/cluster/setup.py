@@ -49,12 +49,21 @@ def prepare(node: Node, hosts: str, resolv_conf: str, cluster_key: str, tmpfs: b
         "other_mounts": _other_mounts(),
         "kept": [str(CHECKOUT)] if f"{CHECKOUT}/".startswith(OWN_FOLDERS) else [],
         "hidden": [node.record.directory],
+        "shared": str(node.record.shared),
         "files": files,
         "sshd": node.sshd_argv,
         "sshd_pid_file": SSHD_PID_FILE,
     }
     node.config_file.touch(mode=0o600)  # it holds the host key
     node.config_file.write_text(json.dumps(config))
+
+
+def make_shared(folder: Path, size_mib: int | None) -> None:
+    """Make the folder that the nodes share; in memory where it has a size."""
+    folder.mkdir()
+    if size_mib is not None:
+        options = f"mode=755,size={size_mib}m"
+        run(["mount", "-n", "-t", "tmpfs", "-o", options, "shared", str(folder)])
 
 
 def _other_mounts() -> list[str]:

@@ -96,7 +96,7 @@ def test_nodes_are_apart(real_nodes: RealNodes) -> None:
         assert one.read(name) != two.read(name)
     # the machine's settings are not the node's to change, nor its keys to see
     assert one.exec(["sysctl", "-w", "vm.swappiness=1"]).returncode != 0
-    assert one.exec(["ls", one.record.directory]).stdout == ""
+    assert one.exec(["ls", one.record.directory]).stdout == "shared\n"
 
 
 def test_nodes_reach_each_other(real_nodes: RealNodes) -> None:
