@@ -58,11 +58,14 @@ class Cause(str, Enum):
     INTERRUPTED = ("interrupted", "interrupted", AGAIN, "Ctrl-C or --stop-after ended the run")
     STOPPED = (
         *("stopped", "interrupted", AGAIN),
-        "playbooks/stop.yml or a signal to the supervisor ended it",
+        "`python -m runner stop`, playbooks/stop.yml or a signal to the supervisor ended it",
     )
     CONTROL_LOST = ("control_lost", "interrupted", AGAIN, "the process that ran bench was gone")
     # What broke around it.
-    NODE_LOST = ("node_lost", "node_lost", AGAIN, "a node was out of contact for lost_contact_s")
+    NODE_LOST = (
+        *("node_lost", "node_lost", AGAIN),
+        "a node was out of contact for lost_contact_s, or Slurm took it for down",
+    )
     SUPERVISOR_LOST = (
         *("supervisor_lost", "failed", AGAIN),
         "a node's supervisor was killed or failed, or the node restarted",
@@ -78,6 +81,34 @@ class Cause(str, Enum):
     UNREADABLE = (
         *("unreadable", "unreadable", FINISHED),
         "what the run left on the control node cannot be read",
+    )
+    # How its Slurm job ended, where its nodes did not say so themselves.
+    CANCELLED = ("cancelled", "interrupted", AGAIN, "somebody cancelled the run's job (scancel)")
+    PREEMPTED = (
+        *("preempted", "interrupted", AGAIN),
+        "Slurm gave the job's nodes to one that goes first",
+    )
+    JOB_TIME_LIMIT = (
+        *("job_time_limit", "timed_out", AGAIN),
+        "the job reached Slurm's time limit before the run did its own: slurm_time_margin_s",
+    )
+    DEADLINE = ("deadline", "timed_out", AGAIN, "the job's deadline (--deadline) passed")
+    OUT_OF_MEMORY = (
+        *("out_of_memory", "failed", FINISHED),
+        "the job used more of a node's memory than Slurm gave it: slurm_mem",
+    )
+    BOOT_FAILED = ("boot_failed", "failed", AGAIN, "a node did not boot for the job")
+    JOB_FAILED = (
+        *("job_failed", "failed", AGAIN),
+        "the job ended without a word of ours: its script, a prolog or srun could not run",
+    )
+    NEVER_STARTS = (
+        *("never_starts", "did_not_run", AGAIN),
+        "the job waited for what can never be, so that bench cancelled it",
+    )
+    JOB_LOST = (
+        *("job_lost", "failed", AGAIN),
+        "Slurm does not know the job any more, and its nodes left no word",
     )
     # Why a node refused to start it.
     UNREACHABLE = ("unreachable", "failed", AGAIN, "a node could not be reached")

@@ -24,6 +24,7 @@ from runner.folder.endings import Ending
 from runner.inventory.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET
+from runner.launch.slurm.states import ENDS as SLURM_ENDS
 from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
@@ -95,6 +96,13 @@ def causes() -> str:
         for one in Cause
     )
     return f"\n| cause | status | made again | what happened |\n| --- | --- | --- | --- |\n{rows}\n"
+
+
+def slurm_ends() -> str:
+    rows = "".join(
+        f"| {state} | `{cause}` | {words} |\n" for state, (cause, words) in SLURM_ENDS.items()
+    )
+    return f"\n| Slurm says | cause | the job |\n| --- | --- | --- |\n{rows}\n"
 
 
 def items() -> str:
@@ -172,7 +180,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
     "docs/measures.md": {"verdict": verdict_codes},
     "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(DIAGNOSES)},
-    "docs/runs.md": {"statuses": statuses, "causes": causes},
+    "docs/runs.md": {"statuses": statuses, "causes": causes, "slurm": slurm_ends},
     "docs/security.md": {"hostile": hostile_ways},
     "docs/slurm.md": {"keys": slurm_keys},
     "roles/validate/meta/argument_specs.yml": {"slurm": slurm_options},
