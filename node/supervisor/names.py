@@ -1,5 +1,7 @@
 """What the files of a run's folder are called on its node; some keep their names at home."""
 
+NODES = "nodes"  # the folder of a run's nodes, one each
+
 LOCK = "lock-%s"  # of the node with that name: beside all runs' folders, and not in one
 
 JOB = "job.json"
@@ -29,3 +31,8 @@ HALT = "halt"  # first cause, host and time; created exclusively, ends the run
 ROSTER = "roster"  # a file for each node that has come, and one for each that has ended
 PLACEMENT = "placement.json"
 ENDED = "ended"  # every node has said how it ended
+
+
+def node(rank: int, host: str) -> str:
+    """Return the folder of one node in its run's, such as nodes/0000-n1."""
+    return "%s/%04d-%s" % (NODES, rank, host)

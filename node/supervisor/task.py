@@ -36,6 +36,7 @@ from .names import (
     STARTED,
     SUBMITTED,
     TIMELINE,
+    node,
 )
 from .preparation import check, lay_out
 from .state import TERMINATED, finish, lease_age
@@ -75,8 +76,7 @@ class Task:
             )
         self.host = host_name()
         self.folders = [
-            os.path.join(self.folder, "nodes", "%04d-%s" % (each["node_rank"], each["host"]))
-            for each in self.nodes
+            os.path.join(self.folder, node(each["node_rank"], each["host"])) for each in self.nodes
         ]
         self.job = job_of(run, self.rank, spec)
         self.job["dir"] = self.folders[self.rank]

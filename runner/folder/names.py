@@ -21,6 +21,7 @@ from node.supervisor.names import (
     EVENTS,
     HALT,
     LOG,
+    NODES,
     PLACEMENT,
     RUN,
     SAMPLES,
@@ -28,6 +29,7 @@ from node.supervisor.names import (
     STARTED,
     SUBMITTED,
     TIMELINE,
+    node,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "EVENTS",
     "HALT",
     "LOG",
+    "NODES",
     "PLACEMENT",
     "RUN",
     "SAMPLES",
@@ -43,6 +46,7 @@ __all__ = [
     "STARTED",
     "SUBMITTED",
     "TIMELINE",
+    "node",
 ]
 
 # Of a folder of runs.
@@ -62,7 +66,6 @@ SCRIPT = "launch.sh"
 PROGRESS = "progress"
 OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
-NODES = "nodes"
 
 # Of one node of a run.
 PREPARED = "prepared"
@@ -71,11 +74,6 @@ PART = "launcher.log.part"  # while what the polls left of the log is brought
 # Of a checkup.
 ASKED = "asked.json"
 ENVS = "env"
-
-
-def node(rank: int, host: str) -> str:
-    """Return the folder of one node in its run's, such as nodes/0000-n1."""
-    return f"{NODES}/{rank:04d}-{host}"
 
 
 def attempt(repeat: int, number: int) -> str:

@@ -13,14 +13,14 @@ from node.supervisor.placeholders import node_addr
 from runner.base.errors import UserError
 from runner.base.shape import read
 from runner.terms.cluster import Node
-from runner.terms.slurm import KEYS, PREFIX, Slurm
+from runner.terms.slurm import KEYS, OPTIONS, PREFIX, Slurm
 
 ENGINES = ("ssh", "slurm")
 
 # Options that no inventory may give, since bench does, each with what says it instead.
 OURS: Mapping[str, str] = {
     **dict.fromkeys(("job-name", "comment", "output", "error", "input", "open-mode", "chdir"), ""),
-    **dict.fromkeys(("export", "export-file", "get-user-env", "propagate", "container"), ""),
+    **dict.fromkeys(("export", "export-file", "get-user-env", "container"), ""),
     **dict.fromkeys(("array", "dependency", "kill-on-invalid-dep", "wait", "wrap"), ""),
     **dict.fromkeys(("parsable", "test-only", "clusters", "help", "usage", "version"), ""),
     **dict.fromkeys(("distribution", "nodefile", "cpu-bind"), ""),
@@ -28,13 +28,6 @@ OURS: Mapping[str, str] = {
     **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node"), "`nodes` of the matrix"),
     **dict.fromkeys(("gpus", "gpus-per-task", "ntasks-per-gpu"), "slurm_gpus_per_node"),
     "no-requeue": "slurm_requeue",
-}
-# The keys that are options of sbatch's, each by its name there.
-OPTIONS: Mapping[str, str] = {
-    key.removeprefix(PREFIX).replace("_", "-"): key
-    for key in KEYS
-    if key.removeprefix(PREFIX)
-    not in ("mode", "most_jobs", "nodes", "setup_in_job", "time_margin_s", "options")
 }
 
 
@@ -104,7 +97,8 @@ def _option_faults(slurm: Slurm) -> Iterator[str]:
         if name.startswith("container"):
             whole = "container"
         if whole in OPTIONS:
-            yield f"slurm_options has --{name}, which has a key of its own: {OPTIONS[whole]}"
+            key = PREFIX + OPTIONS[whole]
+            yield f"slurm_options has --{name}, which has a key of its own: {key}"
         elif whole:
             cure = f"it comes from {OURS[whole]}" if OURS[whole] else "take it out"
             yield f"slurm_options has --{name}, which bench sets itself; {cure}"

@@ -37,6 +37,12 @@ def _check_placement(cell: Cell, cluster: Cluster) -> None:
             f"{next(iter(cell.placement))} is a word for Slurm, and the nodes of the inventory"
             f" {cluster.name} are reached by ssh; take it out, or name a Slurm inventory with -i"
         )
+    if cell.placement and cluster.slurm and cluster.slurm.mode == "allocation":
+        key = next(iter(cell.placement))
+        raise UserError(
+            f"{key} is asked for a job of the cell's own, and all cells have one allocation"
+            f" (slurm_mode of the inventory {cluster.name}); set slurm_{key} there"
+        )
     if cell.device_ids and cluster.slurm:
         raise UserError(
             "device_ids names devices, and Slurm gives a job the ones that it has; set"

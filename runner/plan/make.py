@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from node.supervisor import names
+from node.supervisor.placeholders import MASTER_PORT
 from runner.base.paths import BASE_PATH, dataset_home, system_home
 from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
@@ -26,14 +28,23 @@ def make_run(
     attempt: int = 1,
     port_try: int = 0,
     dataset_sizes: Mapping[str, int] | None = None,
+    folder: PurePosixPath | None = None,
 ) -> Run:
     """Plan one run, with its repeat's seed.
 
-    `dataset_sizes` (file name to bytes) is required of each node if known.
+    `dataset_sizes` (file name to bytes) is required of each node if known. `folder` is the
+    attempt's own, which the nodes of a Slurm cluster share.
     """
     cell = seeded(cell, matrix.seeds, repeat)
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
     port = port_of(run_id, port_try)
+    dirs = [
+        folder / names.node(rank, node.host)
+        if cluster.slurm and folder
+        else cluster.run_folder(node, run_id)
+        for rank, node in enumerate(cluster.nodes[: cell.nodes])
+    ]
+    contexts = [_context(cell, cluster, rank, run_dir, port) for rank, run_dir in enumerate(dirs)]
     return Run(
         campaign=campaign,
         cell=cell,
@@ -44,8 +55,7 @@ def make_run(
         master_address=cluster.nodes[0].address,
         master_port=port,
         nodes=tuple(
-            _node_run(cell, cluster, rank, run_id, port, dataset_sizes or {})
-            for rank in range(len(cluster.nodes[: cell.nodes]))
+            _node_run(cell, cluster, context, port, dataset_sizes or {}) for context in contexts
         ),
         secrets=cluster.secrets,
     )
@@ -54,14 +64,13 @@ def make_run(
 def _node_run(
     cell: Cell,
     cluster: Cluster,
-    rank: int,
-    run_id: str,
+    context: NodeContext,
     port: int,
     dataset_sizes: Mapping[str, int],
 ) -> NodeRun:
     """Plan one node's part: the system's command, in its image if the pin set is one."""
+    rank = context.node_rank
     node = cluster.nodes[rank]
-    context = _context(cell, cluster, rank, cluster.run_folder(node, run_id), port)
     command = load_system(cell.system).command(cell, context)
     env = _env(command, cell, cluster, context)
     if context.image:
@@ -99,7 +108,7 @@ def _context(
         nproc_per_node=cell.devices_per_node,
         addresses=tuple(each.address for each in cluster.nodes[: cell.nodes]),
         master_address=cluster.nodes[0].address,
-        master_port=port,
+        master_port=MASTER_PORT if cluster.slurm else str(port),
         home=home,
         dataset=dataset_home(root, cell.dataset),
         run_dir=run_dir,

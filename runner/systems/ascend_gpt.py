@@ -174,7 +174,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
     env |= {"FusedAdam": "1"} if values["fused_adam"] else {}
     ids = ",".join(str(number) for number in node.device_ids or range(node.nproc_per_node))
     launcher = [gpt.python(node), f"{folder}/run.py", "--include", f"localhost:{ids}"]
-    launcher += ["--master_port", str(node.master_port)]
+    launcher += ["--master_port", node.master_port]
     trees = f"{node.home}/sources"  # the trainer looks for ./Megatron-DeepSpeed
     cann = f"{node.cann_home}/set_env.sh"
     return Command(

@@ -53,7 +53,11 @@ def check(cell: Cell, cluster: Cluster) -> None:
             " that each logged line covers, so that its end would not show; change it"
         )
     addresses = [node.address for node in cluster.nodes[: cell.nodes]]
-    if cell.nodes > 1 and not all(address.replace(".", "").isdigit() for address in addresses):
+    if (
+        cell.nodes > 1
+        and not cluster.slurm
+        and not all(address.replace(".", "").isdigit() for address in addresses)
+    ):
         raise UserError(
             "oneflow_gpt finds its rank by the node's IPv4 address; set cluster_address of each"
             " node to one"
@@ -102,7 +106,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         },
         cwd=folder,
         requires=dict.fromkeys([f"{folder}/src/train.py", *required]),
-        ports=() if node.node_rank == 0 else (node.master_port,),
+        ports=() if node.node_rank == 0 else node.ports,
     )
 
 

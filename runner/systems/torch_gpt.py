@@ -157,7 +157,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *("--nproc_per_node", str(node.nproc_per_node)),
         *("--node_rank", str(node.node_rank)),
         *("--master_addr", node.master_address),
-        *("--master_port", str(node.master_port)),
+        *("--master_port", node.master_port),
     ]
     return Command(argv=(*torchrun, *argv), env=env, cwd=str(source), requires=requires)
 

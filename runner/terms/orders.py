@@ -74,12 +74,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Orders:
-    """What all nodes of a run start. `secrets` are names of variables that the inventory has."""
+    """What all nodes of a run start. `secrets` are names of variables that the inventory has.
+
+    `placement` is what its cell asks of Slurm in place of the inventory.
+    """
 
     run_id: Line
     limits: Limits = field(metadata={"key": "supervisor"})
     nodes: Nodes
     secrets: tuple[Variable, ...] = ()
+    placement: Mapping[Line, Line] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return these keys of run.json."""
@@ -88,6 +92,7 @@ class Orders:
             "supervisor": asdict(self.limits),
             "nodes": [asdict(node) for node in self.nodes],
             "secrets": list(self.secrets),
+            **({"placement": dict(self.placement)} if self.placement else {}),
         }
 
     def job(self, node: NodeRun) -> dict[str, Any]:

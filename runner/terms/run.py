@@ -54,7 +54,7 @@ class NodeContext:
     nproc_per_node: int
     addresses: tuple[str, ...]  # of the run's nodes, by rank
     master_address: str
-    master_port: int
+    master_port: str  # or the word for it
     home: PurePosixPath
     dataset: PurePosixPath
     run_dir: PurePosixPath
@@ -67,6 +67,11 @@ class NodeContext:
     image: str = ""  # of a pin set that is one
     containers: Containers = field(default_factory=Containers)
     cann_home: str = ""  # the folder with CANN's set_env.sh
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The run's port, for a node that needs it beside the first; where it is known before."""
+        return (int(self.master_port),) if self.master_port.isdecimal() else ()
 
     @property
     def events(self) -> str:
@@ -106,7 +111,7 @@ class Run:
     @property
     def orders(self) -> Orders:
         """What of it an engine needs to know."""
-        return Orders(self.id, self.limits, self.nodes, self.secrets)
+        return Orders(self.id, self.limits, self.nodes, self.secrets, self.cell.placement)
 
     def to_json(self) -> dict[str, Any]:
         """Return what run.json holds; the launch plugin reads the orders of it."""

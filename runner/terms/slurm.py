@@ -179,3 +179,9 @@ class Slurm:
 
 
 KEYS = {each.metadata["key"]: each.metadata["help"] for each in fields(Slurm)}
+# Those that are options of sbatch's or srun's: the field's name by the option's.
+OPTIONS = {
+    each.name.replace("_", "-"): each.name
+    for each in fields(Slurm)
+    if each.name not in ("nodes", "mode", "most_jobs", "setup_in_job", "time_margin_s", "options")
+}

@@ -24,7 +24,7 @@ def static_ranks(node: NodeContext) -> list[str]:
         *("--nnodes", str(node.nnodes)),
         *("--node_rank", str(node.node_rank)),
         *("--master_addr", node.master_address),
-        *("--master_port", str(node.master_port)),
+        *("--master_port", node.master_port),
     ]
 
 
@@ -55,7 +55,7 @@ def deepspeed(
     On one node there is no hostfile, and no ssh is needed. `quotes`: see `environment_file`.
     """
     program = node.program("deepspeed")
-    options = ["--master_port", str(node.master_port)]
+    options = ["--master_port", node.master_port]
     written = dict(files)
     needed: dict[str, int | None] = {**requires, program: None}
     if node.nnodes > 1:
@@ -121,6 +121,11 @@ def check_deepspeed(cell: Cell, cluster: Cluster, *, keeps_signs: bool) -> None:
     """
     if cell.nodes == 1:
         return
+    if cluster.slurm:
+        raise UserError(
+            "launcher deepspeed starts the processes of other nodes over ssh, which Slurm's nodes"
+            " refuse; take launcher torch.distributed.launch or torchrun"
+        )
     nodes = cluster.nodes[: cell.nodes]
     for node in nodes[1:]:
         if node.root != nodes[0].root:

@@ -1,0 +1,157 @@
+"""What Slurm is given: a job's script, and the command line of srun. Pure: text out.
+
+A value in a line `#SBATCH` is one word, checked where it comes from (runner/terms/slurm.py); the
+words of a command are quoted for the shell.
+"""
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from node.schema import UnfitError
+from runner.base.errors import UserError
+from runner.terms.orders import Orders
+from runner.terms.slurm import OPTIONS, Slurm, SlurmWord
+
+MOST_MINUTES = 2**31 - 1
+NOT_OF_SBATCH = ("mpi", "requeue")  # mpi is srun's, and the other is always said
+
+
+def job_script(
+    orders: Orders, slurm: Slurm, *, output: PurePosixPath, comment: str, command: Sequence[str]
+) -> str:
+    """Write the job of one run: `command` runs once on each of its nodes.
+
+    What srun and the tasks themselves say goes to `output`.
+    """
+    return _script(
+        slurm,
+        orders.placement,
+        name=job_name(orders.run_id),
+        nodes=len(orders.nodes),
+        time_s=orders.limits.time_limit_s,
+        output=output,
+        comment=comment,
+        command=srun_argv(slurm, len(orders.nodes), command),
+        requeue=slurm.requeue,
+    )
+
+
+def allocation_script(
+    slurm: Slurm,
+    *,
+    name: str,
+    nodes: int,
+    time_s: float,
+    output: PurePosixPath,
+    comment: str,
+    command: Sequence[str],
+) -> str:
+    """Write the job that holds nodes for a campaign: `command` runs on the first of them alone."""
+    return _script(
+        slurm,
+        {},
+        name=job_name(name),
+        nodes=nodes,
+        time_s=time_s,
+        output=output,
+        comment=comment,
+        command=command,
+    )
+
+
+def srun_argv(
+    slurm: Slurm,
+    nodes: int,
+    command: Sequence[str],
+    *,
+    job_id: int | None = None,
+    nodelist: Sequence[str] = (),
+    output: PurePosixPath | None = None,
+    overlap: bool = False,
+) -> tuple[str, ...]:
+    """Return what starts `command` once on each of so many nodes, and ends it on all with one.
+
+    Within a job that is all; from outside of it, `job_id` names it, and `nodelist` which of its
+    nodes. `overlap`: what another step has is no reason to wait.
+    """
+    return (
+        "srun",
+        *([f"--jobid={job_id}"] if job_id is not None else []),
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        *([f"--nodelist={','.join(nodelist)}"] if nodelist else []),
+        *(["--overlap"] if overlap else []),
+        *([f"--cpus-per-task={slurm.cpus_per_task}"] if slurm.cpus_per_task else []),
+        "--cpu-bind=none",
+        f"--mpi={slurm.mpi or 'none'}",
+        "--kill-on-bad-exit=1",
+        "--wait=0",  # a site may end the others half a minute after the first
+        "--export=ALL",
+        "--input=none",
+        "--label",
+        *([f"--output={_path(output)}"] if output else []),
+        *command,
+    )
+
+
+def job_name(run_id: str) -> str:
+    """Name a job after its run, in signs that Slurm's lists and patterns leave as they are."""
+    return re.sub(r"[^A-Za-z0-9._=+,-]+", ".", run_id)[:200]
+
+
+def _script(
+    slurm: Slurm,
+    placement: Mapping[str, str],
+    *,
+    name: str,
+    nodes: int,
+    time_s: float,
+    output: PurePosixPath,
+    comment: str,
+    command: Sequence[str],
+    requeue: bool = False,
+) -> str:
+    minutes = min(math.ceil((time_s + slurm.time_margin_s) / 60), MOST_MINUTES)
+    lines = [
+        f"--job-name={name}",
+        f"--comment={comment}",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        f"--time={minutes}",
+        *_asked(slurm, placement),
+        "--requeue" if requeue else "--no-requeue",
+        f"--output={_path(output)}",
+        "--open-mode=append",
+        "--export=ALL",
+        *slurm.options,
+    ]
+    try:
+        words = [SlurmWord(line, "a line of job.sh") for line in lines]
+    except UnfitError as error:
+        raise UserError(str(error)) from None
+    head = "".join(f"#SBATCH {word}\n" for word in words)
+    return f"#!/bin/bash\n{head}exec {shlex.join(command)}\n"
+
+
+def _asked(slurm: Slurm, placement: Mapping[str, str]) -> Iterator[str]:
+    """Yield the options that the inventory sets, or a cell in its place."""
+    for option, name in OPTIONS.items():
+        value = placement.get(name, getattr(slurm, name))
+        if name in NOT_OF_SBATCH or value in (None, False) or (name, value) == ("gres", "none"):
+            continue
+        yield f"--{option}" if value is True else f"--{option}={value}"
+
+
+def _path(path: PurePosixPath) -> str:
+    """Return a path as Slurm takes it for an output. Raises UserError: % and \\ mean something."""
+    if re.search(r"[\s'\"\\#%]|[^\x20-\x7e]", str(path)):
+        raise UserError(
+            f"{path} has a sign that Slurm's paths cannot have (a blank, a quote, '\\', '#', '%' or"
+            " one beyond ASCII); name another folder with --runs"
+        )
+    return str(path)

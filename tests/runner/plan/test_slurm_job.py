@@ -1,0 +1,181 @@
+"""What Slurm is given for a run: whole texts, and what they may not hold."""
+
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from runner.base.errors import UserError
+from runner.plan.make import make_run
+from runner.plan.slurm_job import allocation_script, job_name, job_script, srun_argv
+from runner.terms.orders import Orders
+from runner.terms.slurm import Slurm, SlurmOption
+from tests.runner.builders import slurm_cluster, small_matrix
+
+ATTEMPT = PurePosixPath("/shared/runs/m-rack/cell/repeat1/attempt1")
+OUTPUT = ATTEMPT / "slurm.out"
+
+
+def planned(**defaults: Any) -> Orders:
+    found = small_matrix(defaults={"nodes": 2, **defaults}, time_limit_s=90)
+    cluster = slurm_cluster(2)
+    return make_run(found, found.cells[0], cluster, campaign="m-rack", folder=ATTEMPT).orders
+
+
+def script(slurm: Slurm, command: tuple[str, ...] = ("python3", "-c", "print('a b')")) -> str:
+    return job_script(planned(), slurm, output=OUTPUT, comment="trainbench:1234", command=command)
+
+
+def test_a_job_is_this_script() -> None:
+    text = script(Slurm(nodes=4))
+    name = job_name(planned().run_id)
+    assert name.startswith("m-rack.torch_gpt-")
+    assert name.endswith(".r1a1")
+    assert text.splitlines() == [
+        "#!/bin/bash",
+        f"#SBATCH --job-name={name}",
+        "#SBATCH --comment=trainbench:1234",
+        "#SBATCH --nodes=2",
+        "#SBATCH --ntasks=2",
+        "#SBATCH --ntasks-per-node=1",
+        "#SBATCH --time=7",  # 90 s and the margin of 300 s, in whole minutes
+        "#SBATCH --no-requeue",
+        "#SBATCH --output=/shared/runs/m-rack/cell/repeat1/attempt1/slurm.out",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --export=ALL",
+        "exec srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none --mpi=none"
+        " --kill-on-bad-exit=1 --wait=0 --export=ALL --input=none --label"
+        " python3 -c 'print('\"'\"'a b'\"'\"')'",
+    ]
+
+
+def test_every_key_that_is_set_is_a_line() -> None:
+    slurm = Slurm(
+        nodes=4,
+        account="me",
+        partition="gpu,fast",
+        constraint="a100&ib",
+        exclusive=True,
+        gpus_per_node="a100:8",
+        cpus_per_task=4,
+        mem="0",
+        switches="1@10:00",
+        nice=-5,
+        mpi="pmix",
+        requeue=True,
+        time_margin_s=60,
+        options=(SlurmOption("--licenses=nccl:4"), SlurmOption("--no-kill")),
+    )
+    lines = script(slurm).splitlines()
+    assert [line.removeprefix("#SBATCH ") for line in lines[6:-1]] == [
+        "--time=3",
+        "--account=me",
+        "--partition=gpu,fast",
+        "--constraint=a100&ib",
+        "--exclusive",
+        "--gpus-per-node=a100:8",
+        "--cpus-per-task=4",
+        "--mem=0",
+        "--switches=1@10:00",
+        "--nice=-5",
+        "--requeue",
+        f"--output={OUTPUT}",
+        "--open-mode=append",
+        "--export=ALL",
+        "--licenses=nccl:4",
+        "--no-kill",
+    ]
+    assert " --cpus-per-task=4 --cpu-bind=none --mpi=pmix " in lines[-1]
+
+
+def test_what_a_cell_asks_for_is_in_place_of_the_inventorys() -> None:
+    orders = planned(partition="fast", exclude="n[7-8]")
+    slurm = Slurm(nodes=2, partition="gpu", constraint="ib", gres="none")
+    text = job_script(orders, slurm, output=OUTPUT, comment="c", command=("true",))
+    assert [line for line in text.splitlines() if "partition" in line or "exclude" in line] == [
+        "#SBATCH --partition=fast",
+        "#SBATCH --exclude=n[7-8]",
+    ]
+    assert "--constraint=ib" in text
+    assert "gres" not in text
+
+
+def test_the_words_of_a_command_reach_the_shell_as_they_are() -> None:
+    words = ("printf", "%s\n", "$HOME `id` $(id)", "a\nb", "'", '"', "é", "")
+    last = script(Slurm(nodes=2), words).partition("--label ")[2]
+    assert tuple(shlex.split(last)) == words
+    said = subprocess.run(["bash", "-c", f"exec {last}"], capture_output=True, text=True)
+    assert said.stdout == "".join(f"{word}\n" for word in words[2:])
+
+
+def test_a_job_passes_shellcheck(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(script(Slurm(nodes=2, exclusive=True)))
+    subprocess.run(["shellcheck", path], check=True)
+
+
+@pytest.mark.parametrize("folder", ["/my runs/x", "/a%j/x", "/a\\b/x", "/a#b/x", "/é/x"])
+def test_a_folder_that_slurm_would_take_for_another_is_refused(folder: str) -> None:
+    with pytest.raises(UserError, match="name another folder with --runs"):
+        job_script(
+            planned(), Slurm(nodes=2), output=PurePosixPath(folder), comment="c", command=("true",)
+        )
+
+
+def test_a_word_of_run_json_makes_no_line_of_its_own() -> None:
+    orders = replace(planned(), placement={"partition": "gpu\n#SBATCH --uid=0"})
+    with pytest.raises(UserError, match=r"a line of job.sh is .*; it must be one word"):
+        job_script(orders, Slurm(nodes=2), output=OUTPUT, comment="c", command=("true",))
+
+
+def test_a_step_of_an_allocation_names_its_job_and_nodes() -> None:
+    argv = srun_argv(
+        Slurm(nodes=4),
+        2,
+        ("true",),
+        job_id=17,
+        nodelist=("n1", "n2"),
+        output=OUTPUT,
+        overlap=True,
+    )
+    assert argv == (
+        *("srun", "--jobid=17", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"),
+        *("--nodelist=n1,n2", "--overlap", "--cpu-bind=none", "--mpi=none"),
+        *("--kill-on-bad-exit=1", "--wait=0", "--export=ALL", "--input=none", "--label"),
+        *(f"--output={OUTPUT}", "true"),
+    )
+
+
+def test_an_allocation_holds_its_nodes_for_all_runs() -> None:
+    text = allocation_script(
+        Slurm(nodes=4, mode="allocation", partition="gpu", requeue=True),
+        name="my matrix-rack",
+        nodes=3,
+        time_s=3600,
+        output=PurePosixPath("/shared/runs/m-rack/allocation.out"),
+        comment="trainbench:1",
+        command=("python3", "-c", "pass"),
+    )
+    lines = text.splitlines()
+    assert lines[1] == "#SBATCH --job-name=my.matrix-rack"
+    assert "#SBATCH --nodes=3" in lines
+    assert "#SBATCH --time=65" in lines
+    assert "#SBATCH --no-requeue" in lines  # one that came back would hold nodes for nobody
+    assert lines[-1] == "exec python3 -c pass"
+
+
+def test_nodes_have_words_for_what_only_the_job_knows() -> None:
+    orders = planned(devices_per_node=2)
+    (first, second) = orders.nodes
+    assert (first.host, second.host) == ("rank0", "rank1")
+    assert (first.dir, second.dir) == (
+        str(ATTEMPT / "nodes/0000-rank0"),
+        str(ATTEMPT / "nodes/0001-rank1"),
+    )
+    argv = " ".join(second.argv)
+    assert "--node_rank 1 --master_addr {master_addr} --master_port {master_port}" in argv
+    assert len(first.ports) == 1  # the wanted one; the job's node rank 0 may take another
+    assert second.ports == ()
