@@ -125,12 +125,12 @@ class Node:
         environment is a fresh one.  A command that a signal ends has the signal's negative number
         as returncode.  Raises ClusterError when the node is down.
         """
-        return _run(self._enter(argv), {"env": ENVIRONMENT, **options})
+        return _run(self.enter(argv), {"env": ENVIRONMENT, **options})
 
     def popen(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a command in the node; it ends with the returned process, daemons do not."""
         defaults = {"text": True, "env": ENVIRONMENT, "stdin": subprocess.DEVNULL}
-        return subprocess.Popen(self._enter(argv), **{**defaults, **options})
+        return subprocess.Popen(self.enter(argv), **{**defaults, **options})
 
     def ssh(self, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[Any]:
         """Run a command over ssh, the host key checked; options and defaults as ``exec``.
@@ -167,7 +167,8 @@ class Node:
     def _work(self) -> list[Process]:
         return [each for each in table(self.pid) if each.pid != 1 and not each.is_service]
 
-    def _enter(self, argv: Sequence[str]) -> list[str]:
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """The command as this machine runs it to run in the node; it ends with its caller."""
         pid = self.pid
         if pid is None:
             raise ClusterError(f"{self.hostname} is down")

@@ -218,7 +218,7 @@ class SlurmCluster:
     # Work
 
     def argv(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
-        """The command as the user runs it from the checkout, for ``login.exec`` and ``popen``."""
+        """The command as the user runs it from the checkout, for ``login.exec``, ``enter``."""
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{ENVIRONMENT['PATH']}",
             "HOME": f"{self.shared}/home",
@@ -275,6 +275,12 @@ class SlurmCluster:
         checked(self.login.exec([*START, "munged", "slurmctld"]))
         if not wait_for(lambda: bool(self.states()), READY_S, 0.05):
             raise ClusterError("slurmctld does not answer")
+
+    def node_up(self, node: Node) -> None:
+        """Give a node its power and its daemons back, and the controller the node."""
+        node.boot()
+        self.start_daemons()
+        self.slurm("scontrol", "update", f"nodename={node.hostname}", "state=resume")
 
     def node_down(self, node: Node) -> None:
         """Cut a node's power, and let the controller know, as a site's health check would."""

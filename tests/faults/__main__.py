@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.cluster import Cluster
 from tests.cluster.fixtures import Group
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
-from tests.faults.faults import FAULTS, Fault, folder_for, play
+from tests.faults.faults import FAULTS, Fault, S, folder_for, play
 from tests.faults.stage import Row, Stage
 
 HEADERS = (
@@ -43,27 +44,39 @@ def main() -> int:
             for fault in wanted:
                 if (fault.disk_mib, fault.memory_mib) == (disk_mib, memory_mib):
                     rows.append(run(fault, cluster))
+    return show(rows)
+
+
+def show(rows: list[list[str]]) -> int:
+    """Print the table; the exit code."""
     print(tabulate(rows, headers=HEADERS, tablefmt="github", disable_numparse=True))
     return 0 if all(row[-1] == "yes" for row in rows) else 1
 
 
-def run(fault: Fault, cluster: Cluster) -> list[str]:
-    """One fault's row of the table; progress on standard error."""
+def run(fault: Fault[Stage], cluster: Cluster) -> list[str]:
+    """One fault's row of the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = folder_for(Path(name), fault)
         inventory = cluster.write_inventory(folder / "nodes", variables=variables())
         group = Group(cluster, cluster.nodes, inventory)
         stage = Stage(fault.name, folder, group, fault.act, fault.matrix)
         try:
-            wrong = play(fault, stage)
-            row = stage.rows[-1]
-        except (AssertionError, TimeoutError, OSError) as error:
-            wrong = [f"{type(error).__name__}: {error}"]
-            row = Row(fault.name, "error", "", None, len(stage.left()), 0, "")
+            return played(fault, stage)
         finally:
-            if stage.bench.process is not None and stage.bench.process.poll() is None:
-                os.killpg(stage.bench.process.pid, 9)
             cluster.heal()
+
+
+def played(fault: Fault[S], stage: S) -> list[str]:
+    """Let a fault happen; its row of the table, which standard error shows, too."""
+    try:
+        wrong = play(fault, stage)
+        row = stage.rows[-1]
+    except (AssertionError, TimeoutError, OSError, subprocess.SubprocessError) as error:
+        wrong = [f"{type(error).__name__}: {error}"]
+        row = Row(fault.name, "error", "", None, len(stage.left()), 0, "")
+    finally:
+        if stage.bench.process is not None and stage.bench.process.poll() is None:
+            os.killpg(stage.bench.process.pid, 9)
     took = "-" if row.took_s is None else f"{row.took_s:.1f}"
     words = [fault.name, row.status, row.cause, took, str(row.left), str(row.lost), row.after]
     print(" | ".join(words), *wrong, sep="\n    ", file=sys.stderr, flush=True)

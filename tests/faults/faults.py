@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
@@ -33,8 +33,11 @@ else:
 """
 
 
+S = TypeVar("S", bound=Stage)
+
+
 @dataclass(frozen=True)
-class Fault:
+class Fault(Generic[S]):
     """A fault: `do` makes it happen on a stage, `ends` are the struck cell's (status, cause).
 
     `act` is for the stand-in trainer, `matrix` for the campaign, `disk_mib` and `memory_mib` for
@@ -42,7 +45,7 @@ class Fault:
     """
 
     name: str
-    do: Callable[[Stage], Row]
+    do: Callable[[S], Row]
     ends: tuple[tuple[str, str], ...]
     act: Mapping[str, str] = field(default_factory=dict)
     matrix: Mapping[str, Any] = field(default_factory=dict)
@@ -364,7 +367,7 @@ FAULTS = (
 )  # fmt: skip
 
 
-def play(fault: Fault, stage: Stage) -> list[str]:
+def play(fault: Fault[S], stage: S) -> list[str]:
     """Let the fault happen; what is wrong with its end, in words, and the row on the stage."""
     row = fault.do(stage)
     stage.rows.append(row)
@@ -378,7 +381,7 @@ def play(fault: Fault, stage: Stage) -> list[str]:
     return wrong
 
 
-def folder_for(base: Path, fault: Fault) -> Path:
+def folder_for(base: Path, fault: Fault[Any]) -> Path:
     """A new folder of a fault's campaign."""
     path = base / fault.name.replace(" ", "-").replace(",", "").replace("'", "")
     path.mkdir(parents=True)

@@ -54,12 +54,6 @@ class Stage:
     def __post_init__(self) -> None:
         cells = {
             "name": "faults",
-            "defaults": {
-                "system": "torch_gpt",
-                "devices_per_node": 1,
-                "nodes": 4,
-                "train_iters": STEPS,
-            },
             "axes": {
                 "env": [
                     {"CELL": "before", "STEP_S": "0.001"},
@@ -68,9 +62,20 @@ class Stage:
                 ]
             },
             **self.matrix,
+            "defaults": {
+                "system": "torch_gpt",
+                "devices_per_node": 1,
+                "nodes": 4,
+                "train_iters": STEPS,
+                **self.matrix.get("defaults", {}),
+            },
         }
-        self.bench = Bench(self.folder, self.group.inventory, cells)
+        self.bench = self.make_bench(cells)
         self.rows: list[Row] = []
+
+    def make_bench(self, cells: dict[str, Any]) -> Bench:
+        """A bench of these cells on the stage's nodes."""
+        return Bench(self.folder, self.group.inventory, cells)
 
     # -- the three cells -----------------------------------------------------------------------
 
