@@ -1,6 +1,6 @@
-"""A log as byte blocks, and its last lines."""
+"""A log as byte blocks, and its last lines; a list of names in a few words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from node.files import open_plain
@@ -28,3 +28,9 @@ def tail(path: Path, size: int = 1 << 16) -> bytes:
     except FileNotFoundError:
         return b""
     return data if end <= size else data[data.find(b"\n") + 1 :]
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Write `a, b, c and 5 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

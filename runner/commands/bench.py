@@ -14,8 +14,8 @@ from runner.base.streams import nobody_reads, say
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
 DESCRIPTION = f"""\
-Run a matrix of training cells on the nodes of an inventory, one run after the other: all cells
-once, then their repeats in turn.
+Run a matrix of training cells on the nodes of an inventory, one run after the other (side by side
+where Slurm queues them): all cells once, then their repeats in turn.
 
 Before anything starts every cell is checked, and every node asked whether it is set up. A
 finished cell is not run again: the same command goes on where it stopped. Logs, plans and

@@ -16,8 +16,8 @@ from runner.inventory.inventory import load_inventory, refuse_unedited
 from runner.launch.engine import Engine
 from runner.launch.engines import engine_of
 from runner.launch.interrupts import Interrupts
+from runner.launch.screen import live
 from runner.launch.ssh.ssh_engine import SshEngine
-from runner.launch.view import live
 from runner.terms.cluster import Cluster
 
 
@@ -87,8 +87,7 @@ def _measure(
         return judgement.Judgement(reason=reason)
 
     def line(elapsed_s: float) -> str:
-        run = interrupts.running
-        logs = run.logs() if run else {}
+        logs = next((run.logs() for run in interrupts.running), {})
         now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
         return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from runner.base.text import some
 from runner.figures import devices
 from runner.figures.parity import Parity
 from runner.figures.power import GAP_S, POWER_CAP
@@ -210,13 +211,8 @@ def _other_nodes(evidence: CellEvidence) -> str:
         for hosts, name in {**evidence.nodes_beside, **repeats}.items():
             ours, theirs = set(run.hosts), set(hosts)
             if not (ours <= theirs or theirs <= ours):
-                return f"ran on {_listed(run.hosts)}, {name} on {_listed(hosts)}"
+                return f"ran on {some(run.hosts)}, {name} on {some(hosts)}"
     return ""
-
-
-def _listed(hosts: Hosts) -> str:
-    more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
-    return ", ".join(hosts[:3]) + more
 
 
 def _few_steps(evidence: CellEvidence) -> str:

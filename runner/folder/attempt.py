@@ -13,6 +13,7 @@ from node.files import create_once
 from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.endings import Ending
+from runner.folder.queued import Queued
 from runner.folder.stored import SCHEMA, UnreadableError, load
 from runner.terms.orders import Orders
 from runner.terms.outcome import Outcome, Sentence, Word
@@ -20,6 +21,14 @@ from runner.terms.record import UNREADABLE
 from runner.terms.run import Run
 
 Noun = TypeVar("Noun")
+
+
+def written_at(path: Path) -> float | None:
+    """Return when a file was written (epoch seconds); None where there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,37 @@ class RunFolder:
             return Halt(Cause.LAUNCH_ERROR, None, str(error))
         return halt
 
+    @property
+    def handed_over(self) -> bool:
+        """Whether a queue was given it."""
+        return (self.path / names.SUBMITTED).exists()
+
+    @property
+    def over(self) -> bool:
+        """Whether each node of a run that was handed over has said how it ended."""
+        return (self.path / names.ENDED).exists()
+
+    @property
+    def queue_has_it(self) -> bool:
+        """Whether it waits or goes on, as far as its folder says, whoever looks after it."""
+        return self.handed_over and not self.over
+
+    @property
+    def begun_at(self) -> float | None:
+        """When a run that is given its nodes had all of them (epoch seconds); None before that."""
+        return written_at(self.path / names.PLACEMENT)
+
+    @property
+    def queued(self) -> Queued | None:
+        """queue.json: what the queue said of it last; None of one that began, or is in none."""
+        if self.begun_at is not None:
+            return None
+        try:
+            queued: Queued | None = load(self.path / names.QUEUE, shape(Queued), names.QUEUE)
+        except UnreadableError:  # the run's outcome says what became of it
+            return None
+        return queued
+
     def ask_to_halt(self, cause: Cause, message: str, host: str | None = None) -> None:
         """Say why the run ends everywhere, unless something ended it before.
 
@@ -133,6 +173,11 @@ class Attempt(RunFolder):
         except UnreadableError as error:
             return Outcome(UNREADABLE, "", str(error))
         return ended
+
+    @property
+    def unended(self) -> bool:
+        """Whether it was planned, and has no outcome."""
+        return (self.path / names.RUN).exists() and not (self.path / names.OUTCOME).exists()
 
     @property
     def planned_at(self) -> float:

@@ -1,5 +1,6 @@
 """The campaign's folder: what it began with, its runs. docs/runs.md."""
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -162,17 +163,16 @@ class Campaign(HeldFolder):
                 attempts.append(Attempt(path, cell_id, repeat, int(match[1])))
         return sorted(attempts, key=lambda attempt: attempt.number)
 
-    def running(self) -> Attempt | None:
-        """Return what a living bench runs now: the last that was planned, where it has no
-        outcome.
+    def running(self) -> list[Attempt]:
+        """Return what runs now or is queued, as planned: of a living bench, or handed over.
+
+        A bench that was killed leaves runs without an outcome, which do not run any more.
         """
-        if not self.is_locked():
-            return None
-        asked = self.settings.asked()
-        attempts = (a for cell, repeat in asked for a in self.attempts(cell.id, repeat))
-        planned = [attempt for attempt in attempts if (attempt.path / names.RUN).exists()]
-        last = max(planned, key=lambda attempt: attempt.planned_at, default=None)
-        return last if last is not None and last.outcome is None else None
+        held_at = self.lock.stat().st_mtime if self.is_locked() else math.inf
+        last = [self.attempts(cell.id, repeat)[-1:] for cell, repeat in self.settings.asked()]
+        unended = [attempt for each in last for attempt in each if attempt.unended]
+        now = [run for run in unended if run.queue_has_it or run.planned_at >= held_at]
+        return sorted(now, key=lambda attempt: attempt.planned_at)
 
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
         """Make the next attempt's folder (0700)."""

@@ -3,7 +3,7 @@
     runs/<campaign>/campaign.json  lock
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
-          run.json  launch.sh  halt  progress  products.json  outcome.json
+          run.json  launch.sh  halt  progress  queue.json  products.json  outcome.json
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
                                 stacks.txt  tensorboard/
     runs/.ansible/               private folders of ansible-runner, removed on success
@@ -64,6 +64,7 @@ SUBMIT_SCRIPT = "job.sh"
 SUBMIT_OUTPUT = "slurm.out"
 SCRIPT = "launch.sh"
 PROGRESS = "progress"
+QUEUE = "queue.json"  # where it stands in it
 OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
 

@@ -1,4 +1,4 @@
-"""The campaign loop: launch what is not finished yet, one run after the other."""
+"""A bench: hold the campaign, check all of it, launch what is not finished yet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from runner.launch import inspection
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
+from runner.launch.rounds import Rounds
 from runner.launch.view import View
 from runner.matrix.select import in_order, select
 from runner.plan import checks
@@ -71,29 +72,20 @@ def bench(
         kept = {} if again else _finished(campaign, repeats, view)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept)
-        counts = {"ok": 0, "failed": 0}
-        for outcome in kept.values():
-            counts["ok" if outcome.status == "ok" else "failed"] += 1
+        ended = list(kept.values())
         if todo:
             wanted = [cell for cell, _ in todo]
             launcher = Launcher(engine, cluster, campaign, view, interrupts)
             with engine.claimed(wanted, campaign.path):
                 sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
-                for cell, repeat in todo:
-                    if interrupts.over:
-                        break
-                    for _ in range(1 + retry):
-                        ended = launcher.launch(matrix, cell, repeat, sizes)
-                        if ended.status == "ok" or interrupts.over:
-                            break
-                    counts["ok" if ended.status == "ok" else "failed"] += 1
-        all_ok = counts["ok"] == len(repeats)
+                Rounds(launcher, matrix, sizes, retry, ended).go(todo)
+        good = sum(each.status == "ok" for each in ended)
         tally = Tally(
-            counts["ok"],
-            counts["failed"],
+            good,
+            len(ended) - good,
             len(kept),
             interrupted=interrupts.count > 0,
-            expired=interrupts.expired and not all_ok,
+            expired=interrupts.expired and good < len(repeats),
             resumes=not again,
         )
         view.end(tally)

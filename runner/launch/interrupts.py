@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from node.causes import Cause
@@ -11,16 +12,17 @@ from runner.folder.attempt import RunFolder
 
 
 class Interrupts:
-    """Ctrl-C: once ends the run on every node and keeps all, twice does not wait for that.
+    """Ctrl-C: once ends the runs on every node and keeps all, twice does not wait for that.
 
-    `limit_s` does what one Ctrl-C does, so many seconds after `handled` began.
+    `limit_s` does what one Ctrl-C does, so many seconds after `handled` began. Threads begin and
+    end runs while a signal's handler looks at them: no lock, for it would wait for itself.
     """
 
     def __init__(self, limit_s: float | None = None) -> None:
         self.count = 0
         self.limit_s = limit_s
         self.expired = False
-        self.running: RunFolder | None = None
+        self._running: dict[Path, RunFolder] = {}
 
     def expire(self) -> None:
         """End the campaign: its time is up."""
@@ -37,16 +39,26 @@ class Interrupts:
         self.count += 1
         self._halt()
 
-    def begin(self, run: RunFolder) -> None:
-        """Note what runs now; what came before counts for it, too."""
-        self.running = run
+    @property
+    def running(self) -> list[RunFolder]:
+        """What runs now."""
+        return list(self._running.values())
+
+    @contextmanager
+    def watching(self, run: RunFolder) -> Iterator[None]:
+        """Note that a run goes on while the block lasts; what came before counts for it, too."""
+        self._running[run.path] = run
         if self.over:
             self._halt()
+        try:
+            yield
+        finally:
+            del self._running[run.path]
 
     def _halt(self) -> None:
-        if self.running is not None:
-            by = "by Ctrl-C" if self.count else f"after --stop-after {self.limit_s:g}"
-            self.running.ask_to_halt(Cause.INTERRUPTED, f"stopped {by}")
+        by = "by Ctrl-C" if self.count else f"after --stop-after {self.limit_s:g}"
+        for run in self.running:
+            run.ask_to_halt(Cause.INTERRUPTED, f"stopped {by}")
 
     def once(self) -> bool:
         """Return whether the user wants to stop."""

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
 
 from node.causes import Cause
 from runner.folder import names
@@ -17,6 +17,7 @@ from runner.folder.stored import UnreadableError, write_json
 from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
+from runner.launch.times import timed
 from runner.launch.view import View
 from runner.plan.make import make_run
 from runner.plan.script import launch_script
@@ -24,6 +25,7 @@ from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
 from runner.terms.outcome import Outcome
+from runner.terms.record import Measurement
 from runner.terms.run import Run
 
 PORT_TRIES = 3
@@ -57,11 +59,15 @@ def carry_out(
 
     Ctrl-C ends it on every node; a second one does not wait for that.
     """
-    interrupts.begin(run)
-    try:
+    with interrupts.watching(run):
         return engine.run(folder, run, orders, interrupts.twice)
-    finally:
-        interrupts.running = None
+
+
+class Planned(NamedTuple):
+    """A run that is to be carried out, or followed where it goes on, and its attempt's folder."""
+
+    attempt: Attempt
+    run: Run
 
 
 @dataclass(frozen=True)
@@ -74,52 +80,74 @@ class Launcher:
     view: View
     interrupts: Interrupts
 
-    def launch(
+    def plan(
         self,
         matrix: Matrix,
         cell: Cell,
         repeat: int,
         sizes: Mapping[str, Mapping[str, int]],
-    ) -> Outcome:
-        """Plan and launch one repeat of a cell; `sizes` are those of the datasets' files."""
+        port_try: int = 0,
+    ) -> Planned:
+        """Plan one repeat of a cell as a new attempt; `sizes` are those of the datasets' files."""
+        attempt = self.campaign.new_attempt(cell.id, repeat)
+        run = make_run(
+            matrix,
+            cell,
+            self.cluster,
+            campaign=self.campaign.name,
+            repeat=repeat,
+            attempt=attempt.number,
+            port_try=port_try,
+            dataset_sizes=sizes[cell.dataset],
+        )
+        return self.write(attempt, run)
 
-        def attempt_with(port_try: int) -> Outcome:
-            attempt = self.campaign.new_attempt(cell.id, repeat)
-            run = make_run(
-                matrix,
-                cell,
-                self.cluster,
-                campaign=self.campaign.name,
-                repeat=repeat,
-                attempt=attempt.number,
-                port_try=port_try,
-                dataset_sizes=sizes[cell.dataset],
-            )
-            return self.once(attempt, run)
-
-        return on_a_free_port(attempt_with, self.interrupts)
-
-    def once(self, attempt: Attempt, run: Run) -> Outcome:
-        """Launch one planned run and judge it; all of it is written into the attempt's folder."""
-        cell = run.cell
+    def write(self, attempt: Attempt, run: Run) -> Planned:
+        """Write what is to run into its attempt's folder."""
         write_json(attempt.path / names.RUN, run.to_json())
         script = attempt.path / names.SCRIPT
         script.write_text(launch_script(run), encoding="utf-8")
         script.chmod(0o700)
+        return Planned(attempt, run)
+
+    def going_on(self, cell_id: str, repeat: int) -> Planned | None:
+        """Return the last attempt of a repeat where it was handed over, and can be followed."""
+        attempts = self.campaign.attempts(cell_id, repeat)
+        if not attempts or attempts[-1].outcome is not None:
+            return None
+        try:
+            run = attempts[-1].run
+        except UnreadableError:
+            return None
+        goes_on = run is not None and self.engine.goes_on(attempts[-1])
+        return Planned(attempts[-1], run) if run is not None and goes_on else None
+
+    def once(self, planned: Planned) -> Outcome:
+        """Carry a run out and judge it; all of it is written into the attempt's folder.
+
+        Nothing is written of one that goes on without us: a later bench follows it.
+        """
+        attempt, run = planned
+        cell = run.cell
         began, clock = time.time(), time.monotonic()
-        self._take_products(attempt, run, began)
-        with self.view.running(cell, run.repeat, attempt):
+        with self.view.running(cell, run.repeat, attempt, self.engine.waiting):
             message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
+        if self.interrupts.twice() and self.engine.goes_on(attempt):
+            words = f"it goes on, and the same command follows it; {message}".rstrip("; ")
+            ended = Outcome(Cause.INTERRUPTED.status, Cause.INTERRUPTED, words)
+            self.view.ended(cell, run.repeat, attempt, ended, Measurement())
+            return ended
         measured, ended = judged(attempt, cell, message)
-        ended = replace(ended, started_at=began, wall_s=round(time.monotonic() - clock, 3))
+        ended = timed(ended, attempt, began, time.monotonic() - clock)
+        self._take_products(attempt, ended.started_at or began)
         write_json(attempt.path / names.OUTCOME, ended.to_json())
         self.view.ended(cell, run.repeat, attempt, ended, measured)
         return ended
 
-    def _take_products(self, attempt: Attempt, run: Run, began: float) -> None:
-        """Take along what doctor measured of the run's nodes lately, where it can be read."""
+    def _take_products(self, attempt: Attempt, began: float) -> None:
+        """Take along what doctor measured of the run's nodes before, where it can be read."""
         checkup = checkup_of(self.campaign.path.parent, self.cluster.label)
         with suppress(UnreadableError):
-            products = load_products(checkup.path).fresh(began, [node.host for node in run.nodes])
+            products = load_products(checkup.path).fresh(began, set(attempt.hosts.values()))
             if products.nodes:
                 write_json(attempt.path / names.PRODUCTS, products.to_json())

@@ -67,15 +67,21 @@ def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
 
 
 def left_s(
-    times: Sequence[float], waiting: int, now_left_s: float | None, elapsed_s: float
+    times: Sequence[float],
+    waiting: int,
+    now: Sequence[tuple[float | None, float]],
+    *,
+    at_once: int = 1,
 ) -> float | None:
-    """Estimate the seconds to a campaign's end: what the running run says, and the usual time of
-    the `waiting`.
+    """Estimate the seconds to a campaign's end: what the running runs say, and the usual time of
+    the `waiting`, where `at_once` go on side by side.
 
-    `times` are those of runs that ended; without one, the running run is taken for a usual one.
+    `now` has the seconds that are left of each running run, where it says so, and those that it
+    took. `times` are those of runs that ended; without one, running runs are taken for usual ones.
     """
-    if not times and now_left_s is None:
+    told = [left + elapsed_s for left, elapsed_s in now if left is not None]
+    if not now or not (times or told):
         return None
-    usual = statistics.median(times) if times else elapsed_s + (now_left_s or 0.0)
-    rest = max(usual - elapsed_s, 0.0) if now_left_s is None else now_left_s
-    return usual * waiting + rest
+    usual = statistics.median(times or told)
+    rests = [max(usual - took_s, 0.0) if left is None else left for left, took_s in now]
+    return usual * waiting / max(at_once, 1) + statistics.fmean(rests)

@@ -90,13 +90,16 @@ def rerun(
         view.begin(target, 1, uses([recorded.run.cell], cluster), {})
         with engine.claimed([recorded.run.cell], target.path):
             inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
-            attempt = target.new_attempt(recorded.run.cell.id, repeat)
-            again = _again(recorded.run, target.name, attempt)
-            ended = Launcher(engine, cluster, target, view, interrupts).once(attempt, again)
+            launcher = Launcher(engine, cluster, target, view, interrupts)
+            planned = launcher.going_on(recorded.run.cell.id, repeat)
+            if planned is None:
+                attempt = target.new_attempt(recorded.run.cell.id, repeat)
+                planned = launcher.write(attempt, _again(recorded.run, target.name, attempt))
+            ended = launcher.once(planned)
         ok = ended.status == "ok"
         tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
         view.end(tally)
-    return attempt, target, tally
+    return planned.attempt, target, tally
 
 
 def differences(run: Run, cluster: Cluster) -> Iterator[str]:

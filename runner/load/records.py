@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from runner.terms.record import UNREADABLE, Measurement, Reached, Record
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 
-RUNNING = "bench runs now: python -m runner status says how far it is"
+RUNNING = "it runs now, or is queued: python -m runner status says how far it is"
 
 
 def layout_of(
@@ -56,7 +56,7 @@ def records_of(
     campaign.
     """
     running = (of or campaign).running()  # asked first: a run that ends meanwhile has an outcome
-    now = (running.cell_id, running.repeat, running.number) if running else None
+    now = {(attempt.cell_id, attempt.repeat, attempt.number) for attempt in running}
     records = list(_records(campaign, now))
     home = shown or campaign.path
     return [
@@ -75,7 +75,7 @@ def record_of(attempt: Attempt, campaign: Campaign) -> Record:
     return record
 
 
-def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterator[Record]:
+def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> Iterator[Record]:
     """Yield the records, with logs as paths in the campaign's folder."""
     settings = campaign.settings
     environment, device = _machines(campaign, settings)
@@ -83,7 +83,7 @@ def _records(campaign: Campaign, running: tuple[str, int, int] | None) -> Iterat
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN)
         pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
         for attempt in reversed(campaign.attempts(cell.id, repeat)):
-            if running == (cell.id, repeat, attempt.number):
+            if (cell.id, repeat, attempt.number) in running:
                 yield replace(pending, status="running", reason=RUNNING)
                 break
             try:
@@ -146,7 +146,7 @@ def _ran(
     logs = attempt.logs()
     trained = recorded is None or recorded.status != "did_not_run"
     measured = judge.measure_run(asked.system, logs) if trained else Measurement()
-    ended = _ended(attempt, recorded, measured)
+    ended = _ended(attempt, run.cell, recorded, measured)
     began = recorded.started_at if recorded else None
     place, kind = ended.evidence, run.nodes[0].device
     log = attempt.path / place.log if place else logs[judge.telling_rank(attempt, ended)]
@@ -161,7 +161,7 @@ def _ran(
         date=_day(began),
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
-        hosts=tuple(node.host for node in run.nodes),
+        hosts=tuple(attempt.hosts.values()),
         device_kind=kind,
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,
@@ -180,7 +180,7 @@ def _reached(attempt: Attempt, run: Run, record: Record, ids: Sequence[int]) -> 
         products = load_products(attempt.path)
     except UnreadableError as error:
         return Reached(missing=str(error))
-    hosts, kind = [node.host for node in run.nodes], run.nodes[0].device
+    hosts, kind = list(attempt.hosts.values()), run.nodes[0].device
     arithmetic = record.arithmetic and multiplied_in(record.arithmetic, record.device, kind)
     return reached(products, hosts, ids, arithmetic, kind)
 
@@ -192,8 +192,15 @@ def _day(seconds: float | None) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(seconds)) if seconds else ""
 
 
-def _ended(attempt: Attempt, recorded: Outcome | None, measured: Measurement) -> Outcome:
-    """Say how a run ended, as recorded; why, as the logs tell by what is known of logs today."""
+def _ended(
+    attempt: Attempt, cell: Cell, recorded: Outcome | None, measured: Measurement
+) -> Outcome:
+    """Say how a run ended, as recorded; why, as the logs tell by what is known of logs today.
+
+    One that ended while no bench was there is judged, and nothing of that is written.
+    """
+    if recorded is None and attempt.over:
+        return judge.judge(attempt, cell, measured, "")
     if recorded is None:
         status = "interrupted" if measured.intervals else "did_not_run"
         return Outcome(status, "", "bench ended before the run did")

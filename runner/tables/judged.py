@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from node.printable import printable
+from runner.base import text
 from runner.figures.publishable import CODES, CellEvidence, Hosts, side_by_side, verdict
 from runner.tables.row import Row
 
@@ -85,5 +86,4 @@ def some(cells: Sequence[str], most: int = 4, *, of: int | None = None) -> str:
     """Name some cells, or all `of` them in one."""
     if len(cells) == of and of > 1:
         return "every cell"
-    shown = ", ".join(cells[:most])
-    return shown if len(cells) <= most else f"{shown} and {len(cells) - most} more"
+    return text.some(cells, most)

@@ -30,7 +30,8 @@ class Outcome:
     `ending` is what was seen from outside (exit code, time limit); `reason` adds what the logs say.
     `diagnosis` is a status of diagnosis.STATUSES where their evidence names the first cause,
     `evidence` its line as {log, line}, and `last_words` the log's own words. `rules` identifies the
-    rules by which the logs were read. `started_at` is of the control node's clock (epoch seconds).
+    rules by which the logs were read. `started_at` is of the control node's clock (epoch seconds),
+    and `queued_s` what a queue held the run for before.
     """
 
     status: Annotated[str, OneOf(*ENDED)]
@@ -43,6 +44,7 @@ class Outcome:
     rules: Word = ""
     started_at: Time | None = None
     wall_s: Annotated[float, Number(0)] = 0.0
+    queued_s: Annotated[float, Number(0)] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what outcome.json holds."""

@@ -22,7 +22,7 @@ STATUSES: Mapping[str, str] = {
     "interrupted": "training started, then Ctrl-C, a stop, the end of bench or Slurm ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
     "unreadable": "the run's folder holds what cannot be read; the row carries no numbers",
-    "running": "bench runs it now",
+    "running": "it runs now, or is queued",
     "pending": "not run yet",
 }
 

@@ -13,9 +13,10 @@ import pytest
 from runner.base.console import Screen
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.launch import status, view
+from runner.launch import screen, status, view
 from runner.launch.live import left_s, memory, now_of
-from runner.launch.view import View, lasting, live
+from runner.launch.screen import live
+from runner.launch.view import View, lasting
 from runner.terms.outcome import Outcome
 from runner.terms.record import Measurement
 from tests.on_nodes.campaign import wait
@@ -39,7 +40,7 @@ STAMPS = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\
 def test_the_time_to_a_campaigns_end(
     times: list[float], waiting: int, now_left: float | None, elapsed: float, left: float | None
 ) -> None:
-    assert left_s(times, waiting, now_left, elapsed) == left
+    assert left_s(times, waiting, [(now_left, elapsed)]) == left
 
 
 def test_memory_is_the_fullest_devices_at_the_newest_samples(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_the_view_tells_step_memory_and_the_time_left(
     terminal: bool,
 ) -> None:
     """In a terminal one line that is written over, elsewhere a line from time to time."""
-    monkeypatch.setattr(view, "PLAIN_S" if not terminal else "LIVE_S", 0.01)
+    monkeypatch.setattr(screen, "PLAIN_S" if not terminal else "LIVE_S", 0.01)
     campaign, attempt = running()
     cells = small_matrix({"seed": [1, 2, 3, 4]}, {"train_iters": 60, "nodes": 2}).cells
     out = io.StringIO()
@@ -125,7 +126,7 @@ def test_what_a_run_says_does_nothing_to_the_terminal(
     terminal: bool,
 ) -> None:
     """Names, reasons and what could not be read: each in its line, without what is obeyed."""
-    monkeypatch.setattr(view, "PLAIN_S" if not terminal else "LIVE_S", 0.01)
+    monkeypatch.setattr(screen, "PLAIN_S" if not terminal else "LIVE_S", 0.01)
     obeyed = "\x1b]0;x\x07\x1b[2J\x9b2J\u202e\r\nFORGED [red]"
     campaign, attempt = running()
     cell = replace(small_matrix(defaults={"nodes": 2}).cells[0], name=f"c{obeyed}")
@@ -152,8 +153,10 @@ def test_what_a_run_says_does_nothing_to_the_terminal(
 def test_status_from_another_terminal_tells_the_same(
     running: Callable[..., tuple[Campaign, Attempt]],
 ) -> None:
-    campaign, _ = running()
+    campaign, attempt = running()
     with campaign.locked():
+        assert status.look(campaign).running is None  # a bench that was killed left it
+        os.utime(attempt.path / "run.json")
         found = status.look(campaign)
     assert found.left_s == pytest.approx(83.0)
     assert found.running is not None

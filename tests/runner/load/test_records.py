@@ -65,8 +65,9 @@ def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
     campaign, before = pending(tmp_path)
     attempt = campaign.new_attempt(before[0].cell_id, 1)
     run = small_run({"zero_stage": 0}, small_cluster()).to_json()
-    write_json(attempt.path / "run.json", {**run, "cell": {**run["cell"], "id": before[0].cell_id}})
+    run["cell"]["id"] = before[0].cell_id
     with campaign.locked():
+        write_json(attempt.path / "run.json", run)
         found = records_of(campaign, tmp_path)[0]
     assert (found.status, found.reason) == ("running", RUNNING)
     found = records_of(campaign, tmp_path)[0]

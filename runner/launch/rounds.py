@@ -1,0 +1,79 @@
+"""The runs of a bench that are not finished: what goes on is followed, the others are launched."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.launch.launcher import Launcher, Planned, on_a_free_port
+from runner.launch.side_by_side import each
+from runner.terms.cell import Cell, Matrix
+from runner.terms.outcome import Outcome
+
+Repeat = tuple[Cell, int]  # one of a cell's
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What is to run; how each ended is added to `ended`. A run that fails is retried so often."""
+
+    launcher: Launcher
+    matrix: Matrix
+    sizes: Mapping[str, Mapping[str, int]]
+    retry: int
+    ended: list[Outcome]
+
+    def go(self, todo: Sequence[Repeat]) -> None:
+        """Follow what goes on, then launch the others in their order, as many as may at once."""
+        engine = self.launcher.engine
+        follow = {
+            (cell.id, repeat): planned
+            for cell, repeat in todo
+            if (planned := self.launcher.going_on(cell.id, repeat)) is not None
+        }
+
+        def begin(asked: Repeat) -> tuple[Repeat, Planned]:
+            cell, repeat = asked
+            return asked, follow.get((cell.id, repeat)) or self.plan(asked)
+
+        each(
+            sorted(todo, key=lambda asked: (asked[0].id, asked[1]) not in follow),
+            begin,
+            self.finish,
+            at_once=engine.at_once,
+            handed_over=lambda begun: engine.goes_on(begun[1].attempt),
+            over=lambda: self.launcher.interrupts.over,
+        )
+
+    def plan(self, asked: Repeat, port_try: int = 0) -> Planned:
+        """Plan a repeat of a cell as a new attempt."""
+        return self.launcher.plan(self.matrix, *asked, self.sizes, port_try)
+
+    def finish(self, begun: tuple[Repeat, Planned]) -> None:
+        """Launch a run, and again what fails, until it is ok or has been retried enough."""
+        asked, planned = begun
+        try:
+            ended = self.launch(asked, planned)
+            for _ in range(self.retry):
+                if ended.status == "ok" or self.launcher.interrupts.over:
+                    break
+                ended = self.launch(asked, self.plan(asked))
+        except Exception as error:
+            if self.launcher.engine.at_once > 1:
+                self.launcher.view.broken(asked, error)
+            raise
+        self.ended.append(ended)
+
+    def launch(self, asked: Repeat, planned: Planned) -> Outcome:
+        """Launch a run, with another port where its own is in use; follow where it goes on."""
+
+        def with_port(port_try: int) -> Outcome:
+            return self.launcher.once(self.plan(asked, port_try) if port_try else planned)
+
+        cell, repeat = asked
+        ended = on_a_free_port(with_port, self.launcher.interrupts)
+        # A queue that starts a run again does so in an attempt of its own.
+        while not self.launcher.interrupts.twice():
+            later = self.launcher.going_on(cell.id, repeat)
+            if later is None:
+                break
+            ended = self.launcher.once(later)
+        return ended
