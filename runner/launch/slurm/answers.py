@@ -5,7 +5,7 @@ left out, as if Slurm had not spoken of it: several programs are asked, and sile
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -105,6 +105,8 @@ _SQUEUE = {
     "reason": "%r",
     "comment": "%k",
 }
+_PLACE = {"id": "%i", "priority": "%Q", "partition": "%P"}
+_PLACED = re.compile(r"[0-9]{1,18}(_\S*)?\|[0-9]{1,18}")  # the id of an array's is 12_[3-9]
 # What there is without a database, too (sacct --completion).
 _SACCT = {
     "id": "JobID",
@@ -131,6 +133,7 @@ _SCONTROL = {
 MOST_RECORD = 100_000  # letters of a job's record; what we read of it stands at its beginning
 _SCONTROL_FIELDS = {name: re.compile(rf"(?:^|\s){field}") for name, field in _SCONTROL.items()}
 SQUEUE_FORMAT = "|".join(_SQUEUE.values())
+PLACE_FORMAT = "|".join(_PLACE.values())
 SACCT_FORMAT = ",".join(_SACCT.values())
 
 _NOTHING = frozenset(("", "(null)", "N/A", "Unknown", "None", "NONE", "None assigned"))
@@ -167,12 +170,20 @@ def accounted(output: str) -> dict[int, AccountedJob]:
     return jobs
 
 
-def ahead(output: str, job: QueuedJob) -> int:
-    """Count the jobs that stand before one, in squeue's `%i|%Q` of its partition's pending ones."""
-    first = (-job.priority, job.id)
-    # The id of an array's waiting jobs is 12_[3-9].
-    rows = re.finditer(r"^(\d{1,20})[^|\n]*\|(\d{1,20})$", output, re.MULTILINE)
-    return sum((-int(row[2]), int(row[1])) < first for row in rows)
+def ahead(output: str, jobs: Iterable[QueuedJob]) -> dict[int, int]:
+    """Count before each job those of its partition that go first, in squeue's PLACE_FORMAT."""
+    waiting = [
+        (row["partition"], (-int(row["priority"]), int(row["id"].partition("_")[0])))
+        for row in _rows(output, tuple(_PLACE))
+        if _PLACED.fullmatch(f"{row['id']}|{row['priority']}")
+    ]
+    return {
+        job.id: sum(
+            partition == job.partition and place < (-job.priority, job.id)
+            for partition, place in waiting
+        )
+        for job in jobs
+    }
 
 
 def sentence(stderr: str) -> str:

@@ -96,11 +96,16 @@ def find_by_comment(mark: str) -> tuple[QueuedJob, ...]:
     return tuple(found[number] for number in sorted(found) if found[number].comment == MARK + mark)
 
 
-def ahead(job: QueuedJob) -> int:
-    """Return how many jobs wait before this one in its partition, as far as one may see them."""
-    partition = job.partition.partition(",")[0]
-    output = _squeue("--states=PENDING", f"--partition={partition}", "--format=%i|%Q")
-    return answers.ahead(output, job)
+def ahead(waiting: Iterable[QueuedJob]) -> dict[int, int]:
+    """Return how many jobs go before each of these that wait, as far as one may see them."""
+    wanted = list(waiting)
+    partitions = ",".join(sorted({job.partition for job in wanted}))
+    if not wanted:
+        return {}
+    output = _squeue(
+        "--states=PENDING", f"--partition={partitions}", f"--format={answers.PLACE_FORMAT}"
+    )
+    return answers.ahead(output, wanted)
 
 
 def job(number: int) -> JobRecord | None:

@@ -13,7 +13,7 @@ from node.causes import Cause
 
 
 @dataclass(frozen=True)
-class JobEnd:
+class Ended:
     """Why a job has ended: the cause of its run, and a sentence."""
 
     cause: Cause
@@ -117,7 +117,7 @@ _HELD = re.compile(r"JobHeld(User|Admin)|.*requeued (in )?held( state)?")
 
 def job_end(
     number: int, state: str, reason: str = "", exit_code: int = 0, signal: int = 0, by: str = ""
-) -> JobEnd | None:
+) -> Ended | None:
     """Return why a job has ended; None where it has not, or the state is none that we know.
 
     `by` is who cancelled it, where that is known.
@@ -130,19 +130,19 @@ def job_end(
     if state == "FAILED":
         how = f"by signal {signal}" if signal else f"with exit code {exit_code}"
         words = _FAILURES.get(reason) or f"ended {how} and left no record; see its log"
-    return JobEnd(cause, f"job {number} {words}")
+    return Ended(cause, f"job {number} {words}")
 
 
-def forgotten(number: int) -> JobEnd:
+def forgotten(number: int) -> Ended:
     """Return the end of a job of which neither squeue, scontrol nor sacct knows."""
-    return JobEnd(Cause.JOB_LOST, f"job {number} {FORGOTTEN}")
+    return Ended(Cause.JOB_LOST, f"job {number} {FORGOTTEN}")
 
 
-def never_starts(number: int, reason: str) -> JobEnd | None:
+def never_starts(number: int, reason: str) -> Ended | None:
     """Return why a job that waits for this reason will never start; None where it may."""
     for pattern, words in _NEVER_PATTERNS:
         if pattern.fullmatch(reason):
-            return JobEnd(Cause.NEVER_STARTS, f"job {number} never starts ({reason}): {words}")
+            return Ended(Cause.NEVER_STARTS, f"job {number} never starts ({reason}): {words}")
     return None
 
 

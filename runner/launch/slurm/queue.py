@@ -1,0 +1,285 @@
+"""The queue, as all runs of a campaign see it: one question for all of them, and seldom.
+
+A thread asks squeue while somebody watches a job: each second at first, then half as often each
+time, up to a minute while nothing changes. Silence is no end: a job that squeue does not know is
+asked of scontrol, then of sacct; while the controller is away, what was known last holds.
+"""
+
+import pwd
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from runner.launch.slurm import commands
+from runner.launch.slurm.answers import AccountedJob, JobRecord, QueuedJob
+from runner.launch.slurm.commands import SlurmError
+from runner.launch.slurm.states import WAITING, Ended, forgotten, is_held, job_end, never_starts
+
+SHORTEST_S = 1.0  # between two questions
+LONGEST_S = 60.0  # what administrators ask for
+PLACE_S = 30.0  # between two questions for the places of jobs that wait
+FORGOTTEN_AFTER = 2  # times that squeue, scontrol and sacct know nothing of a job
+LASTING_S = 10.0  # that a reason lasts which can never be met
+
+
+class AnswersForSlurm(Protocol):
+    """What answers for Slurm: runner.launch.slurm.commands."""
+
+    def jobs(self, ids: Iterable[int]) -> dict[int, QueuedJob]:
+        """Return what squeue knows."""
+
+    def job(self, number: int) -> JobRecord | None:
+        """Return what scontrol knows."""
+
+    def accounted(self, ids: Iterable[int]) -> dict[int, AccountedJob]:
+        """Return what sacct knows."""
+
+    def ahead(self, waiting: Iterable[QueuedJob]) -> dict[int, int]:
+        """Return how many jobs go before each."""
+
+    def configuration(self) -> dict[str, str]:
+        """Return what slurm.conf says."""
+
+
+@dataclass
+class _Known:
+    """What is known of a job that somebody watches."""
+
+    watchers: int = 0
+    job: QueuedJob | None = None
+    since: float = 0.0  # when it got the reason that it waits for
+    place: int | None = None
+    unknown: int = 0  # times in a row that nobody knew it
+    ended: Ended | None = None
+
+
+class Queue:
+    """What Slurm says of watched jobs. Threads may use it at once; no answer of it takes time.
+
+    `longest_s` is the longest time between two questions: shorter for an allocation, whose nodes
+    wait for us.
+    """
+
+    def __init__(
+        self,
+        longest_s: float = LONGEST_S,
+        asked: AnswersForSlurm = commands,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.longest_s = longest_s
+        self._asked = asked
+        self._clock = clock
+        self._turn = threading.Condition()  # held for what stands below
+        self._known: dict[int, _Known] = {}
+        self._thread: threading.Thread | None = None
+        self._pause_s = SHORTEST_S
+        self._hurry = False
+        self._failed: Exception | None = None
+        self._silent_since: float | None = None
+        self._placed_at: float | None = None
+        self._places_seen: bool | None = None
+
+    @contextmanager
+    def watching(self, number: int) -> Iterator[None]:
+        """Have a job asked for while the block lasts."""
+        with self._turn:
+            self._known.setdefault(number, _Known()).watchers += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._follow, daemon=True)
+                self._thread.start()
+        self.soon()
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._known[number].watchers -= 1
+                if not self._known[number].watchers:
+                    del self._known[number]
+                self._turn.notify_all()
+
+    def soon(self) -> None:
+        """Have Slurm asked soon: who calls this expects a change."""
+        with self._turn:
+            self._hurry, self._pause_s = True, SHORTEST_S / 2
+            self._turn.notify_all()
+
+    def look(self, number: int) -> QueuedJob | None:
+        """Return what was heard last of a watched job; None before that."""
+        with self._turn:
+            return self._known[number].job if number in self._known else None
+
+    def ended(self, number: int) -> Ended | None:
+        """Return why a job has ended; None while it goes on, or nobody knows.
+
+        One that nobody watches is asked for now.
+        """
+        with self._turn:
+            if self._failed is not None:
+                raise self._failed
+            known = self._known.get(number)
+        if known is not None:
+            return known.ended
+        try:
+            return self._end_of(number)[0]
+        except SlurmError:
+            return None
+
+    def never_starts(self, number: int) -> Ended | None:
+        """Return why a watched job will never start; None where it may."""
+        with self._turn:
+            known = self._known.get(number)
+            if known is None or known.job is None or known.job.state not in WAITING:
+                return None
+            lasts = self._clock() - known.since >= LASTING_S
+            return never_starts(number, known.job.reason) if lasts else None
+
+    def words(self, number: int) -> str:
+        """Say what a watched job that has not begun waits for."""
+        with self._turn:
+            known = self._known.get(number)
+            silent = self._silent_since
+            if known is None:
+                return ""
+            said = known.ended.words if known.ended else _words(known.job, known.place)
+        if silent is None or known.ended:
+            return said
+        return f"{said}; Slurm's controller is silent for {self._clock() - silent:.0f} s"
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Ask until nobody watches a job any more."""
+        while True:
+            with self._turn:
+                if not self._known:
+                    self._thread = None
+                    return
+                self._hurry = False
+            try:
+                self.ask()
+            except Exception as error:  # the watchers' own threads say it
+                self._failed = error
+            with self._turn:
+                began = self._clock()
+                self._turn.wait_for(lambda: self._hurry or not self._known, self._pause_s)
+                rest = SHORTEST_S - (self._clock() - began)
+                if self._known and rest > 0:
+                    self._turn.wait_for(lambda: not self._known, rest)
+
+    def ask(self) -> float:
+        """Ask once for all watched jobs that go on; how long nothing needs to be asked again."""
+        with self._turn:
+            numbers = [number for number, known in self._known.items() if known.ended is None]
+        changed = False
+        try:
+            changed = self._hear(numbers, self._asked.jobs(numbers))
+            self._silent_since = None
+            with suppress(SlurmError):  # a place is a courtesy
+                self._find_places()
+        except SlurmError:
+            self._silent_since = self._silent_since or self._clock()
+        with self._turn:
+            self._pause_s = SHORTEST_S if changed else min(2 * self._pause_s, self.longest_s)
+            return self._pause_s
+
+    def _hear(self, numbers: Iterable[int], jobs: Mapping[int, QueuedJob]) -> bool:
+        """Note what squeue said; whether anything has changed."""
+        changed = False
+        for number in numbers:
+            job = jobs.get(number)
+            goes_on = job is not None and job_end(number, job.state) is None
+            end, heard_of = (None, True) if goes_on else self._end_of(number, job)
+            with self._turn:
+                if number in self._known:
+                    changed |= self._note(self._known[number], number, job, end, heard_of)
+        return changed
+
+    def _note(
+        self, known: _Known, number: int, job: QueuedJob | None, end: Ended | None, heard_of: bool
+    ) -> bool:
+        known.unknown = 0 if heard_of else known.unknown + 1
+        known.ended = forgotten(number) if known.unknown >= FORGOTTEN_AFTER else end
+        if job is None:
+            return True
+        was, known.job = known.job, job
+        if was is None or was.reason != job.reason:
+            known.since = self._clock()
+        return was is None or was.state != job.state or end is not None
+
+    def _end_of(self, number: int, job: QueuedJob | None = None) -> tuple[Ended | None, bool]:
+        """Ask scontrol, then sacct, how a job ended, and whether anybody has heard of it.
+
+        squeue says no exit code, and scontrol not who cancelled a job.
+        """
+        record = self._asked.job(number)
+        if record is not None and job_end(number, record.state) is None:
+            return None, True
+        account = None
+        if record is None or record.state == "CANCELLED":
+            account = self._asked.accounted([number]).get(number)
+        if record is not None:
+            by = account.by if account is not None else None
+            code, signal = record.exit_code, record.exit_signal
+            return job_end(number, record.state, record.reason, code, signal, _name(by)), True
+        if account is not None:
+            code, signal, by = account.exit_code, account.exit_signal, account.by
+            end = job_end(number, account.state, "", code, signal, _name(by))
+        else:
+            end = job_end(number, job.state, job.reason) if job is not None else None
+        return end, end is not None
+
+    def _find_places(self) -> None:
+        """Ask which places jobs that wait have, now and then, where one may see the others'."""
+        with self._turn:
+            jobs = [known.job for known in self._known.values() if known.job is not None]
+        waiting = [job for job in jobs if job.state == "PENDING"]
+        now = self._clock()
+        if not waiting or (self._placed_at is not None and now - self._placed_at < PLACE_S):
+            return
+        self._placed_at = now
+        if self._places_seen is None:
+            private = self._asked.configuration().get("PrivateData", "")
+            self._places_seen = "jobs" not in private.split(",")
+        if self._places_seen:
+            places = self._asked.ahead(waiting)
+            with self._turn:
+                for number, place in places.items():
+                    if number in self._known:
+                        self._known[number].place = place + 1
+
+
+def _words(job: QueuedJob | None, place: int | None) -> str:
+    if job is None:
+        return "queued"
+    if job.state not in WAITING:
+        return f"its nodes prepare: {job.nodes}" if job.state == "RUNNING" else job.state.lower()
+    if is_held(job.reason):
+        return f"held ({job.reason}): `scontrol release {job.id}` lets it go on"
+    parts = ["queued" if job.state == "PENDING" else job.state.lower()]
+    parts += [_ordinal(place)] if place is not None else []
+    parts += [job.reason] if job.reason else []
+    parts += [f"expected {_clock_time(job.starts_at)}"] if job.starts_at else []
+    return ", ".join(parts)
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
+
+
+def _clock_time(at: float) -> str:
+    """Return a time of day, with its date where that is another day."""
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
+def _name(user: int | None) -> str:
+    if user is None:
+        return ""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except (KeyError, OverflowError):
+        return f"user {user}"
