@@ -110,7 +110,7 @@ def leave(spec: dict[str, Any]) -> dict[str, Any]:
 def look(spec: dict[str, Any]) -> dict[str, Any]:
     """Say whose tokens this node sees. `spec`: folder, names, text, patience_s."""
     folder = existing(spec["folder"])
-    return {"seen": seen(folder, spec["names"], spec["text"], spec["patience_s"])}
+    return {"seen": seen(folder, spec["names"], spec["text"], float(spec["patience_s"]))}
 
 
 def forget(spec: dict[str, Any]) -> dict[str, Any]:

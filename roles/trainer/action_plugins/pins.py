@@ -27,6 +27,11 @@ from runner.terms.cluster import ENGINES, GPUS
 
 ROLES = Path(__file__).resolve().parents[2]
 INSTALLERS = ("pip==", "setuptools==", "wheel==")
+# Of a pin set that the first node installs for all; an image is each node's own.
+SHARED = {
+    **{"trees": [], "files": False, "environment": False},
+    **{"built": [], "lacking": False, "apex": False},
+}
 BUILD_FILES = ("Containerfile", "sshd_config", "trainbench-sshd")  # of the role container_image
 
 Plan = Mapping[str, Any]
@@ -49,7 +54,10 @@ class ActionModule(NodeAction):
             looked = self.answers("__trainer_looked")
             looks = [look for look in looked.values() if look.get("system") == system]
             mine = looked[self.value("inventory_hostname")]["pins"][arguments["pin"]]
-            return {"changed": False, **todo(plans[0], asked[0], looks, mine)}
+            does = todo(plans[0], asked[0], looks, mine)
+            if not boolean(self.value("node_installs", True)):
+                does |= SHARED
+            return {"changed": False, **does}
         kind = answers.pins(list(names)) if step == "look" else Fields({"system": FileName})
         result = self.result(f"pin:{step}", {"system": system, "pins": asked}, kind)
         differing = bool((result["answer"] or {}).get("differing"))

@@ -7,6 +7,7 @@ facts (`ansible_facts.distribution` and its like), which the other roles read.
 """
 
 import re
+import secrets
 import shlex
 import sys
 from collections.abc import Mapping
@@ -52,6 +53,7 @@ for name; do
 done
 while [ ! -e "$place" ] && [ "$place" != / ]; do place=$(dirname "$place"); done
 if [ -w "$place" ]; then say writable yes; fi
+say inode "$(stat -c %i "$place" 2>/dev/null)"
 """
 
 
@@ -231,6 +233,8 @@ class ActionModule(NodeAction):
                     " its folder on one node"
                     for name, hint in asked["datasets"].items()
                 }
+                result["inode"] = said.get("inode", "")
+                result["token"] = secrets.token_hex(8)
                 result["there"] = [name for name in asked["datasets"] if f"dataset:{name}" in said]
             except AnsibleConnectionFailure as error:
                 faults = [unreachable(host, address, str(error))]
