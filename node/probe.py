@@ -123,7 +123,7 @@ class Process:
         self.device = self.own_device()
         patience = datetime.timedelta(seconds=TIMEOUT_S)
         self.store = dist.TCPStore(
-            spec["address"], spec["port"], self.size, self.rank == 0, timeout=patience
+            spec["address"], int(spec["port"]), self.size, self.rank == 0, timeout=patience
         )
         backend = {"cuda": "nccl", "npu": "hccl"}.get(self.kind, "gloo")
         dist.init_process_group(

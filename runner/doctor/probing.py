@@ -7,9 +7,11 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from node.causes import Cause
+from node.supervisor.placeholders import MASTER_PORT
 from runner import __version__
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.text import tail
@@ -23,7 +25,7 @@ from runner.judge.decide import last_words
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import carry_out, on_a_free_port
-from runner.plan.make import port_of
+from runner.plan.make import port_of, run_folders
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Limits, NodeRun, Orders
 
@@ -73,8 +75,12 @@ def plan(
     *,
     number: int,
     port_try: int = 0,
+    folder: PurePosixPath | None = None,
 ) -> Orders:
-    """Order one process of the probe's a node, which starts one for each device."""
+    """Order one process of the probe's a node, which starts one for each device.
+
+    `folder`: see `make_run`.
+    """
     run_id = f"doctor-{cluster.name}/{number}"
     port = port_of(run_id, port_try)
     # A cluster whose nodes have other numbers of devices is measured with the fewest.
@@ -82,15 +88,15 @@ def plan(
     system, pin_name = pin.split("/", 1)
     source = PROGRAM.read_text(encoding="utf-8")
     runs = []
-    for rank, node in enumerate(nodes):
+    folders = run_folders(cluster, nodes, run_id, folder)
+    for rank, (node, run_dir) in enumerate(zip(nodes, folders, strict=True)):
         home = system_home(node.root, system, pin_name)
-        folder = cluster.run_folder(node, run_id)
         spec = {
             "hosts": [node.host for node in nodes],
             "node": rank,
             "processes": processes,
             "address": nodes[0].address,
-            "port": port,
+            "port": MASTER_PORT if cluster.slurm else port,
             "device": cluster.device,
             "seconds": SECONDS,
             "checks": list(checks),
@@ -101,7 +107,7 @@ def plan(
             NodeRun(
                 host=node.host,
                 node_rank=rank,
-                argv=(f"{home}/env/bin/python3", f"{folder}/probe.py", json.dumps(spec)),
+                argv=(f"{home}/env/bin/python3", f"{run_dir}/probe.py", json.dumps(spec)),
                 env=env,
                 cwd=str(home),
                 files={"probe.py": source},
@@ -110,7 +116,7 @@ def plan(
                 device=cluster.device,
                 device_ids=tuple(range(processes)),
                 runs=str(node.root / "runs"),
-                dir=str(folder),
+                dir=str(run_dir),
             )
         )
     limits = Limits(
@@ -144,7 +150,10 @@ def launch(
 
     def probe(port_try: int) -> Probed:
         attempt = checkup.new_probe()
-        orders = plan(cluster, nodes, pin, checks, number=attempt.number, port_try=port_try)
+        folder = PurePosixPath(attempt.path.resolve())
+        orders = plan(
+            cluster, nodes, pin, checks, number=attempt.number, port_try=port_try, folder=folder
+        )
         content = {"trainbench": __version__, **orders.to_json()}
         write_json(attempt.path / names.RUN, content)
         message = carry_out(engine, checkup, attempt, orders, interrupts)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol, TypeVar
 
 from node.causes import Cause
@@ -99,6 +100,7 @@ class Launcher:
             attempt=attempt.number,
             port_try=port_try,
             dataset_sizes=sizes[cell.dataset],
+            folder=PurePosixPath(attempt.path.resolve()),
         )
         return self.write(attempt, run)
 

@@ -7,9 +7,9 @@ refused where the inventory or what is installed on the nodes is not what it was
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from runner import __version__
@@ -155,24 +155,30 @@ def _open(target: Campaign, recorded: Recorded) -> int:
 
 def _again(run: Run, campaign: str, attempt: Attempt) -> Run:
     """Plan the same run under another name: whatever names its folder names the new one."""
-    was = run.id
     now = f"{campaign}/{attempt.cell_id}/r{attempt.repeat}a{attempt.number}"
-    nodes = [NodeRun(**_renamed(vars(node), was, now)) for node in run.nodes]
+    renamed = {run.id: now}
+    first = PurePosixPath(run.nodes[0].dir)
+    if first.match(names.node(0, run.nodes[0].host)):  # in a folder that the nodes shared
+        renamed[str(first.parents[1])] = str(attempt.path.resolve())
+    nodes = [NodeRun(**_renamed(vars(node), renamed)) for node in run.nodes]
     return replace(
         run,
         campaign=campaign,
         repeat=attempt.repeat,
         attempt=attempt.number,
         nodes=tuple(nodes),
-        rerun_of=run.rerun_of or was,
+        rerun_of=run.rerun_of or run.id,
     )
 
 
-def _renamed(value: Any, was: str, now: str) -> Any:
+def _renamed(value: Any, renamed: Mapping[str, str]) -> Any:
+    """Return a value with each name in its texts replaced by another."""
     if isinstance(value, str):
-        return value.replace(was, now)
+        for was, now in renamed.items():
+            value = value.replace(was, now)
+        return value
     if isinstance(value, dict):
-        return {key: _renamed(item, was, now) for key, item in value.items()}
+        return {key: _renamed(item, renamed) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_renamed(item, was, now) for item in value)
+        return tuple(_renamed(item, renamed) for item in value)
     return value

@@ -1,7 +1,7 @@
 """A cell on a cluster as what each node runs. Pure: the same input gives the same plan."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from node.supervisor import names
@@ -10,7 +10,7 @@ from runner.base.paths import BASE_PATH, dataset_home, system_home
 from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
-from runner.terms.cluster import Cluster
+from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
@@ -38,12 +38,7 @@ def make_run(
     cell = seeded(cell, matrix.seeds, repeat)
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
     port = port_of(run_id, port_try)
-    dirs = [
-        folder / names.node(rank, node.host)
-        if cluster.slurm and folder
-        else cluster.run_folder(node, run_id)
-        for rank, node in enumerate(cluster.nodes[: cell.nodes])
-    ]
+    dirs = run_folders(cluster, cluster.nodes[: cell.nodes], run_id, folder)
     contexts = [_context(cell, cluster, rank, run_dir, port) for rank, run_dir in enumerate(dirs)]
     return Run(
         campaign=campaign,
@@ -120,6 +115,18 @@ def _context(
         containers=cluster.containers,
         cann_home=cluster.cann_home,
     )
+
+
+def run_folders(
+    cluster: Cluster, nodes: Sequence[Node], run_id: str, folder: PurePosixPath | None
+) -> list[PurePosixPath]:
+    """Return a run's folder on each of its nodes.
+
+    On Slurm it is the one in `folder`, the attempt's, which the nodes share with bench.
+    """
+    if cluster.slurm and folder:
+        return [folder / names.node(rank, node.host) for rank, node in enumerate(nodes)]
+    return [cluster.run_folder(node, run_id) for node in nodes]
 
 
 def port_of(run_id: str, port_try: int = 0) -> int:

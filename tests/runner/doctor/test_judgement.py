@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from runner.doctor import judgement, probing
 from runner.doctor.judgement import PROBE_MARK, Judgement, judge_probe, lines
 from runner.doctor.table import measured_parts
 from runner.folder.attempt import Attempt
-from tests.runner.builders import small_cluster
+from tests.runner.builders import slurm_cluster, small_cluster
 
 Line = dict[str, Any]
 
@@ -288,6 +289,16 @@ def test_every_node_starts_one_probe_with_the_clusters_variables() -> None:
     assert ports[1:] == [(), ()]
     again = probing.plan(cluster, cluster.nodes, "torch_gpt/x", ["network"], number=4, port_try=1)
     assert again.nodes[0].ports != ports[0]
+
+
+def test_on_slurm_a_node_is_told_what_only_its_job_knows() -> None:
+    cluster = slurm_cluster(2)
+    folder = PurePosixPath("/shared/runs/.doctor/rack/probe1")
+    orders = probing.plan(cluster, cluster.nodes, "torch_gpt/x", [], number=1, folder=folder)
+    last = orders.nodes[1]
+    assert last.dir == f"{folder}/nodes/0001-rank1"
+    told = json.loads(last.argv[2])
+    assert (told["address"], told["port"]) == ("{master_addr}", "{master_port}")
 
 
 def test_the_probes_own_error_comes_before_the_launchs(tmp_path: Any) -> None:

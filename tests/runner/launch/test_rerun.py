@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -16,13 +16,15 @@ from runner.__main__ import main
 from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder import names
+from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch import rerun
 from runner.launch.bench import Tally, bench
 from runner.launch.view import View
 from runner.load.records import records_of
+from runner.plan.make import make_run
 from runner.terms.cluster import Cluster
-from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.builders import slurm_cluster, small_cluster, small_matrix
 from tests.runner.launch.test_campaign import FAILED, LOST, Nodes
 
 CLUSTER = replace(small_cluster(), env={"NCCL_DEBUG": "INFO"})
@@ -174,6 +176,22 @@ def test_other_pins_are_refused_with_what_differs(first: Path, nodes: Nodes, aga
     with pytest.raises(UserError, match=r"torch-2\.13 on the nodes is not .* \(commit was c0, is"):
         again(first)
     assert len(nodes.plays) == launched
+
+
+def test_a_run_in_a_folder_that_its_nodes_shared_is_made_again_in_the_new_one(
+    tmp_path: Path,
+) -> None:
+    matrix = small_matrix(defaults={"nodes": 2})
+    was = tmp_path / "runs" / "m-rack" / "cell" / "repeat1" / "attempt1"
+    cluster = slurm_cluster()
+    (cell,) = matrix.cells
+    run = make_run(matrix, cell, cluster, campaign="m-rack", folder=PurePosixPath(was))
+    now = tmp_path / "runs" / "rerun-m-rack" / "cell" / "repeat3" / "attempt1"
+    again = rerun._again(run, "rerun-m-rack", Attempt(now, run.cell.id, 3, 1))
+    assert [node.dir for node in again.nodes] == [
+        str(now / "nodes" / f"{rank:04d}-rank{rank}") for rank in range(2)
+    ]
+    assert str(was) not in json.dumps(again.to_json())
 
 
 def test_a_folder_without_a_run_is_one_sentence(
