@@ -20,7 +20,9 @@ from runner.launch.slurm.states import WAITING, Ended, forgotten, is_held, job_e
 
 SHORTEST_S = 1.0  # between two questions
 LONGEST_S = 60.0  # what administrators ask for
+SILENT_S = 15.0  # the longest while the controller is away, who has no work by it
 PLACE_S = 30.0  # between two questions for the places of jobs that wait
+NEW_S = 5.0  # where one of them has none yet
 FORGOTTEN_AFTER = 2  # times that squeue, scontrol and sacct know nothing of a job
 LASTING_S = 10.0  # that a reason lasts which can never be met
 
@@ -181,8 +183,9 @@ class Queue:
                 self._find_places()
         except SlurmError:
             self._silent_since = self._silent_since or self._clock()
+        longest_s = self.longest_s if self._silent_since is None else SILENT_S
         with self._turn:
-            self._pause_s = SHORTEST_S if changed else min(2 * self._pause_s, self.longest_s)
+            self._pause_s = SHORTEST_S if changed else min(2 * self._pause_s, longest_s)
             return self._pause_s
 
     def _hear(self, numbers: Iterable[int], jobs: Mapping[int, QueuedJob]) -> bool:
@@ -234,10 +237,13 @@ class Queue:
     def _find_places(self) -> None:
         """Ask which places jobs that wait have, now and then, where one may see the others'."""
         with self._turn:
-            jobs = [known.job for known in self._known.values() if known.job is not None]
-        waiting = [job for job in jobs if job.state == "PENDING"]
-        now = self._clock()
-        if not waiting or (self._placed_at is not None and now - self._placed_at < PLACE_S):
+            waiting = {
+                known.job: known.place
+                for known in self._known.values()
+                if known.job is not None and known.job.state == "PENDING"
+            }
+        now, patience_s = self._clock(), NEW_S if None in waiting.values() else PLACE_S
+        if not waiting or (self._placed_at is not None and now - self._placed_at < patience_s):
             return
         self._placed_at = now
         if self._places_seen is None:
