@@ -5,57 +5,62 @@ time, up to a minute while nothing changes. Silence is no end: a job that squeue
 asked of scontrol, then of sacct; while the controller is away, what was known last holds.
 """
 
-import pwd
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from runner.folder.queued import Queued
+from runner.folder.stored import write_json
 from runner.launch.slurm import commands
-from runner.launch.slurm.answers import AccountedJob, JobRecord, QueuedJob
+from runner.launch.slurm.answers import QueuedJob
 from runner.launch.slurm.commands import SlurmError
+from runner.launch.slurm.ends import AnswersForSlurm, end_of
 from runner.launch.slurm.states import WAITING, Ended, forgotten, is_held, job_end, never_starts
 
 SHORTEST_S = 1.0  # between two questions
 LONGEST_S = 60.0  # what administrators ask for
 SILENT_S = 15.0  # the longest while the controller is away, who has no work by it
 PLACE_S = 30.0  # between two questions for the places of jobs that wait
+WRITTEN_S = 30.0  # between two times that the same is written down
+MOST_REASON = 100  # letters
 NEW_S = 5.0  # where one of them has none yet
 FORGOTTEN_AFTER = 2  # times that squeue, scontrol and sacct know nothing of a job
 LASTING_S = 10.0  # that a reason lasts which can never be met
 
 
-class AnswersForSlurm(Protocol):
-    """What answers for Slurm: runner.launch.slurm.commands."""
-
-    def jobs(self, ids: Iterable[int]) -> dict[int, QueuedJob]:
-        """Return what squeue knows."""
-
-    def job(self, number: int) -> JobRecord | None:
-        """Return what scontrol knows."""
-
-    def accounted(self, ids: Iterable[int]) -> dict[int, AccountedJob]:
-        """Return what sacct knows."""
-
-    def ahead(self, waiting: Iterable[QueuedJob]) -> dict[int, int]:
-        """Return how many jobs go before each."""
-
-    def configuration(self) -> dict[str, str]:
-        """Return what slurm.conf says."""
-
-
 @dataclass
 class _Known:
-    """What is known of a job that somebody watches."""
+    """What is known of a job that somebody watches; `file` is its run's queue.json."""
 
     watchers: int = 0
+    file: Path | None = None
+    written: Queued | None = None
     job: QueuedJob | None = None
+    asked_at: float = 0.0  # epoch seconds
     since: float = 0.0  # when it got the reason that it waits for
     place: int | None = None
     unknown: int = 0  # times in a row that nobody knew it
     ended: Ended | None = None
+
+    @property
+    def queued(self) -> Queued:
+        """Where it stands."""
+        job = self.job
+        if job is None:
+            return Queued()
+        held = f" (`scontrol release {job.id}` lets it go)" if is_held(job.reason) else ""
+        waits = job.state in WAITING
+        return Queued(
+            state=job.state,
+            reason=(job.reason + held)[:MOST_REASON],
+            position=self.place if waits else None,
+            expected_start=job.starts_at if waits else None,
+            asked_at=round(self.asked_at, 3),
+            job_id=str(job.id),
+        )
 
 
 class Queue:
@@ -85,10 +90,11 @@ class Queue:
         self._places_seen: bool | None = None
 
     @contextmanager
-    def watching(self, number: int) -> Iterator[None]:
-        """Have a job asked for while the block lasts."""
+    def watching(self, number: int, file: Path | None = None) -> Iterator[None]:
+        """Have a job asked for while the block lasts, and where it stands written into `file`."""
         with self._turn:
-            self._known.setdefault(number, _Known()).watchers += 1
+            known = self._known.setdefault(number, _Known(file=file))
+            known.watchers += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._follow, daemon=True)
                 self._thread.start()
@@ -125,7 +131,7 @@ class Queue:
         if known is not None:
             return known.ended
         try:
-            return self._end_of(number)[0]
+            return end_of(self._asked, number)[0]
         except SlurmError:
             return None
 
@@ -141,12 +147,9 @@ class Queue:
     def words(self, number: int) -> str:
         """Say what a watched job that has not begun waits for."""
         with self._turn:
-            known = self._known.get(number)
-            silent = self._silent_since
-            if known is None:
-                return ""
-            said = known.ended.words if known.ended else _words(known.job, known.place)
-        if silent is None or known.ended:
+            known, silent = self._known.get(number), self._silent_since
+            said = known.queued.words() if known and not known.ended else ""
+        if silent is None or not said:
             return said
         return f"{said}; Slurm's controller is silent for {self._clock() - silent:.0f} s"
 
@@ -181,6 +184,7 @@ class Queue:
             self._silent_since = None
             with suppress(SlurmError):  # a place is a courtesy
                 self._find_places()
+            self._write()
         except SlurmError:
             self._silent_since = self._silent_since or self._clock()
         longest_s = self.longest_s if self._silent_since is None else SILENT_S
@@ -194,7 +198,7 @@ class Queue:
         for number in numbers:
             job = jobs.get(number)
             goes_on = job is not None and job_end(number, job.state) is None
-            end, heard_of = (None, True) if goes_on else self._end_of(number, job)
+            end, heard_of = (None, True) if goes_on else end_of(self._asked, number, job)
             with self._turn:
                 if number in self._known:
                     changed |= self._note(self._known[number], number, job, end, heard_of)
@@ -207,32 +211,23 @@ class Queue:
         known.ended = forgotten(number) if known.unknown >= FORGOTTEN_AFTER else end
         if job is None:
             return True
-        was, known.job = known.job, job
+        was, known.job, known.asked_at = known.job, job, time.time()
         if was is None or was.reason != job.reason:
             known.since = self._clock()
         return was is None or was.state != job.state or end is not None
 
-    def _end_of(self, number: int, job: QueuedJob | None = None) -> tuple[Ended | None, bool]:
-        """Ask scontrol, then sacct, how a job ended, and whether anybody has heard of it.
-
-        squeue says no exit code, and scontrol not who cancelled a job.
-        """
-        record = self._asked.job(number)
-        if record is not None and job_end(number, record.state) is None:
-            return None, True
-        account = None
-        if record is None or record.state == "CANCELLED":
-            account = self._asked.accounted([number]).get(number)
-        if record is not None:
-            by = account.by if account is not None else None
-            code, signal = record.exit_code, record.exit_signal
-            return job_end(number, record.state, record.reason, code, signal, _name(by)), True
-        if account is not None:
-            code, signal, by = account.exit_code, account.exit_signal, account.by
-            end = job_end(number, account.state, "", code, signal, _name(by))
-        else:
-            end = job_end(number, job.state, job.reason) if job is not None else None
-        return end, end is not None
+    def _write(self) -> None:
+        """Write down where jobs stand that changed, or have said so a while ago."""
+        with self._turn:
+            each = [(known, known.queued) for known in self._known.values() if known.job]
+        for known, queued in each:
+            was = known.written
+            same = was is not None and replace(was, asked_at=queued.asked_at) == queued
+            if known.file is None or (was and same and queued.asked_at - was.asked_at < WRITTEN_S):
+                continue
+            with suppress(OSError):  # a full disk here must not end a run
+                write_json(known.file, queued.to_json())
+                known.written = queued
 
     def _find_places(self) -> None:
         """Ask which places jobs that wait have, now and then, where one may see the others'."""
@@ -255,37 +250,3 @@ class Queue:
                 for number, place in places.items():
                     if number in self._known:
                         self._known[number].place = place + 1
-
-
-def _words(job: QueuedJob | None, place: int | None) -> str:
-    if job is None:
-        return "queued"
-    if job.state not in WAITING:
-        return f"its nodes prepare: {job.nodes}" if job.state == "RUNNING" else job.state.lower()
-    if is_held(job.reason):
-        return f"held ({job.reason}): `scontrol release {job.id}` lets it go on"
-    parts = ["queued" if job.state == "PENDING" else job.state.lower()]
-    parts += [_ordinal(place)] if place is not None else []
-    parts += [job.reason] if job.reason else []
-    parts += [f"expected {_clock_time(job.starts_at)}"] if job.starts_at else []
-    return ", ".join(parts)
-
-
-def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
-
-
-def _clock_time(at: float) -> str:
-    """Return a time of day, with its date where that is another day."""
-    then, now = time.localtime(at), time.localtime()
-    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
-
-
-def _name(user: int | None) -> str:
-    if user is None:
-        return ""
-    try:
-        return pwd.getpwuid(user).pw_name
-    except (KeyError, OverflowError):
-        return f"user {user}"

@@ -8,14 +8,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
 from node.causes import Cause
+from runner.folder import names
+from runner.folder.attempt import RunFolder
 from runner.launch.slurm import answers
 from runner.launch.slurm.answers import AccountedJob, JobRecord, QueuedJob
 from runner.launch.slurm.commands import ControllerError
 from runner.launch.slurm.queue import LONGEST_S, Queue
+from runner.launch.slurm.states import Ended
 
 from . import said
 
@@ -115,7 +119,7 @@ def test_a_job_that_squeue_has_lost_is_asked_of_scontrol_then_of_sacct(
     queue.ask()
     ends = [queue.ended(number) for number in (6, 2)]
     assert [end.cause for end in ends if end] == [Cause.JOB_FAILED, Cause.CANCELLED]
-    assert queue.words(2) == "job 2 was cancelled"
+    assert [end.words for end in ends if end][1] == "job 2 was cancelled"
     queue.ask()
     assert slurm.asked[-1] == "jobs []"
 
@@ -148,7 +152,7 @@ def test_who_cancelled_a_job_is_asked_of_sacct(watched: Watched) -> None:
     slurm = Slurm({1: gone}, {1: replace(record, state=gone.state)}, accounts)
     queue = watched(slurm, 1)
     queue.ask()
-    assert queue.words(1) == "job 1 was cancelled by root"
+    assert queue.ended(1) == Ended(Cause.CANCELLED, "job 1 was cancelled by root")
 
 
 def test_an_absent_controller_changes_nothing_that_is_known(
@@ -177,9 +181,28 @@ def test_what_a_job_waits_for_is_said(watched: Watched) -> None:
     assert queue.words(3) == "queued"
     queue.ask()
     assert queue.words(3) == "queued, BeginTime, expected 2031-01-02 12:40"
-    assert queue.words(7) == "held (JobHeldUser): `scontrol release 7` lets it go on"
-    assert queue.words(1) == "its nodes prepare: node[1-2]"
+    assert queue.words(7) == "queued, JobHeldUser (`scontrol release 7` lets it go)"
+    assert queue.words(1) == ""
     assert queue.words(99) == ""
+
+
+def test_where_a_job_stands_is_written_down(watched: Watched, tmp_path: Path) -> None:
+    slurm, run = Slurm(dict(JOBS)), RunFolder(tmp_path)
+    slurm.queue[2] = replace(JOBS[2], reason="Nodes required for job are DOWN, " * 9)
+    queue = watched(slurm)
+    with queue.watching(2, tmp_path / names.QUEUE):
+        queue.ask()
+        queued = run.queued
+        assert queued is not None
+        assert (queued.job_id, queued.state, queued.position) == ("2", "PENDING", 3)
+        assert abs(queued.asked_at - time.time()) < 60
+        before = (tmp_path / names.QUEUE).stat().st_mtime_ns
+        queue.ask()
+        assert (tmp_path / names.QUEUE).stat().st_mtime_ns == before
+        slurm.queue[2] = JOBS[1]
+        queue.ask()
+        assert run.queued is not None
+        assert (run.queued.state, run.queued.words()) == ("RUNNING", "")
 
 
 def test_places_are_asked_for_seldom(watched: Watched) -> None:
