@@ -88,6 +88,10 @@ class Cause(str, Enum):
         *("preempted", "interrupted", AGAIN),
         "Slurm gave the job's nodes to one that goes first",
     )
+    REQUEUED = (
+        *("requeued", "interrupted", AGAIN),
+        "Slurm put the job back into its queue; its next start is an attempt of its own",
+    )
     JOB_TIME_LIMIT = (
         *("job_time_limit", "timed_out", AGAIN),
         "the job reached Slurm's time limit before the run did its own: slurm_time_margin_s",
@@ -132,12 +136,7 @@ class Cause(str, Enum):
         *("not_shared", "failed", AGAIN),
         "a node does not see the folder of runs, which must be on a file system that all share",
     )
-    DISK_FULL = (
-        "disk_full",
-        "failed",
-        AGAIN,
-        "a node's disk has less than 64 MiB, or it or /dev/shm is full",
-    )
+    DISK_FULL = ("disk_full", "failed", AGAIN, "a node's disk has less than 64 MiB, or is full")
     IO_ERROR = ("io_error", "failed", AGAIN, "a node cannot write the run's folder")
 
 

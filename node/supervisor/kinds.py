@@ -113,8 +113,7 @@ ENDED = having(
 )
 
 # A program to what it answers.
-NOTED = List(Words(MESSAGE_LETTERS), most=100)  # what may disturb a run, in sentences
-PREPARED = Refusable(having({"now": SECONDS, "boot_id": Text(most=100)}, {"noted": NOTED}))
+PREPARED = Refusable(having({"now": SECONDS, "boot_id": Text(most=100)}))
 POLLED = having(
     {
         "now": SECONDS,

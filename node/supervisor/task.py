@@ -32,7 +32,6 @@ from .names import (
     HALT,
     LOG,
     PLACEMENT,
-    PREPARED,
     RUN,
     STARTED,
     SUBMITTED,
@@ -40,7 +39,7 @@ from .names import (
     node,
 )
 from .preparation import check, lay_out
-from .state import TERMINATED, boot_id, finish, lease_age
+from .state import TERMINATED, finish, lease_age
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ class Task:
         ]
         self.job = job_of(run, self.rank, spec)
         self.job["dir"] = self.folders[self.rank]
+        self.job["runs"] = self.folder  # whose disk the run's files are on
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, len(self.nodes) / NODES_A_SECOND)
         self.looked = self.written = -1.0
@@ -160,13 +160,11 @@ def run(part: Task) -> dict[str, Any]:
 def prepare(part: Task) -> None:
     """Check this node, and make its folder. Raises RefusedError."""
     job = part.job
-    take_devices(job)
-    noted = check(job)
-    limit_log(job)
     try:
+        take_devices(job)
+        check(job)
+        limit_log(job)
         lay_out(job)
-        told = {"boot_id": boot_id(), "noted": noted}
-        write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))
     except FileExistsError:
         raise RefusedError(Cause.EXISTS, "this node's part began before, in %s" % job["dir"])
     except OSError as error:
@@ -252,6 +250,7 @@ def describe(part: Task) -> None:
     folder = part.spec.get("inspect")
     path = os.path.join(folder or "", part.host + ".json")
     if folder and not os.path.exists(path):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         write(path, json.dumps(dict(inspect({"paths": {}}), schema=1), indent=1))
 
 

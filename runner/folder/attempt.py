@@ -13,6 +13,7 @@ from node.files import create_once
 from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.endings import Ending
+from runner.folder.placement import Placement, Submitted
 from runner.folder.queued import Queued
 from runner.folder.stored import SCHEMA, UnreadableError, load
 from runner.terms.orders import Orders
@@ -41,13 +42,6 @@ class Halt:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What a node noted before the run began that may disturb it, in sentences."""
-
-    noted: tuple[Sentence, ...] = ()
-
-
-@dataclass(frozen=True)
 class RunFolder:
     """The folder of one run, where bench and the launch plugins of its nodes meet."""
 
@@ -68,8 +62,33 @@ class RunFolder:
 
     @property
     def hosts(self) -> dict[int, str]:
-        """Node rank to host, for the nodes of run.json. Raises UnreadableError."""
-        return self._planned_hosts
+        """Node rank to host, for the nodes of run.json. Raises UnreadableError.
+
+        Where only the job knew its nodes, these are theirs once it has begun.
+        """
+        planned, placement = self._planned_hosts, self.placement
+        if placement is None or len(placement.host) != len(planned):
+            return planned
+        return dict(zip(sorted(planned), placement.host, strict=True))
+
+    @property
+    def placement(self) -> Placement | None:
+        """placement.json; None where the nodes were known, or none has begun."""
+        try:
+            where: Placement | None = load(
+                self.path / names.PLACEMENT, shape(Placement), names.PLACEMENT
+            )
+        except UnreadableError:
+            return None
+        return where
+
+    @property
+    def submitted(self) -> Submitted | None:
+        """slurm.json; None where the run was handed over to nobody. Raises UnreadableError."""
+        submitted: Submitted | None = load(
+            self.path / names.SUBMITTED, shape(Submitted), names.SUBMITTED
+        )
+        return submitted
 
     @property
     def _planned_hosts(self) -> dict[int, str]:
@@ -99,15 +118,6 @@ class RunFolder:
             if done is not None:
                 endings[host] = done
         return endings
-
-    def noted(self) -> tuple[str, ...]:
-        """Return what the nodes noted before the run began, each sentence after its host."""
-        said: list[str] = []
-        for rank, host in self.hosts.items():
-            with contextlib.suppress(UnreadableError):  # a record that a run does without
-                ready: Prepared | None = load(self.node(rank) / names.PREPARED, shape(Prepared))
-                said += (f"{host}: {each}" for each in (ready.noted if ready else ()))
-        return tuple(said)
 
     @property
     def halt(self) -> Halt | None:

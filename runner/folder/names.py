@@ -23,7 +23,6 @@ from node.supervisor.names import (
     LOG,
     NODES,
     PLACEMENT,
-    PREPARED,
     RUN,
     SAMPLES,
     STACKS,
@@ -41,7 +40,6 @@ __all__ = [
     "LOG",
     "NODES",
     "PLACEMENT",
-    "PREPARED",
     "RUN",
     "SAMPLES",
     "STACKS",
@@ -59,6 +57,8 @@ DOCTOR = ".doctor"
 CAMPAIGN = "campaign.json"
 LOCK = "lock"
 INSPECTED = "inspect"
+ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
+PROGRAMS = "programs"  # what runs on the nodes of its jobs
 ATTEMPTS = "*/repeat*/attempt*"
 
 # Of a run.
@@ -71,6 +71,7 @@ OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
 
 # Of one node of a run.
+PREPARED = "prepared"
 PART = "launcher.log.part"  # while what the polls left of the log is brought
 
 # Of a checkup.

@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.folder.campaign import Campaign
 from runner.judge.decide import is_finished
 from runner.launch import inspection
-from runner.launch.engine import Engine
+from runner.launch.engine import Engine, Wanted
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.rounds import Rounds
@@ -76,7 +76,9 @@ def bench(
         if todo:
             wanted = [cell for cell, _ in todo]
             launcher = Launcher(engine, cluster, campaign, view, interrupts)
-            with engine.claimed(wanted, campaign.path):
+            with engine.claimed(
+                Wanted(wanted, matrix.time_limit_s), campaign.path, interrupts.once
+            ):
                 sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
                 Rounds(launcher, matrix, sizes, retry, ended).go(todo)
         good = sum(each.status == "ok" for each in ended)

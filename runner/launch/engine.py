@@ -2,13 +2,29 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from runner.folder.attempt import RunFolder
+from runner.folder.campaign import Campaign
 from runner.folder.lock import HeldFolder
 from runner.terms.cell import Cell
+from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a bench is about to run: a cell for each run, and what one of them may take."""
+
+    cells: Sequence[Cell]
+    time_limit_s: float
+
+    @property
+    def nodes(self) -> int:
+        """The most nodes that one of them has."""
+        return max(cell.nodes for cell in self.cells)
 
 
 class Engine(Protocol):
@@ -21,22 +37,25 @@ class Engine(Protocol):
     def at_once(self) -> int:
         """How many runs may go on side by side: 1, or `run` is called from as many threads."""
 
-    def claimed(self, cells: Sequence[Cell], campaign: Path) -> AbstractContextManager[None]:
+    def claimed(
+        self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
         """Hold what a campaign's cells need while the block lasts.
 
-        Raises UserError where another bench has it.
+        Raises UserError where another bench has it, or it cannot be had; KeyboardInterrupt.
         """
 
     def inspect(
         self,
         hosts: Sequence[str],
         paths: Mapping[str, str],
-        folder: Path,
+        campaign: Campaign,
         cancelled: Callable[[], bool],
-    ) -> None:
-        """Leave what each host is, and its JSON files `paths` (name to path), in `folder`.
+    ) -> Mapping[str, Inspected]:
+        """Return what the hosts have of the JSON files `paths` (name to path), each by its name.
 
-        A host that is out of reach is said there, too. Raises UserError where none could be asked,
+        Where nodes are known beforehand, what each is stands in the campaign's folder afterwards. A
+        host that is out of reach is said there, too. Raises UserError where none could be asked,
         KeyboardInterrupt where it was cancelled.
         """
 

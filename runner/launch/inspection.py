@@ -60,8 +60,7 @@ def inspect(
             paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")
             manifest = dataset_home(root, cell.dataset) / "dataset.json"
             paths[f"dataset {cell.dataset}"] = str(manifest)
-        engine.inspect(hosts, paths, campaign.inspected, cancelled)
-        facts |= {host: campaign.inspection(host) or Inspected(unreachable="") for host in hosts}
+        facts |= engine.inspect(hosts, paths, campaign, cancelled)
     setup = SETUP.format(inventory=cluster.path)
     for host, inspected in facts.items():
         if inspected.problem:

@@ -23,7 +23,7 @@ from runner.folder.stored import UnreadableError, load
 from runner.judge.decide import is_finished
 from runner.launch import inspection
 from runner.launch.bench import Tally
-from runner.launch.engine import Engine
+from runner.launch.engine import Engine, Wanted
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
@@ -88,7 +88,8 @@ def rerun(
     with target.locked(), interrupts.handled():
         repeat = _open(target, recorded)
         view.begin(target, 1, uses([recorded.run.cell], cluster), {})
-        with engine.claimed([recorded.run.cell], target.path):
+        wanted = Wanted([recorded.run.cell], recorded.run.limits.time_limit_s)
+        with engine.claimed(wanted, target.path, interrupts.once):
             inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
             launcher = Launcher(engine, cluster, target, view, interrupts)
             planned = launcher.going_on(recorded.run.cell.id, repeat)

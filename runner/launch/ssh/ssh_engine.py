@@ -8,11 +8,13 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
+from runner.folder.campaign import Campaign
 from runner.folder.lock import HeldFolder
+from runner.launch.engine import Wanted
 from runner.launch.ssh import claim
 from runner.launch.ssh.play import Played, play
-from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
 
 
@@ -26,24 +28,28 @@ class SshEngine:
         self.nodes = cluster.nodes
         self.private = runs / names.ANSIBLE
 
-    def claimed(self, cells: Sequence[Cell], campaign: Path) -> AbstractContextManager[None]:
+    def claimed(
+        self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
         """Do as Engine's."""
-        return claim.claimed(self.nodes[: max(cell.nodes for cell in cells)], campaign)
+        return claim.claimed(self.nodes[: wanted.nodes], campaign)
 
     def inspect(
         self,
         hosts: Sequence[str],
         paths: Mapping[str, str],
-        folder: Path,
+        campaign: Campaign,
         cancelled: Callable[[], bool],
-    ) -> None:
+    ) -> Mapping[str, Inspected]:
         """Do as Engine's."""
-        variables = {"launch_out_dir": str(folder.resolve()), "launch_paths": dict(paths)}
+        folder = campaign.inspected.resolve()
+        variables = {"launch_out_dir": str(folder), "launch_paths": dict(paths)}
         played = self.play("inspect.yml", hosts, variables, cancelled)
         if cancelled():
             raise KeyboardInterrupt
         if not played.ok:
             raise UserError(f"the nodes could not be asked: {played.words}")
+        return {host: campaign.inspection(host) or Inspected(unreachable="") for host in hosts}
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]

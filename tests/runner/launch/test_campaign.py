@@ -12,7 +12,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +31,13 @@ from runner.folder.lock import HeldFolder
 from runner.folder.products import keep_products
 from runner.folder.stored import write_json
 from runner.launch.bench import Tally, bench
+from runner.launch.engine import Wanted
 from runner.launch.launcher import PORT_TRIES
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import in_order, select
-from runner.terms.cell import Cell, Matrix
+from runner.terms.cell import Matrix
+from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
 from runner.terms.product import Product, Products
 from tests.runner.builders import small_cluster, small_matrix
@@ -67,7 +69,9 @@ class Nodes:
 
     at_once = 1
 
-    def claimed(self, cells: Sequence[Cell], campaign: Path) -> AbstractContextManager[None]:
+    def claimed(
+        self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
         return nullcontext()
 
     def goes_on(self, run: RunFolder) -> bool:
@@ -107,9 +111,9 @@ class Nodes:
         self,
         hosts: Sequence[str],
         paths: Any,
-        folder: Path,
+        campaign: Campaign,
         cancelled: Callable[[], bool],
-    ) -> None:
+    ) -> Mapping[str, Inspected]:
         self.inspections += 1
         self.before_inspect()
         system = {"identity": {"commit": self.commit}}
@@ -119,7 +123,8 @@ class Nodes:
         }
         files = {name: dataset if name.startswith("dataset ") else system for name in paths}
         for host in hosts:
-            write_json(folder / names.of_host(host), {"files": files})
+            write_json(campaign.inspected / names.of_host(host), {"files": files})
+        return {host: campaign.inspection(host) or Inspected() for host in hosts}
 
     @property
     def attempts(self) -> list[str]:

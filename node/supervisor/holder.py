@@ -1,0 +1,24 @@
+"""What an allocation runs while a campaign's steps come and go: it waits, and ends with its lease.
+
+supervisor.holder:hold    until nobody has renewed the lease for lost_contact_s
+"""
+
+from __future__ import annotations
+
+import time
+
+from .state import lease_age
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK_S = 5.0
+
+
+def hold(spec: dict[str, Any]) -> dict[str, Any]:
+    """Wait. `spec`: lease (a file that bench renews), lost_contact_s."""
+    seen: dict[str, Any] = {}
+    while lease_age(seen, time.monotonic(), spec["lease"]) < spec["lost_contact_s"]:
+        time.sleep(LOOK_S)
+    return {"ended": "nobody renewed the lease"}

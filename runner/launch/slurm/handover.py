@@ -1,0 +1,113 @@
+"""A run as Slurm has it: what is written down before it is handed over, and how it ended."""
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from node.causes import Cause, EndedBy
+from node.supervisor.head import requeue
+from node.visibility import fresh
+from runner.base.text import tail
+from runner.folder import names
+from runner.folder.attempt import RunFolder
+from runner.folder.lock import HeldFolder
+from runner.folder.placement import Submitted
+from runner.folder.stored import UnreadableError, write_json
+from runner.judge.decide import last_words as judged_words
+from runner.launch.slurm.program import argv, python_of
+from runner.launch.slurm.states import Ended
+from runner.terms.orders import Orders
+
+POLL_S = 0.1  # between two looks at a run's folder
+LATE_S = 10.0  # for the last files of a job that is over to show here
+TOLD = (EndedBy.STOP, EndedBy.LEASE)  # by somebody who is not the node
+MEET_S = 600.0  # for all nodes of a run to come
+
+
+def begun(run: RunFolder) -> Submitted:
+    """Write down that a run is about to be handed over, under a mark of its own."""
+    submitted = Submitted(secrets.token_hex(16), time.time())
+    write_json(run.path / names.SUBMITTED, submitted.to_json())
+    return submitted
+
+
+def known(run: RunFolder, submitted: Submitted, job_id: int) -> Submitted:
+    """Write down which job a run is."""
+    now = replace(submitted, job_id=job_id)
+    write_json(run.path / names.SUBMITTED, now.to_json())
+    return now
+
+
+def submitted(run: RunFolder) -> Submitted | None:
+    """Return as what a run was handed over; None where it was not, or that cannot be read."""
+    try:
+        return run.submitted
+    except UnreadableError:
+        return None
+
+
+def task(folder: HeldFolder, run: RunFolder, orders: Orders, told: Mapping[str, Any]) -> Any:
+    """Return the command line of a run's task on each node; `told` is beside what all are told."""
+    arguments = {
+        "run": str(run.path.resolve()),
+        "restart": 0,
+        "inspect": str((folder.path / names.INSPECTED).resolve()),
+        "patience_s": MEET_S,
+        **told,
+    }
+    return argv(python_of(orders), "supervisor.task:task", folder.path.resolve(), arguments)
+
+
+def over(run: RunFolder) -> bool:
+    """Return whether every node of a run has said how it ended."""
+    return fresh(str(run.path / names.ENDED))
+
+
+def await_records(run: RunFolder, patience_s: float = LATE_S) -> bool:
+    """Wait for what the nodes of a job that is over have written; whether all of it came."""
+    until = time.monotonic() + patience_s
+    while not over(run):
+        if time.monotonic() > until:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def needs_reason(run: RunFolder) -> bool:
+    """Return whether a run ended, and none of its own records says why.
+
+    A launcher that ended by itself, and a node that refused, say it: they win over what Slurm says.
+    """
+    if run.halt is not None:
+        return False
+    endings = run.endings().values()
+    if any(not each.well and each.ended_by not in TOLD for each in endings):
+        return False
+    return len(endings) < len(run.hosts) or not all(each.well for each in endings)
+
+
+def settle(run: RunFolder, ended: Ended) -> None:
+    """Say why a run ended, where Slurm knows it and our own records do not."""
+    if needs_reason(run):
+        printed = last_words(run) if ended.cause == Cause.JOB_FAILED else ""
+        run.ask_to_halt(ended.cause, f"{ended.words}: {printed}" if printed else ended.words)
+
+
+def follows(run: RunFolder, restart: int) -> RunFolder:
+    """Make the attempt that Slurm started a run again as; node rank 0 of the job makes the same."""
+    above, _, number = run.path.name.rpartition("attempt")
+    was = run.submitted
+    assert was is not None  # what was not handed over is not started again
+    folder = run.path.with_name(f"{above}attempt{int(number) + restart - was.restart}")
+    requeue(str(run.path), str(folder))
+    write_json(folder / names.SUBMITTED, replace(was, restart=restart).to_json())
+    return RunFolder(folder)
+
+
+def last_words(run: RunFolder) -> str:
+    """Return what a task, or srun itself, printed at last; empty where they said nothing."""
+    lines = tail(run.path / names.SUBMIT_OUTPUT).splitlines()
+    tasks = [line for line in lines if not line.startswith((b"srun: ", b"slurmstepd: "))]
+    return judged_words(b"\n".join(tasks or lines))

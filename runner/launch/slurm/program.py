@@ -1,0 +1,42 @@
+"""What runs on a job's nodes: our programs, left once a campaign on the folder that nodes share."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from node.sent import command
+from plugins.program import sources
+from runner.base.exclusive import make_private
+from runner.base.files import whole
+from runner.folder import names
+from runner.terms.orders import Orders
+
+PYTHON = "python3"  # of the job's PATH, where a pin set is an image
+
+
+def python_of(orders: Orders) -> str:
+    """Return the Python that starts the supervisor: the environment's own, which nodes see."""
+    node = orders.nodes[0]
+    first = node.env.get("PATH", "").partition(":")[0]
+    return f"{first}/{PYTHON}" if first.endswith("/env/bin") else PYTHON
+
+
+def argv(python: str, entry: str, campaign: Path, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command line of a program of node/, whose modules lie in the campaign's folder.
+
+    A job that waits for days runs what it was submitted with: their file's name is their checksum.
+    """
+    text = json.dumps(sources(entry), sort_keys=True)
+    file = campaign / names.PROGRAMS / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        make_private(file.parent)
+        with whole(file) as stream:
+            stream.write(text.encode())
+    message = {
+        "file": str(file),
+        "entry": f"node.{entry}",
+        "arguments": {**arguments, "programs": str(file)},
+    }
+    return (python, "-I", "-S", *command(entry), json.dumps(message))

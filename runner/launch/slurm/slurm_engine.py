@@ -1,0 +1,79 @@
+"""The engine whose nodes Slurm gives when a job starts: no ssh, no root, a shared folder."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from node.files import read_json
+from runner.base.shape import read
+from runner.folder.attempt import RunFolder
+from runner.folder.campaign import Campaign
+from runner.folder.lock import HeldFolder
+from runner.launch.engine import Wanted
+from runner.launch.slurm import handover
+from runner.launch.slurm.allocation import Allocating, Allocation
+from runner.launch.slurm.job import Jobs
+from runner.launch.slurm.queue import Queue
+from runner.terms.cluster import Cluster
+from runner.terms.inspected import Inspected
+from runner.terms.orders import Orders
+from runner.terms.slurm import Slurm
+
+
+class SlurmEngine:
+    """Hands runs to Slurm from a login node: as jobs, or as steps of one allocation."""
+
+    def __init__(self, cluster: Cluster, slurm: Slurm) -> None:
+        self.cluster = cluster
+        self.slurm = slurm
+        self.queue = Queue()
+        self.jobs = Jobs(self.slurm, self.queue, {})
+        self.secrets: Mapping[str, str] = {}
+        self.allocation: Allocation | None = None
+
+    @property
+    def at_once(self) -> int:
+        """Do as Engine's."""
+        return self.slurm.most_jobs if self.slurm.mode == "job" else 1
+
+    @contextmanager
+    def claimed(
+        self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Do as Engine's: in mode `allocation`, hold the nodes of all cells."""
+        if self.slurm.mode == "job":
+            yield
+            return
+        folder = Allocating(self.cluster, self.queue, self.secrets, wanted, campaign)
+        with folder.held(cancelled) as self.allocation:
+            yield
+        self.allocation = None
+
+    def inspect(
+        self,
+        hosts: Sequence[str],
+        paths: Mapping[str, str],
+        campaign: Campaign,
+        cancelled: Callable[[], bool],
+    ) -> Mapping[str, Inspected]:
+        """Do as Engine's: this login node sees the folder that all nodes will share."""
+        files = {name: read_json(path) for name, path in paths.items()}
+        return {"the login node": read(Inspected, {"files": files})}
+
+    def run(
+        self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
+    ) -> str:
+        """Do as Engine's."""
+        mode = self.allocation or self.jobs
+        return mode.run(folder, run, orders, cancelled)
+
+    def goes_on(self, run: RunFolder) -> bool:
+        """Do as Engine's; a step ends with the bench that started it."""
+        return self.slurm.mode == "job" and self.jobs.goes_on(run)
+
+    def waiting(self, run: RunFolder) -> str:
+        """Do as Engine's."""
+        submitted = handover.submitted(run)
+        if submitted is None or submitted.job_id is None or run.placement is not None:
+            return ""
+        return self.queue.words(submitted.job_id)
