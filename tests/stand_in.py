@@ -18,6 +18,8 @@ TRAINER = """#!{python} -IS
 import os, signal, subprocess, sys, time
 act = os.environ.get("ACT", "")
 argv = sys.argv
+if "-c" in argv:  # on Slurm the environment's Python runs the node's supervisor, too
+    os.execv("{python}", ["{python}", *argv[1:]])
 rank = int(argv[argv.index("--node_rank") + 1])
 mine = rank == int(os.environ.get("ACT_RANK", "0"))
 steps = int(argv[argv.index("--train-iters") + 1])

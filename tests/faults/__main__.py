@@ -72,7 +72,7 @@ def played(fault: Fault[S], stage: S) -> list[str]:
         wrong = play(fault, stage)
         row = stage.rows[-1]
     except (AssertionError, TimeoutError, OSError, subprocess.SubprocessError) as error:
-        wrong = [f"{type(error).__name__}: {error}"]
+        wrong = [f"{type(error).__name__}: {error}", f"bench said: {stage.bench.said()[-2000:]}"]
         row = Row(fault.name, "error", "", None, len(stage.left()), 0, "")
     finally:
         if stage.bench.process is not None and stage.bench.process.poll() is None:
@@ -80,7 +80,7 @@ def played(fault: Fault[S], stage: S) -> list[str]:
     took = "-" if row.took_s is None else f"{row.took_s:.1f}"
     words = [fault.name, row.status, row.cause, took, str(row.left), str(row.lost), row.after]
     print(" | ".join(words), *wrong, sep="\n    ", file=sys.stderr, flush=True)
-    return [*words, "no: " + "; ".join(wrong) if wrong else "yes"]
+    return [*words, f"no: {wrong[0]}" if wrong else "yes"]
 
 
 if __name__ == "__main__":

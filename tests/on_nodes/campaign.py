@@ -61,7 +61,11 @@ class Bench:
         """Wait for the end; exit code and what it printed."""
         assert self.process is not None
         self.process.wait(timeout=timeout)
-        return self.process.returncode, self._said.read_text(errors="replace")
+        return self.process.returncode, self.said()
+
+    def said(self) -> str:
+        """What the one in the background has printed."""
+        return self._said.read_text(errors="replace") if self._said.exists() else ""
 
     def attempt(self, cell: str, repeat: int = 1, attempt: int = 1) -> Path:
         """The folder of a run, by the beginning of its cell's name."""
