@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,7 @@ from plugins import datasets
 from plugins.filter.mirrors import KINDS
 from runner.base.errors import UserError
 from runner.inventory.slurm_keys import read_slurm
+from runner.plan.slurm_job import one_node_argv
 from runner.terms.slurm import PREFIX as SLURM_PREFIX
 
 TO_EDIT = "EDIT-ME"  # runner/inventory/inventory.py has the same
@@ -231,6 +233,17 @@ def slurm_faults(values: Mapping[str, Any], local: bool) -> list[str]:
             " else's, so set setup_privileged: false"
         )
     return faults
+
+
+def job_faults(values: Mapping[str, Any], in_job: bool, inventory: str) -> list[str]:
+    """Say how setup is run in a job, where the inventory wants that and this is none."""
+    slurm = read_slurm(values, "the inventory", "cpu", 1)
+    if slurm is None or not slurm.setup_in_job or in_job:
+        return []
+    setup = shlex.join(
+        one_node_argv(slurm, ("ansible-playbook", "playbooks/setup.yml", "-i", inventory))
+    )
+    return [f"slurm_setup_in_job is true, and this is not a job of Slurm's; run `{setup}`"]
 
 
 def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:

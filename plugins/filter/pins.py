@@ -288,7 +288,7 @@ class Plan:
                     "program": "pytorch",
                     "version": version if self.cuda else version.partition("+")[0],
                     "family": [n for n in ("torchvision", "torchaudio") if n in self.pin["torch"]],
-                    "device": self.site["device"],
+                    "device": self.site["device"] if self.site.get("devices_here", True) else "cpu",
                 }
             )
         if "deepspeed" in names:

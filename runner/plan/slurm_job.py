@@ -98,6 +98,11 @@ def srun_argv(
     )
 
 
+def one_node_argv(slurm: Slurm, command: Sequence[str]) -> tuple[str, ...]:
+    """Return what a person types to run a command on one compute node, as runs are asked for."""
+    return ("srun", "--nodes=1", "--ntasks=1", *_asked(slurm, {}), *slurm.options, *command)
+
+
 def job_name(run_id: str) -> str:
     """Name a job after its run, in signs that Slurm's lists and patterns leave as they are."""
     return re.sub(r"[^A-Za-z0-9._=+,-]+", ".", run_id)[:200]

@@ -215,6 +215,18 @@ def test_what_is_wrong_with_slurms_keys_is_said_once(values: dict[str, Any], say
     assert faults({**SLURM, "setup_privileged": False, **values}, local=True) == [says]
 
 
+def test_what_is_to_be_built_in_a_job_says_how() -> None:
+    values = {**SLURM, "slurm_setup_in_job": True, "slurm_partition": "gpu"}
+    assert check.job_faults(values, True, "inventory/mine") == []
+    assert check.job_faults({**SLURM}, False, "inventory/mine") == []
+    assert check.job_faults(GOOD, False, "inventory/mine") == []
+    assert check.job_faults(values, False, "inventory/mine") == [
+        "slurm_setup_in_job is true, and this is not a job of Slurm's; run `srun --nodes=1"
+        " --ntasks=1 --partition=gpu --gpus-per-node=8 ansible-playbook playbooks/setup.yml -i"
+        " inventory/mine`"
+    ]
+
+
 def test_a_misspelt_key_of_slurms_is_unknown() -> None:
     (said,) = faults({}, "slurm_partitoin")
     assert said == (

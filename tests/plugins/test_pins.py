@@ -96,6 +96,17 @@ def test_compiler_and_toolkit_are_the_pins() -> None:
     }
 
 
+def test_a_login_node_gets_cudas_builds_and_is_asked_for_no_device() -> None:
+    site = {"system": "mds", "root": "/r", "roles": "/roles", "gcc": "10", "device": "cuda"}
+    here = pin_plans(PINS, ["e52bdabb"], site, read)[0]
+    login = pin_plans(PINS, ["e52bdabb"], {**site, "devices_here": False}, read)[0]
+    assert [check.pop("device") for check in (here["checks"][0], login["checks"][0])] == [
+        "cuda",
+        "cpu",
+    ]
+    assert login == here
+
+
 def test_without_cuda_the_plain_builds_and_no_apex() -> None:
     found = plan(device="cpu")
     assert found["steps"][1] == {

@@ -99,6 +99,7 @@ def plan_site(value: Value) -> dict[str, Any]:
         "root": value("systems_root"),
         "roles": ROLES,
         "device": value("cluster_device", "cpu"),
+        "devices_here": boolean(value("devices_here", True)),
         "cuda_homes": value("trainer_cuda_homes"),
         "gcc": value("trainer_gcc_version"),
     }

@@ -6,6 +6,7 @@ cannot be reached is a failure with a cure, not an `unreachable`. The node's dis
 facts (`ansible_facts.distribution` and its like), which the other roles read.
 """
 
+import os
 import re
 import secrets
 import shlex
@@ -213,6 +214,9 @@ class ActionModule(NodeAction):
         faults += check.inventory_faults(
             host, address, arguments["local"], values, variables, known, limits
         )
+        if not faults:
+            in_job = "SLURM_JOB_ID" in os.environ
+            faults += check.job_faults(values, in_job, str(variables["inventory_dir"]))
         if not faults:
             asked = {
                 **arguments,
