@@ -16,7 +16,7 @@ from roles.launch.action_plugins.launch import fetchable
 from runner.base.env import SECRET
 from runner.base.errors import UserError
 from runner.inventory.inventory import parse_inventory
-from runner.launch.ssh import play
+from runner.launch import play
 from runner.plan.dryrun import dry_run
 from runner.plan.script import launch_script
 from tests.golden.places import stood_in

@@ -75,7 +75,7 @@ class LostError(Exception):
 
 
 class ActionModule(NodeAction):
-    """`launch:` with `run_dir`, `lock` and `holder`, or `operation: inspect|stop`."""
+    """`launch:` with `run_dir`, `lock` and `holder`, or `operation: inspect|stop|reveal`."""
 
     _supports_check_mode = False
     default_python = "python3"
@@ -87,6 +87,9 @@ class ActionModule(NodeAction):
             return self._inspect(Path(arguments["out_dir"]), host, arguments["paths"])
         if operation == "stop":
             return self._stop(str(arguments["runs"]))
+        if operation == "reveal":
+            given = variables.get("cluster_env") or {}
+            return self._reveal(Path(arguments["file"]), arguments["names"], given)
         run_dir, lock = Path(arguments["run_dir"]), Path(arguments["lock"])
         holder, secrets = str(arguments["holder"]), variables.get("cluster_env") or {}
         try:
@@ -111,6 +114,31 @@ class ActionModule(NodeAction):
         spec = {"runs": runs, "patience_s": 30.0}
         facts = self.ask("supervisor.stopping:stop_all", spec, kinds.STOPPED)
         return {"changed": bool(facts["ended"]), "ended": facts["ended"]}
+
+    def _reveal(self, file: Path, wanted: list[str], given: dict[str, Any]) -> dict[str, Any]:
+        """Hand the runner the values of its secrets: through its own memory, and nowhere else.
+
+        What cannot be read is told by name, without Ansible's words, which may hold a value.
+        """
+        found: dict[str, dict[str, str]] = {"values": {}, "refused": {}}
+        for name in wanted:
+            try:
+                found["values"][name] = self.value_of(name, given)
+            except RefusalError as refusal:
+                found["refused"][name] = str(refusal)
+            except Exception as error:
+                found["refused"][name] = f"{name} cannot be read ({type(error).__name__})"
+        with file.open("w", encoding="utf-8") as stream:
+            json.dump(found, stream)
+        return {"changed": False}
+
+    def value_of(self, name: str, given: dict[str, Any]) -> str:
+        """Return a variable's value as the inventory means it: a vault or a lookup may hold it."""
+        if given.get(name) is None:
+            raise RefusalError(
+                Cause.MISSING, f"cluster_env of the inventory has no {name} any more"
+            )
+        return str(self._templar.template(given[name]))
 
 
 class Launch:
@@ -220,15 +248,8 @@ class Launch:
             time.sleep(min(0.005 * max(1.0, len(self.prepared) / 8), 0.2))
 
     def reveal(self) -> dict[str, str]:
-        """The secret variables' values, from the inventory: a vault or a lookup may hold them."""
-        found = {}
-        for name in self.secrets:
-            if self.variables.get(name) is None:
-                raise RefusalError(
-                    Cause.MISSING, f"cluster_env of the inventory has no {name} any more"
-                )
-            found[name] = str(self.action._templar.template(self.variables[name]))
-        return found
+        """The secret variables' values."""
+        return {name: self.action.value_of(name, self.variables) for name in self.secrets}
 
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""

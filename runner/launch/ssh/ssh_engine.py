@@ -11,8 +11,8 @@ from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.lock import HeldFolder
 from runner.launch.engine import Wanted
+from runner.launch.play import Played, play
 from runner.launch.ssh import claim
-from runner.launch.ssh.play import Played, play
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.launch.ssh.play import play
-from runner.launch.ssh.private import private_folder
+from runner.launch.play import play
+from runner.launch.private import private_folder
 from tests.golden.places import stood_in
 
 PLAY = """
 import sys
 from pathlib import Path
-from runner.launch.ssh.play import play
+from runner.launch.play import play
 play("bench.yml", Path(sys.argv[1]), hosts=["localhost"], variables={},
      private=Path(sys.argv[2]), cancelled=lambda: False)
 """

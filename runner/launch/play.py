@@ -8,7 +8,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.paths import PLAYBOOKS, PROJECT, search_path
-from runner.launch.ssh.private import in_memory, private_folder
+from runner.launch.private import in_memory, private_folder
 
 WORDS = 2_000  # letters of Ansible's, which may be a node's
 # Silence is noticed after 2 x 2 = 4 s and a new connection is given 3 s, on connections of their
