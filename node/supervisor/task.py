@@ -53,7 +53,7 @@ DEVICES = (
     *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     *("ASCEND_RT_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
 )
-FOLDER_S = 120.0  # for the folder of a requeued job to appear
+FOLDER_S = 60.0  # for what bench, or node rank 0, has written to show here
 LOOK_S = 1.0  # between two looks at what the others share, on few nodes
 NODES_A_SECOND = 500  # that may look at once, so that a file system serves many nodes
 

@@ -58,6 +58,7 @@ CAMPAIGN = "campaign.json"
 LOCK = "lock"
 INSPECTED = "inspect"
 ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
+TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
 PROGRAMS = "programs"  # what runs on the nodes of its jobs
 ATTEMPTS = "*/repeat*/attempt*"
 

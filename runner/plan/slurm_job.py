@@ -62,6 +62,20 @@ def allocation_script(
     )
 
 
+def trial_script(slurm: Slurm, placement: Mapping[str, str], *, nodes: int, time_s: float) -> str:
+    """Write a job that asks for what a run asks for, and does nothing: for sbatch --test-only."""
+    return _script(
+        slurm,
+        placement,
+        name="trial",
+        nodes=nodes,
+        time_s=time_s,
+        output=PurePosixPath("/dev/null"),
+        comment="trial",
+        command=("true",),
+    )
+
+
 def srun_argv(
     slurm: Slurm,
     nodes: int,

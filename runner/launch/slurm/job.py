@@ -21,6 +21,7 @@ from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
 
 AGAIN_S = 10.0  # between two tries to reach a controller
+UNBEGUN_S = 1.0  # for a job that is over to show that it had begun
 REASON_S = 30.0  # for Slurm to say why a job ended
 WAITING = ("PENDING", "REQUEUED", "CONFIGURING")
 ENDING_S = 15.0  # for a run that is told to end, beyond what its processes have for that
@@ -124,7 +125,7 @@ class Followed:
                 self.end_where_halted()
                 ended = queue.ended(self.number) or self.cancelled_in_vain()
                 if ended is not None:
-                    handover.await_records(run, handover.LATE_S if run.placement else 1.0)
+                    handover.await_records(run, handover.LATE_S if run.placement else UNBEGUN_S)
                     handover.settle(run, ended)
                     return handover.last_words(run)
                 if self.started_again():

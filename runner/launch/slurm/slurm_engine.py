@@ -5,15 +5,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from node.files import read_json
+from runner.base.errors import UserError
 from runner.base.shape import read
+from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.lock import HeldFolder
 from runner.launch.engine import Wanted
-from runner.launch.slurm import handover
+from runner.launch.slurm import commands, handover
 from runner.launch.slurm.allocation import Allocating, Allocation
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.queue import Queue
+from runner.plan.slurm_job import trial_script
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
@@ -41,6 +44,7 @@ class SlurmEngine:
         self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
     ) -> Iterator[None]:
         """Do as Engine's: in mode `allocation`, hold the nodes of all cells."""
+        self.try_out(wanted, campaign)
         if self.slurm.mode == "job":
             yield
             return
@@ -48,6 +52,26 @@ class SlurmEngine:
         with folder.held(cancelled) as self.allocation:
             yield
         self.allocation = None
+
+    def try_out(self, wanted: Wanted, campaign: Path) -> None:
+        """Ask Slurm whether it would take such jobs, before any is in its queue.
+
+        Raises UserError with Slurm's own words.
+        """
+        script = campaign / names.TRIAL
+        asked = {
+            trial_script(
+                self.slurm, cell.placement, nodes=cell.nodes, time_s=wanted.time_limit_s
+            ): cell
+            for cell in wanted.cells
+        }
+        try:
+            for text, cell in asked.items():
+                script.write_text(text, encoding="utf-8")
+                if why := commands.test_only(script):
+                    raise UserError(f"Slurm would not take the job of cell {cell.name}: {why}")
+        finally:
+            script.unlink(missing_ok=True)
 
     def inspect(
         self,

@@ -1,0 +1,198 @@
+"""A run's node as a task of srun, and what node rank 0 does for all: the parts that need no Slurm.
+
+What they do together is seen on real Slurm, in tests/on_slurm.
+"""
+
+import json
+import os
+import re
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.answer import ProgramError
+from node.causes import Cause
+from node.supervisor import head, task
+from node.supervisor.answers import RefusedError
+from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, node_addr
+
+PLACEMENT = {"address": ["gpu7", "gpu9"], "port": 23456}
+
+
+def test_words_of_a_plan_are_filled_in_as_data() -> None:
+    argv = ["--master_addr", MASTER_ADDR, f"--ips={MASTER_ADDR},{node_addr(1)}", MASTER_PORT]
+    assert task.filled(argv, PLACEMENT) == ["--master_addr", "gpu7", "--ips=gpu7,gpu9", "23456"]
+    assert task.filled({"A": f"tcp://{MASTER_ADDR}:{MASTER_PORT}"}, PLACEMENT) == {
+        "A": "tcp://gpu7:23456"
+    }
+
+
+@pytest.mark.parametrize("text", ["{master}", "{{ master_addr }}", "{node_addr_x}", '{"a": {}}'])
+def test_nothing_else_of_a_plan_is_a_word(text: str) -> None:
+    assert task.filled(text, PLACEMENT) == text
+
+
+def device_job(**more: Any) -> dict[str, Any]:
+    return {"device": "cuda", "device_ids": [0, 1], "env": {}, **more}
+
+
+def test_the_devices_are_those_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
+    job = device_job()
+    task.take_devices(job)
+    assert job["device_ids"] == [4, 6]
+    assert job["env"] == {"CUDA_VISIBLE_DEVICES": "4,6"}
+
+
+def test_devices_may_have_other_names_than_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a,GPU-2b")
+    job = device_job()
+    task.take_devices(job)
+    assert job["env"] == {"CUDA_VISIBLE_DEVICES": "GPU-1a,GPU-2b"}
+
+
+def test_fewer_devices_than_the_cell_needs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with pytest.raises(RefusedError, match="1 GPUs of this node and the cell needs 2; see slurm_"):
+        task.take_devices(device_job())
+
+
+def test_secrets_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{task.SECRETS}HF_TOKEN", "hf_x")
+    assert task.taken_secrets() == {"HF_TOKEN": "hf_x"}
+    assert f"{task.SECRETS}HF_TOKEN" not in os.environ
+
+
+def run_folder(folder: Path, mark: str = "m1", nodes: int = 2) -> Path:
+    """An attempt's folder as bench leaves it."""
+    folder.mkdir(parents=True)
+    run = {
+        "run_id": "camp/cell/r1a1",
+        "attempt": 1,
+        "supervisor": {"stall_limit_s": 60.0},
+        "nodes": [
+            {"host": f"rank{rank}", "node_rank": rank, "dir": f"{folder}/nodes/{rank:04d}"}
+            for rank in range(nodes)
+        ],
+    }
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "slurm.json").write_text(json.dumps({"mark": mark}))
+    return folder
+
+
+def spec(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"run": str(folder), "mark": "m1", "restart": 0, "programs": "/p.json", **more}
+
+
+def test_a_folder_that_is_another_one_here_is_not_shared(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "attempt1", mark="of another folder")
+    with pytest.raises(ProgramError, match=r"does not see .*attempt1; --runs and"):
+        task.Task(spec(folder))
+
+
+def test_a_folder_that_never_shows_is_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "FOLDER_S", 0.0)
+    with pytest.raises(ProgramError, match="login and compute nodes share"):
+        task.Task(spec(tmp_path / "attempt1"))
+
+
+def test_a_requeued_job_goes_on_as_the_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run_folder(tmp_path / "attempt1")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    monkeypatch.setenv("SLURM_NODEID", "0")
+    part = task.Task(spec(first))
+    assert part.folder == str(tmp_path / "attempt3")
+    again = json.loads((tmp_path / "attempt3" / "run.json").read_text())
+    assert (again["run_id"], again["attempt"]) == ("camp/cell/r1a3", 3)
+    assert again["nodes"][1]["dir"] == f"{tmp_path}/attempt3/nodes/0001"
+
+
+def test_other_numbers_of_tasks_than_of_nodes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_NODES", "3")
+    with pytest.raises(ProgramError, match="Slurm started 3 tasks of a run of 2 nodes"):
+        task.Task(spec(run_folder(tmp_path / "attempt1")))
+
+
+def come(roster: head.Roster, rank: int) -> None:
+    facts = {"host": f"n{rank}", "address": f"10.0.0.{rank}", "devices": [rank], "cpus": 4}
+    roster.come(rank, facts)
+
+
+def test_placement_is_written_once_all_have_come(tmp_path: Path) -> None:
+    roster = head.Roster(str(tmp_path), 2)
+    come(roster, 1)
+    head.place(str(tmp_path), roster, [20_000])
+    assert roster.absent() == ["0000"]
+    assert not (tmp_path / "placement.json").exists()
+    come(roster, 0)
+    head.place(str(tmp_path), roster, [20_000])
+    placement = json.loads((tmp_path / "placement.json").read_text())
+    assert placement["host"] == ["n0", "n1"]
+    assert placement["address"] == ["10.0.0.0", "10.0.0.1"]
+    assert placement["devices"] == [[0], [1]]
+
+
+def test_the_port_is_the_wanted_one_or_the_next_free_one() -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = head.free_port(20_000)
+        assert port in head.PORTS
+        with socket.socket() as other:
+            other.bind(("", port))
+            other.listen()
+            assert head.free_port(port) > port
+
+
+def test_a_run_is_over_once_all_nodes_have_ended(tmp_path: Path) -> None:
+    roster = head.Roster(str(tmp_path), 2)
+    waiting = threading.Thread(target=head.finish, args=(str(tmp_path), roster, lambda: False))
+    waiting.start()
+    roster.ended(0)
+    assert not (tmp_path / "ended").exists()
+    roster.ended(1)
+    waiting.join(5)
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_node_that_does_not_end_is_not_waited_for_beyond_the_halt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head, "PATIENCE_S", 0.0)
+    (tmp_path / "halt").write_text("{}")
+    head.finish(str(tmp_path), head.Roster(str(tmp_path), 2), lambda: False)
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_stall_is_a_rest_of_all_logs(tmp_path: Path) -> None:
+    stalls = head.Stalls([str(tmp_path / "0"), str(tmp_path / "1")], limit_s=20.0)
+    assert not stalls.stalled(1e6)  # nothing counts before it began
+    stalls.begin(100.0)
+    assert not stalls.stalled(110.0)
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "launcher.log").write_text("a line")
+    assert not stalls.stalled(125.0)
+    assert not stalls.stalled(140.0)
+    assert stalls.stalled(146.0)
+
+
+def test_a_name_that_is_loopback_here_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "addresses", lambda host: iter(["127.0.1.1"]))
+    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "")
+    assert task.address_of("n1") == "n1"  # nothing better is known
+    monkeypatch.setattr(task, "addresses", lambda host: iter(["10.0.0.5"]))
+    assert task.address_of("n1") == "n1"
+
+
+def test_causes_of_a_task_are_known_ones() -> None:
+    text = Path(task.__file__).read_text(encoding="utf-8")
+    assert all(name in Cause.__members__ for name in re.findall(r"\bCause\.([A-Z_]+)", text))

@@ -1,0 +1,272 @@
+"""A run as a job, from its submission to its end; Slurm's programs and its queue are stand-ins.
+
+tests/on_slurm has the same on real Slurm.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.causes import Cause, EndedBy
+from runner.base.shape import read
+from runner.folder import names
+from runner.folder.attempt import RunFolder
+from runner.folder.lock import HeldFolder
+from runner.folder.placement import Submitted
+from runner.folder.stored import write_json
+from runner.launch.slurm import commands, handover, job
+from runner.launch.slurm.answers import JobRecord, QueuedJob
+from runner.launch.slurm.commands import ControllerError, SlurmError
+from runner.launch.slurm.states import Ended
+from runner.plan.make import make_run
+from runner.terms.slurm import Slurm
+from tests.runner.builders import small_cluster, small_matrix
+
+CANCELLED = Ended(Cause.CANCELLED, "job 7 was cancelled by root")
+
+
+class StandInQueue:
+    """What a Queue says, as a test tells it."""
+
+    def __init__(self) -> None:
+        self.end: Ended | None = None
+        self.never: Ended | None = None
+        self.job: QueuedJob | None = None
+
+    @contextmanager
+    def watching(self, number: int, file: Path | None = None) -> Iterator[None]:
+        yield
+
+    def ended(self, number: int) -> Ended | None:
+        return self.end
+
+    def never_starts(self, number: int) -> Ended | None:
+        return self.never
+
+    def look(self, number: int) -> QueuedJob | None:
+        return self.job
+
+    def soon(self) -> None:
+        pass
+
+
+class StandInSlurm:
+    """Slurm's programs: what was submitted and cancelled, and what each answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.submitted: list[Path] = []
+        self.cancelled: list[int] = []
+        self.by_comment: tuple[Any, ...] = ()
+        self.refusals: list[SlurmError] = []
+        self.record: JobRecord | None = None
+        self.at_submission: Callable[[Path], None] = lambda script: None
+        monkeypatch.setattr(commands, "submit", self.submit)
+        monkeypatch.setattr(commands, "cancel", self.cancelled.extend)
+        monkeypatch.setattr(commands, "find_by_comment", lambda mark: self.by_comment)
+        monkeypatch.setattr(commands, "job", lambda number: self.record)
+        monkeypatch.setattr(job, "AGAIN_S", 0.0)
+        monkeypatch.setattr(handover, "POLL_S", 0.001)
+        monkeypatch.setattr(handover, "LATE_S", 0.01)
+        monkeypatch.setattr(job, "UNBEGUN_S", 0.01)
+
+    def submit(self, script: Path, secrets: Mapping[str, str]) -> int:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.submitted.append(script)
+        self.at_submission(script)
+        return 7
+
+
+class Site:
+    """A planned run, and what hands it over."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster, matrix = small_cluster(nodes=2), small_matrix()
+        self.campaign = HeldFolder(folder / "camp")
+        self.run = RunFolder(folder / "camp" / "cell" / "repeat1" / "attempt1")
+        planned = make_run(matrix, replace(matrix.cells[0], nodes=2), cluster, campaign="camp")
+        write_json(self.run.path / names.RUN, planned.to_json())
+        assert self.run.orders is not None
+        self.orders = self.run.orders
+        self.queue, self.slurm = StandInQueue(), StandInSlurm(monkeypatch)
+        self.jobs = job.Jobs(Slurm(nodes=2), self.queue, {})  # type: ignore[arg-type]  # a stand-in
+
+    def go(self, gone: bool = False) -> str:
+        return self.jobs.run(self.campaign, self.run, self.orders, lambda: gone)
+
+    def end(self, **done: Any) -> None:
+        """What the nodes of a job leave."""
+        for rank in (0, 1):
+            write_json(
+                self.run.node(rank) / names.DONE, {"ended_by": EndedBy.EXIT, "rc": 0, **done}
+            )
+        (self.run.path / names.ENDED).write_text("{}")
+
+    def placed(self) -> None:
+        write_json(
+            self.run.path / names.PLACEMENT,
+            {
+                **{"host": ["g1", "g2"], "address": ["g1", "g2"], "devices": [[], []]},
+                **{"cpus": [4, 4], "port": 20_000},
+            },
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def test_a_job_is_written_down_before_it_is_submitted_and_again_with_its_id(site: Site) -> None:
+    before: list[Submitted | None] = []
+
+    def at_submission(script: Path) -> None:
+        before.append(site.run.submitted)
+        site.end()
+
+    site.slurm.at_submission = at_submission
+    site.go()
+    (first,) = before
+    assert first is not None
+    assert first.job_id is None
+    after = site.run.submitted
+    assert after is not None
+    assert (after.mark, after.job_id) == (first.mark, 7)
+    script = (site.run.path / "job.sh").read_text()
+    assert f"#SBATCH --comment=trainbench:{first.mark}\n" in script
+    assert site.run.halt is None
+
+
+def test_a_run_that_was_handed_over_is_followed_and_not_submitted_again(site: Site) -> None:
+    handover.known(site.run, handover.begun(site.run), 5)
+    assert site.jobs.goes_on(site.run)
+    site.end()
+    site.go()
+    assert site.slurm.submitted == []
+
+
+def test_a_job_whose_id_was_not_written_down_is_found_by_its_comment(site: Site) -> None:
+    handover.begun(site.run)
+    assert not site.jobs.goes_on(site.run)
+    site.slurm.by_comment = (read(QueuedJob, QUEUED),)
+    assert site.jobs.goes_on(site.run)
+    assert json.loads((site.run.path / names.SUBMITTED).read_text())["job_id"] == 9
+
+
+QUEUED = {
+    **{"id": 9, "state": "PENDING", "partition": "main", "nodes": "", "priority": 1},
+    **{"submitted_at": 1, "starts_at": None, "ends_at": None, "reason": "BeginTime", "comment": ""},
+}
+
+
+def test_an_unreachable_controller_is_asked_again(site: Site) -> None:
+    site.slurm.refusals = [ControllerError("Slurm's controller cannot be reached")] * 2
+    site.slurm.at_submission = lambda script: site.end()
+    site.go()
+    assert len(site.slurm.submitted) == 1
+    assert site.run.halt is None
+
+
+def test_what_sbatch_refuses_is_the_runs_end(site: Site) -> None:
+    site.slurm.refusals = [SlurmError("sbatch refused it: no such partition")]
+    assert site.go() == "the job was not submitted"
+    assert site.run.halt is not None
+    assert site.run.halt.message == "sbatch refused it: no such partition"
+
+
+def test_slurm_says_why_a_run_ended_whose_nodes_did_not(site: Site) -> None:
+    site.queue.end = CANCELLED
+    site.go()
+    assert site.run.halt is not None
+    assert (site.run.halt.cause, site.run.halt.message) == (Cause.CANCELLED, CANCELLED.words)
+
+
+def test_a_supervisor_that_was_told_to_end_does_not_know_why(site: Site) -> None:
+    site.end(ended_by=EndedBy.STOP, rc=None, message="the supervisor was sent TERM")
+    site.queue.end = Ended(Cause.JOB_TIME_LIMIT, "job 7 reached Slurm's time limit")
+    site.go()
+    assert site.run.halt is not None
+    assert site.run.halt.cause == Cause.JOB_TIME_LIMIT
+
+
+@pytest.mark.parametrize("done", [{"rc": 0}, {"rc": 3}, {"ended_by": EndedBy.TIME_LIMIT}])
+def test_our_own_records_win_over_what_slurm_says(site: Site, done: dict[str, Any]) -> None:
+    site.end(**done)
+    site.queue.end = CANCELLED
+    site.go()
+    assert site.run.halt is None
+
+
+def test_a_job_that_can_never_start_is_cancelled(site: Site) -> None:
+    site.queue.never = Ended(Cause.NEVER_STARTS, "job 7 never starts (PartitionTimeLimit): ...")
+    site.go()
+    assert site.slurm.cancelled == [7]
+    assert site.run.halt is not None
+    assert site.run.halt.cause == Cause.NEVER_STARTS
+
+
+def test_a_halted_job_that_has_not_begun_is_cancelled_at_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_submission(script: Path) -> None:
+        site.run.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
+
+    def cancel(ids: list[int]) -> None:
+        site.slurm.cancelled.extend(ids)
+        site.queue.end = CANCELLED
+
+    monkeypatch.setattr(commands, "cancel", cancel)
+    site.slurm.at_submission = at_submission
+    site.go()
+    assert site.slurm.cancelled == [7]
+    assert site.run.halt is not None
+    assert site.run.halt.cause == Cause.INTERRUPTED
+
+
+def test_a_halted_job_that_runs_ends_itself(site: Site) -> None:
+
+    def at_submission(script: Path) -> None:
+        site.placed()
+        site.end()
+
+    site.slurm.at_submission = at_submission
+    site.run.path.mkdir(parents=True, exist_ok=True)
+    site.run.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
+    site.go()
+    assert site.slurm.cancelled == []
+
+
+def test_nobody_waits_after_a_second_ctrl_c(site: Site) -> None:
+    assert site.go(gone=True) == "job 7 was asked to end, and nobody waited for that"
+
+
+def test_a_requeued_job_ends_its_attempt_and_begins_the_next(site: Site) -> None:
+    site.placed()
+    site.queue.job = read(QueuedJob, {**QUEUED, "id": 7})
+    site.slurm.record = read(
+        JobRecord,
+        {
+            **{"id": 7, "state": "PENDING", "reason": "BeginTime", "restarts": 1},
+            **{"exit_code": 0, "exit_signal": 0, "submitted_at": 1, "starts_at": None},
+            **{"ends_at": None, "partition": "main", "nodes": "", "comment": ""},
+        },
+    )
+    site.go()
+    assert site.run.halt is not None
+    assert site.run.halt.cause == Cause.REQUEUED
+    later = RunFolder(site.run.path.with_name("attempt2"))
+    assert later.submitted is not None
+    assert (later.submitted.job_id, later.submitted.restart) == (7, 1)
+    assert site.jobs.goes_on(later)
+
+
+def test_hosts_are_those_that_the_job_had(site: Site) -> None:
+    planned = list(site.run.hosts.values())
+    site.placed()
+    assert list(site.run.hosts.values()) == ["g1", "g2"]
+    assert all(host in str(site.run.log(rank)) for rank, host in enumerate(planned))
