@@ -136,7 +136,12 @@ class Cause(str, Enum):
         *("not_shared", "failed", AGAIN),
         "a node does not see the folder of runs, which must be on a file system that all share",
     )
-    DISK_FULL = ("disk_full", "failed", AGAIN, "a node's disk has less than 64 MiB, or is full")
+    DISK_FULL = (
+        "disk_full",
+        "failed",
+        AGAIN,
+        "a node's disk has less than 64 MiB, or it or /dev/shm is full",
+    )
     IO_ERROR = ("io_error", "failed", AGAIN, "a node cannot write the run's folder")
 
 

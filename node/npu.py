@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any
+from typing import Any, Iterator
 
 from node.answer import ProgramError
 
@@ -25,6 +25,11 @@ CANN_PAGE = "https://www.hiascend.com/developer/download/community/result?module
 # Where the driver's installer puts npu-smi, beside what PATH has.
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/local/Ascend/driver/tools"
 PATIENCE_S = 60  # npu-smi asks each chip in turn, and a sick one answers late
+
+# The first of a chip's rows has its NPU and name, the second its number within the NPU and its bus.
+_NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
+_CHIP = re.compile(r"\|\s*(\d+)(?:\s+\d+)?\s+\|\s*[0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+\s+\|")
+_PROCESS = re.compile(r"\|\s*(\d+)\s+(\d+)\s+\|\s*(\d+)\s+\|\s*([^|\s]*)[^|]*\|\s*\d+\s+\|")
 
 
 def read_table(text: str) -> dict[str, Any]:
@@ -42,6 +47,27 @@ def read_table(text: str) -> dict[str, Any]:
         elif re.match(r"[0-9]", cells[0]):
             health = cells[1]
     return {"driver": version.group(1) if version else "", "chips": chips, "sick": sick}
+
+
+def users(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the processes on chips, from the same table: the chip's index, pid, program.
+
+    Chips are counted as they stand there, which is how CANN counts them.
+    """
+    chips: list[tuple[str, str]] = []
+    npu = ""
+    for line in text.splitlines():
+        if found := _NPU.match(line):
+            npu = found[1]
+        elif found := _CHIP.match(line):
+            chips.append((npu, found[1]))
+        elif (found := _PROCESS.match(line)) and (found[1], found[2]) in chips:
+            yield chips.index((found[1], found[2])), int(found[3]), found[4]
+
+
+def program() -> str | None:
+    """Where npu-smi is, or None."""
+    return shutil.which("npu-smi", path=f"{os.environ.get('PATH', os.defpath)}:{FOLDERS}")
 
 
 def cann_version(home: str) -> str:
@@ -79,13 +105,13 @@ def compare(wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What there is, and one line for each item that is missing or differs."""
     faults = []
     found: dict[str, Any] = {"driver": "", "chips": 0, "sick": []}
-    program = shutil.which("npu-smi", path=f"{os.environ.get('PATH', os.defpath)}:{FOLDERS}")
-    if program is None:
+    smi = program()
+    if smi is None:
         faults.append(
             f"npu-smi: not there; install the NPU's driver and firmware from {DRIVER_PAGE}"
         )
     else:
-        text, why = ask(program)
+        text, why = ask(smi)
         if why:
             faults.append(
                 f"npu-smi: {why}; see that driver and firmware fit, and reboot after both"

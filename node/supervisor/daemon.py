@@ -18,9 +18,17 @@ from node.causes import Cause, EndedBy
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
-from .processes import KEPT, MARK, await_end, end_run, reap, send, stat_of
+from .processes import KEPT, MARK, SUPERVISOR, await_end, end_run, reap, send, stat_of
 from .stacks import take_stacks
-from .state import TERMINATED, boot_id, finish, host_name, lease_age, stop_reason
+from .state import (
+    TERMINATED,
+    boot_id,
+    finish,
+    host_name,
+    identity,
+    lease_age,
+    stop_reason,
+)
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -261,7 +269,7 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
                 stdin=subprocess.DEVNULL,
                 stdout=trouble,
                 stderr=trouble,
-                env={**os.environ, MARK: job["mark"]},
+                env={**os.environ, MARK: job["mark"], SUPERVISOR: identity()},
                 start_new_session=True,
             )
     except OSError:
@@ -274,7 +282,7 @@ def spawn(job: dict[str, Any]) -> int:
     """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env.update(job["env"])
-    env[MARK] = job["mark"]
+    env.update({MARK: job["mark"], SUPERVISOR: identity()})
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     pid = os.fork()
     if pid:

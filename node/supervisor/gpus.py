@@ -11,15 +11,25 @@ from node.words import last_line
 
 from .answers import RefusedError
 
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Callable
+
+    Who = Callable[[int, str], str]  # a process's pid and program to its name with user and age
+
 IDLE_FRACTION = 0.1  # of a device's memory that may be in use on an idle one (drivers keep some)
 IDLE_PATIENCE_S = 10.0  # a killed trainer's device memory is freed a moment after its death
 
 
-def check_gpus(wanted: list[int]) -> None:
-    """Refuse GPUs that are not there, or that somebody uses. `wanted`: indices as nvidia-smi's."""
+def check_gpus(wanted: list[str], who: Who) -> None:
+    """Refuse GPUs that are not there, or that somebody uses.
+
+    `wanted`: indices as nvidia-smi's, or UUIDs, of which the first letters do.
+    """
     until = time.monotonic() + IDLE_PATIENCE_S
     while True:
-        fault = gpu_fault(wanted, *ask_nvidia_smi())
+        gpus, computing = ask_nvidia_smi()
+        fault = gpu_fault(wanted, gpus, computing, who)
         if not fault:
             return
         if fault[0] != Cause.DEVICE_BUSY or time.monotonic() > until:
@@ -55,25 +65,33 @@ def ask_nvidia_smi() -> list[list[list[str]]]:
 
 
 def gpu_fault(
-    wanted: list[int], gpus: list[list[str]], computing: list[list[str]]
+    wanted: list[str], gpus: list[list[str]], computing: list[list[str]], who: Who
 ) -> tuple[Cause, str] | None:
     """(cause, sentence) of the first of the wanted GPUs that cannot be used, or None."""
-    there = {int(row[0]): row for row in gpus if row[0].isdigit()}
-    for index in wanted:
-        if index not in there:
-            listed = ", ".join(str(one) for one in sorted(there)) or "none"
-            return Cause.NO_DEVICE, "GPU %d is not there; nvidia-smi lists %s" % (index, listed)
-        _, uuid, used, total = there[index]
+    for word in wanted:
+        if word.startswith("MIG-"):
+            continue  # a part of a GPU, of which nvidia-smi's tables do not tell
+        row = next((row for row in gpus if row[0] == word), None)
+        if row is None and word.startswith("GPU-"):
+            row = next((row for row in gpus if row[1].startswith(word)), None)
+        if row is None:
+            listed = ", ".join(row[0] for row in gpus) or "none"
+            return Cause.NO_DEVICE, "GPU %s is not there; nvidia-smi lists %s" % (word, listed)
+        index, uuid, used, total = row
         for app in computing:
-            if app[0] == uuid:
-                user = "pid %s (%s)" % (app[1], os.path.basename(app[2].split(" ")[0]))
-                words = "GPU %d is in use by %s; end it, or wait for it" % (index, user)
-                return Cause.DEVICE_BUSY, words
+            if app[0] == uuid and app[1].isdigit():
+                program = os.path.basename(app[2].split(" ")[0])
+                return Cause.DEVICE_BUSY, busy("GPU " + index, who(int(app[1]), program))
         # A process of another container has no row, but its memory shows.
         if used.isdigit() and total.isdigit() and int(used) > IDLE_FRACTION * int(total):
-            words = "GPU %d has %s of %s MiB in use by somebody not seen here"
+            words = "GPU %s has %s of %s MiB in use by somebody not seen here; wait for it"
             return Cause.DEVICE_BUSY, words % (index, used, total)
     return None
+
+
+def busy(device: str, process: str) -> str:
+    """Say that a process uses a device, and what to do."""
+    return "%s is in use by %s; end it, or wait for it" % (device, process)
 
 
 def nvidia_smi() -> list[dict[str, str]]:

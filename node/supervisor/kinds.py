@@ -113,7 +113,8 @@ ENDED = having(
 )
 
 # A program to what it answers.
-PREPARED = Refusable(having({"now": SECONDS, "boot_id": Text(most=100)}))
+NOTED = List(Words(MESSAGE_LETTERS), most=100)  # what may disturb a run, in sentences
+PREPARED = Refusable(having({"now": SECONDS, "boot_id": Text(most=100)}, {"noted": NOTED}))
 POLLED = having(
     {
         "now": SECONDS,

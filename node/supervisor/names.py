@@ -21,6 +21,7 @@ DONE = "done.json"
 SAMPLES = "samples.csv"
 STACKS = "stacks.txt"
 EVENTS = "tensorboard"  # a folder that trainers write event files into
+PREPARED = "prepared"  # that it was ready to begin, and what it noted then
 TIMELINE = "timeline.jsonl"  # when its log had how many bytes
 STARTED = "started.json"  # what ran, where only the job knew it
 

@@ -16,9 +16,9 @@ from .answers import RefusedError
 from .daemon import daemon
 from .files import write
 from .folders import limit_log, make_room, prune, shared_root
-from .gpus import check_gpus
 from .names import JOB, LEASE, RESERVE
 from .state import boot_id, host_name
+from .surroundings import look_around
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 SENDS = ("node.supervisor.news", "node.sampler")
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
-FREE_BYTES = 64 * 1024 * 1024  # what a run's disk must have at least: logs, sockets, caches
 
 
-def check(job: dict[str, Any]) -> None:
-    """Refuse what would fail later, by name."""
+def check(job: dict[str, Any]) -> list[str]:
+    """Refuse what would fail later, by name; return what may disturb the run, in sentences."""
     for path, size in job.get("requires", {}).items():
         try:
             found = os.stat(path).st_size
@@ -49,16 +48,7 @@ def check(job: dict[str, Any]) -> None:
         )
     if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
         raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])
-    disk = os.statvfs(job["runs"])
-    free = disk.f_bavail * disk.f_frsize
-    if free < FREE_BYTES:
-        raise RefusedError(
-            Cause.DISK_FULL,
-            "only %d MiB are free on the disk of %s and a run needs %d; make room there"
-            % (free >> 20, job["runs"], FREE_BYTES >> 20),
-        )
-    if job.get("device") == "cuda":
-        check_gpus(job["device_ids"])
+    noted = look_around(job)
     for port in job.get("ports", []):
         for family in (socket.AF_INET, socket.AF_INET6):
             try:
@@ -74,6 +64,7 @@ def check(job: dict[str, Any]) -> None:
                 except OSError as error:
                     if error.errno == errno.EADDRINUSE:
                         raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
+    return noted
 
 
 def lay_out(job: dict[str, Any]) -> None:
@@ -95,7 +86,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     secrets = job.pop("secrets", {})
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
-        check(job)
+        noted = check(job)
         make_room(job["dir"])
         prune(job)
         limit_log(job)
@@ -128,4 +119,4 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     with os.fdopen(hear, "rb") as stream:
         said = stream.read()  # until the daemon closes its end: it is ready, or it gave up
     refused = json.loads(said.decode()) if said else {}
-    return {"now": time.time(), "boot_id": boot_id(), **refused}
+    return {"now": time.time(), "boot_id": boot_id(), "noted": noted, **refused}

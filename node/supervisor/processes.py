@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
+SUPERVISOR = "TRAINBENCH_SUPERVISOR"  # which process supervises them, on its node: state.identity()
 KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
 AFTER_S = 60.0  # for an engine to remove a container
 

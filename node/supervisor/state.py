@@ -33,6 +33,20 @@ def on_this_node(job: dict[str, Any]) -> bool:
     return bool(job.get("hostname", host_name()) == host_name())
 
 
+def place_of_pids() -> str:
+    """Say what the pids seen here are those of: this boot, this namespace."""
+    try:
+        return "%s/%d" % (boot_id(), os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return boot_id()
+
+
+def identity() -> str:
+    """Name this process so that no other is mistaken for it."""
+    entry = stat_of(os.getpid())
+    return "%s/%d:%d" % (place_of_pids(), os.getpid(), entry[1] if entry else 0)
+
+
 def daemon_alive() -> bool:
     """Whether the daemon of this folder still runs (same pid and same start time)."""
     state = read_json(STATE)

@@ -32,6 +32,7 @@ from .names import (
     HALT,
     LOG,
     PLACEMENT,
+    PREPARED,
     RUN,
     STARTED,
     SUBMITTED,
@@ -39,7 +40,7 @@ from .names import (
     node,
 )
 from .preparation import check, lay_out
-from .state import TERMINATED, finish, lease_age
+from .state import TERMINATED, boot_id, finish, lease_age
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -162,9 +163,11 @@ def prepare(part: Task) -> None:
     job = part.job
     try:
         take_devices(job)
-        check(job)
+        noted = check(job)
         limit_log(job)
         lay_out(job)
+        told = {"boot_id": boot_id(), "noted": noted}
+        write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))
     except FileExistsError:
         raise RefusedError(Cause.EXISTS, "this node's part began before, in %s" % job["dir"])
     except OSError as error:

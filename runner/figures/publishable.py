@@ -193,11 +193,13 @@ def _throttled(evidence: CellEvidence) -> str:
     return ", ".join(reason for reason in reasons if reason != POWER_CAP)
 
 
-def _leftovers(evidence: CellEvidence) -> str:
-    if evidence.device_kind != "cuda":
-        return ""
+def _not_clean(evidence: CellEvidence) -> str:
+    noted = list(dict.fromkeys(words for run in evidence.runs for words in run.noted))
     most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
-    return f"{most:.0f} MiB were in use before a run began" if most > LEFTOVER_MIB else ""
+    if evidence.device_kind == "cuda" and most > LEFTOVER_MIB:
+        noted.append(f"{most:.0f} MiB of a device were in use before a run began")
+    more = f" (and {len(noted) - 1} more)" if len(noted) > 1 else ""
+    return f"{noted[0]}{more}" if noted else ""
 
 
 def _shared_nodes(evidence: CellEvidence) -> str:
@@ -313,11 +315,12 @@ CODES: Mapping[str, Code] = {
             UNSTEADY,
         ),
         Code(
-            "leftovers",
-            f"more than {LEFTOVER_MIB:g} MiB of an NVIDIA device were in use before the run began:"
-            " somebody's process",
-            "End what is left on the node's devices (nvidia-smi lists it)",
-            _leftovers,
+            "not_clean",
+            "before a run began a node noted what may disturb it"
+            " ([a clean start](reliability.md#a-clean-start)), or more than"
+            f" {LEFTOVER_MIB:g} MiB of an NVIDIA device were in use",
+            "End what the note names, or leave that node out, and run it again",
+            _not_clean,
             UNSTEADY,
         ),
         Code(

@@ -42,6 +42,13 @@ class Halt:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What a node noted before the run began that may disturb it, in sentences."""
+
+    noted: tuple[Sentence, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """The folder of one run, where bench and the launch plugins of its nodes meet."""
 
@@ -118,6 +125,15 @@ class RunFolder:
             if done is not None:
                 endings[host] = done
         return endings
+
+    def noted(self) -> tuple[str, ...]:
+        """Return what the nodes noted before the run began, each sentence after its host."""
+        said: list[str] = []
+        for rank, host in self.hosts.items():
+            with contextlib.suppress(UnreadableError):  # a record that a run does without
+                ready: Prepared | None = load(self.node(rank) / names.PREPARED, shape(Prepared))
+                said += (f"{host}: {each}" for each in (ready.noted if ready else ()))
+        return tuple(said)
 
     @property
     def halt(self) -> Halt | None:

@@ -23,6 +23,7 @@ from node.supervisor.names import (
     LOG,
     NODES,
     PLACEMENT,
+    PREPARED,
     RUN,
     SAMPLES,
     STACKS,
@@ -40,6 +41,7 @@ __all__ = [
     "LOG",
     "NODES",
     "PLACEMENT",
+    "PREPARED",
     "RUN",
     "SAMPLES",
     "STACKS",
@@ -72,7 +74,6 @@ OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
 
 # Of one node of a run.
-PREPARED = "prepared"
 PART = "launcher.log.part"  # while what the polls left of the log is brought
 
 # Of a checkup.

@@ -162,6 +162,7 @@ def _ran(
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
         hosts=tuple(attempt.hosts.values()),
+        noted=attempt.noted(),
         device_kind=kind,
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,

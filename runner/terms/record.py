@@ -171,6 +171,7 @@ class Record:
     fp32) where it does not say what matrices are multiplied in.
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
+    `noted` is what they said before it began that may disturb it, in sentences.
     `began` is when it did by the control node's clock (epoch seconds), `date` that day there
     (YYYY-MM-DD); it took `wall_s`.
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
@@ -202,6 +203,7 @@ class Record:
     device: str = ""
     device_kind: str = ""
     hosts: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
     began: float | None = None
     wall_s: float = 0.0
     date: str = ""

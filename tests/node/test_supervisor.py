@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -527,6 +528,8 @@ def test_argv_and_environment_arrive_as_they_are_and_nothing_is_inherited(
     ours = {name: text for name, text in env.items() if name not in base}
     mark = {"PYTHON_TRAINBENCH_RUN": json.loads((run.dir / "job.json").read_text())["mark"]}
     assert mark["PYTHON_TRAINBENCH_RUN"].startswith(f"{run.dir}#")  # of this run, on this node
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert re.fullmatch(rf"{boot_id}/\d+/\d+:\d+", ours.pop("TRAINBENCH_SUPERVISOR"))
     assert ours == {"PATH": "/mine", "EVIL": EVIL, "LANG": "C.UTF-8", **mark}
     assert (env["HOME"], env["USER"]) == ("/home/me", "me")
     assert not (tmp_path / "owned").exists()
@@ -781,10 +784,15 @@ def test_the_sampler_is_no_part_of_the_run(make: Make) -> None:
     assert isinstance(done["oom_kills"], int)  # of the whole machine
 
 
+def free_blocks(count: int) -> str:
+    """Code by which every disk has so many free blocks of 4 KiB."""
+    fields = {"f_blocks": 100_000, "f_bavail": count, "f_frsize": 4096, "f_files": 0, "f_favail": 0}
+    return f"import os; os.statvfs = lambda path: type('S', (), {fields})"
+
+
 def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make("true")
-    full = "import os; os.statvfs = lambda path: type('S', (), {'f_bavail': 100, 'f_frsize': 4096})"
-    refused = run.prepare(before=full)
+    refused = run.prepare(before=free_blocks(100))
     assert refused["refused"] == "disk_full"
     assert "only 0 MiB are free on the disk of" in refused["message"]
 
@@ -792,10 +800,7 @@ def test_a_disk_without_room_is_refused(make: Make, monkeypatch: pytest.MonkeyPa
 def test_a_log_may_take_half_of_the_free_disk(make: Make) -> None:
     """A flood on a small disk ends its run, and fills the disk of nobody."""
     run = make("while :; do echo 0123456789012345678901234567890123456789; done")
-    free = (
-        "import os; os.statvfs = lambda path: type('S', (), {'f_bavail': 17000, 'f_frsize': 4096})"
-    )
-    assert "refused" not in run.prepare(before=free)
+    assert "refused" not in run.prepare(before=free_blocks(17000))
     run.poll(go=True)
     done = run.done()
     assert (done["ended_by"], done["left"]) == ("log_limit", 0)
@@ -916,3 +921,24 @@ def test_a_secret_reaches_the_trainer_and_no_file(make: Make) -> None:
     assert not [path for path in held if secret.encode() in path.read_bytes()]
     run.poll(stop="test")
     run.done()
+
+
+def test_what_a_dead_supervisor_left_is_ended_by_the_next_run(make: Make, tmp_path: Path) -> None:
+    """Its trainer, and one that fled into another session; nothing of a run that goes on."""
+    lost, going = make(f"setsid sleep 1000 & echo $! $$; {SLEEP}"), make(f"echo $$; {SLEEP}")
+    lost.start().wait_for_log(b"\n")
+    os.kill(json.loads((lost.dir / "state.json").read_text())["pid"], signal.SIGKILL)
+    left = [int(pid) for pid in (lost.dir / "launcher.log").read_text().split()]
+    assert len(left) == 2
+    assert all(map(alive, left))
+    said = going.prepare()["noted"]
+    assert not any(map(alive, left))
+    words = r"an older run of ours had left processes here, [2-4] without their supervisor: "
+    words += r"pid \d+ \(.+\) of \S+, \d+ s old; they were ended"
+    assert any(re.fullmatch(words, one) for one in said)
+    going.poll(go=True)
+    going.wait_for_log(b"\n")
+    other = make("true")
+    other.job["runs"] = str(tmp_path / "other")  # another root, where another lock holds the node
+    assert not [one for one in other.prepare()["noted"] if "older run" in one]
+    assert alive(int((going.dir / "launcher.log").read_text()))

@@ -229,9 +229,8 @@ class Launch:
             raise RefusalError(facts["refused"], facts["message"])
         # The node's clock against ours, by the middle of the round trip (seconds).
         offset_s = facts["now"] - (began + time.time()) / 2
-        save(
-            self.folder / names.PREPARED, {"clock_offset_s": offset_s, "boot_id": facts["boot_id"]}
-        )
+        told = {"boot_id": facts["boot_id"], "noted": facts.get("noted", [])}
+        save(self.folder / names.PREPARED, {"clock_offset_s": offset_s, **told})
         self.contact = renewed = waits = time.monotonic()
         waiting = self.prepared
         while not self.halted():

@@ -72,7 +72,9 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
             three(thermals=Thermals(throttled=(POWER_CAP, "power brake"))),
             "power brake",
         ),
-        ("leftovers", three(telemetry=replace(WHOLE, before_mib=600.0)), "600 MiB were in use"),
+        ("not_clean", three(telemetry=replace(WHOLE, before_mib=600.0)), "600 MiB of a device"),
+        ("not_clean", three(noted=("n1: only 2 GiB",)), "n1: only 2 GiB"),
+        ("not_clean", [run(n, noted=(f"n{n}: x",)) for n in (1, 2, 3)], "n1: x (and 2 more)"),
         ("other_nodes", [run(1), run(2), run(3, hosts=("n2",))], "repeat 3 on n2"),
         ("drift", [run(n, [100.0 + step for step in range(30)]) for n in (1, 2, 3)], "step time +"),
         ("wide_spread", [run(n, noise(30, n, 0.5, 90 + 5 * n)) for n in (1, 2, 3)], "the repeats"),
@@ -143,7 +145,7 @@ def test_a_run_that_does_not_learn_says_so() -> None:
 
 
 def test_processors_are_judged_by_less() -> None:
-    """A CPU has no data sheet's peak, no throttling or leftovers told, no energy."""
+    """A CPU has no data sheet's peak, no throttling told, no energy."""
     cpu: dict[str, Any] = {
         "device": "",
         "device_kind": "cpu",

@@ -1,0 +1,68 @@
+"""End what an older run of ours left on this node, where its supervisor is dead."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+from .around import Around, read_bytes, uid_of
+from .processes import SUPERVISOR, await_end, send, stat_of
+from .state import place_of_pids
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any
+
+NAMED = re.compile((r"(?:^|\0)%s=([a-z0-9:/-]+)" % SUPERVISOR).encode())
+KILLED_S = 5.0  # patience with processes that were sent KILL
+
+
+def end_orphans(job: dict[str, Any], around: Around) -> list[str]:
+    """End what an older run of this user's left here, whose supervisor is dead; say so."""
+    found = left = orphans(around.pids)
+    if not found:
+        return []
+    seen = [one for one in map(around.process, found) if one is not None]
+    oldest = max(seen, key=lambda one: one.age_s, default=None)
+    named = ": %s" % around.who(oldest) if oldest else ""
+    for number, patience in ((signal.SIGTERM, job["grace_s"]), (signal.SIGKILL, KILLED_S)):
+        send(left, number)
+        await_end(left, {}, patience)
+        left = orphans(Around().pids)
+        if not left:
+            break
+    words = "an older run of ours had left processes here, %d without their supervisor%s; %s"
+    return [words % (len(found), named, "they do not end" if left else "they were ended")]
+
+
+def orphans(pids: set[int]) -> dict[int, int]:
+    """Return this user's processes that belong to a run whose supervisor is dead, pid to start.
+
+    The supervisor that started a process stands in its environment, as one of this boot and of
+    these pids; of any other it is not known whether it lives.
+    """
+    here = place_of_pids()
+    found = {}
+    for pid in pids:
+        if uid_of(pid) != os.geteuid():
+            continue
+        environ = read_bytes("/proc/%d/environ" % pid)
+        # Most have none, and a search for a plain word is ten times as fast.
+        named = NAMED.search(environ) if SUPERVISOR.encode() in environ else None
+        place, _, supervisor = (named[1] if named else b"").decode().rpartition("/")
+        if place != here or lives(supervisor):
+            continue
+        entry = stat_of(pid)
+        if entry and entry[2] not in "ZX":
+            found[pid] = entry[1]
+    return found
+
+
+def lives(identity: str) -> bool:
+    """Whether the process `PID:START` is there; taken to be so where that is no process's name."""
+    pid, _, start = identity.partition(":")
+    if not (pid.isdigit() and start.isdigit()):
+        return True
+    entry = stat_of(int(pid))
+    return bool(entry and entry[1] == int(start) and entry[2] not in "ZX")
