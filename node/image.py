@@ -10,7 +10,9 @@
 Their spec: engine (path of podman or docker), image (its local name), base (the public name),
 requirements (lists of exact pins, one call of pip each), files (name to text: of the build), home
 (of the pin set), archive (folder for save and load), mirrors (kind to beginning to what stands in
-its place), index, extra_index, find_links (of pip).
+its place), index, extra_index, find_links (of pip); file (what training runs it from; empty for the
+engine's own storage), made (what makes that of it, argv by argv, as `file`.new), supervised (the
+run's supervisor runs in it).
 
 Beside the sources lies image.json, which says which image it is, made by which recipe, and all that
 pip has in it.
@@ -18,69 +20,40 @@ pip has in it.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
 from node import parsing, staged
-from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
 from node.env.indexes import INDEX
 from node.files import read_text, write_text
+from node.image_engine import ImageError, ask, identity, logged
 from node.mirrors import mirrored
-from node.schema import Fields, List, Text
-from node.words import found_a_full_disk, last_line, last_lines
+from node.schema import Fields, List, Text, Whole
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
 
-LOG_LINES = 20
+SUPERVISOR = (3, 8)
 _TEXT = Text()
 RECORD = Fields(
     {},
     {
-        **dict.fromkeys(("image", "name", "recipe", "python"), (_TEXT, "")),
+        **dict.fromkeys(("image", "name", "recipe", "python", "sha256"), (_TEXT, "")),
+        "bytes": (Whole(0), 0),
         "lines": (List(_TEXT), []),
     },
 )
-ANSWER_S = 120  # for an engine to answer; building, saving and loading take as long as they take
 LOCK = "/etc/trainbench/lock.txt"
 FREEZE = ["python3", "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"]
-
-
-class ImageError(ProgramError):
-    """What is wrong with the image, with the cure."""
-
-
-def ask(spec: Spec, *words: str) -> str:
-    """What the engine prints. Raises ImageError with its own last words."""
-    try:
-        done = subprocess.run(
-            [spec["engine"], *words], capture_output=True, text=True, timeout=ANSWER_S
-        )
-    except FileNotFoundError:
-        name = os.path.basename(spec["engine"])
-        raise ImageError(
-            f"{spec['engine']} is not here; set container_runtime_engines: [{name}] and run setup"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise ImageError(f"{spec['engine']} gave no answer for {ANSWER_S} s") from None
-    if done.returncode != 0:
-        raise ImageError(f"{spec['engine']} {words[0]}: {last_line(done.stderr or done.stdout)}")
-    return done.stdout
-
-
-def identity(spec: Spec) -> str:
-    """The id of the image of that name; empty where there is none."""
-    said = ask(spec, "images", "--no-trunc", "--quiet", spec["image"]).split()
-    return said[0].rpartition(":")[2] if said else ""
 
 
 def recipe(spec: Spec) -> str:
@@ -100,9 +73,25 @@ def recorded(path: str) -> Spec:
     return record
 
 
+def present(spec: Spec, record: Spec) -> str:
+    """The id of what training would run; empty where there is nothing.
+
+    The engine that built it need not have it any more: its storage may be another login node's.
+    """
+    if not spec["file"]:
+        return identity(spec)
+    try:
+        found = os.path.getsize(spec["file"])
+    except OSError:
+        return ""
+    known: str = record.get("image", "")
+    return known if found == record.get("bytes") else "another"
+
+
 def look(spec: Spec) -> Spec:
     """What is there, in the form that the program env of python_env says it."""
-    record, found = recorded(record_file(spec)), identity(spec)
+    record = recorded(record_file(spec))
+    found = present(spec, record)
     faults = []
     if not found:
         faults.append(f"the image {spec['image']} is not there")
@@ -130,7 +119,10 @@ def look(spec: Spec) -> Spec:
 def verify(spec: Spec) -> Spec:
     """Refuse an image that is not what it should be, or does not hold what its lock says."""
     said = look(spec)
-    if not said["faults"]:
+    if spec["file"] and not said["faults"]:
+        if sha256(spec["file"]) != recorded(record_file(spec)).get("sha256"):
+            said["faults"] = [f"{spec['file']} is not as setup made it"]
+    elif not said["faults"]:
         now = ask(spec, "run", "--rm", "--pull=never", "--network=none", spec["image"], *FREEZE)
         if sorted(now.split()) != sorted(said["lines"]):
             said["faults"] = [f"the image {spec['image']} does not hold what its lock says"]
@@ -183,34 +175,15 @@ def build(spec: Spec) -> Spec:
     return write_down(spec)
 
 
-def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
-    """Run the engine, its output in a log of the pin set's; ImageError has `words` and its end."""
-    words = f"the image {spec['image']} {words}"
-    log = os.path.join(spec["home"], "logs", f"{name}.log")
-    os.makedirs(os.path.dirname(log), exist_ok=True)
-    try:
-        with open(log, "w", encoding="utf-8") as file:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "DOCKER_BUILDKIT": "1"},
-            )
-    except FileNotFoundError:
-        raise ImageError(f"{argv[0]} is not here; see container_runtime_engines") from None
-    if done.returncode == 0:
-        return
-    output = read_text(log)
-    if found_a_full_disk(output):
-        raise ImageError(f"{words}: the disk is full; free some space and run setup again")
-    raise ImageError(f"{words}; {log} ends with:\n{last_lines(output, LOG_LINES)}")
-
-
 def write_down(spec: Spec) -> Spec:
     """Ask the image what it holds, and write it beside the sources."""
     words = ["run", "--rm", "--pull=never", "--network=none", spec["image"]]
     version = ask(spec, *words, "python3", "--version").split()[-1]
+    if spec["supervised"] and tuple(map(int, version.split(".")[:2])) < SUPERVISOR:
+        raise ImageError(
+            f"the image {spec['image']} has Python {version}, and the supervisor, which runs in it"
+            " with this engine, needs 3.8; take another pin set or cluster_container_engine"
+        )
     record = {
         "schema": 1,
         "image": identity(spec),
@@ -219,10 +192,29 @@ def write_down(spec: Spec) -> Spec:
         "recipe": recipe(spec),
         "python": version,
         "lines": ask(spec, *words, "cat", LOCK).split(),
+        **(make_file(spec) if spec["file"] else {}),
     }
     os.makedirs(spec["home"], exist_ok=True)
     write_text(record_file(spec), json.dumps(record, indent=2) + "\n")
     return look(spec)
+
+
+def make_file(spec: Spec) -> Spec:
+    """Make the file that training runs it from; what is then known of it."""
+    fresh, archive = f"{spec['file']}.new", f"{spec['archive']}.tar"
+    os.makedirs(os.path.dirname(archive), exist_ok=True)
+    try:
+        for path in (archive, fresh):  # no program here writes over what is there
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+        for number, argv in enumerate(spec["made"], 1):
+            logged(spec, argv, f"image-file-{number}", f"cannot become {spec['file']}")
+        os.replace(fresh, spec["file"])
+    finally:
+        for path in (archive, fresh):
+            with contextlib.suppress(OSError):
+                os.remove(path)
+    return {"bytes": os.path.getsize(spec["file"]), "sha256": sha256(spec["file"])}
 
 
 def save(spec: Spec) -> Spec:

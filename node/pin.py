@@ -39,6 +39,7 @@ SENDS = (
 )
 AT_ONCE = 4
 CHECK_S = 600  # the first import of a framework from a slow disk takes minutes
+VARIABLES = ("PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONWARNINGS")  # as `checked` sets them
 DRIVER = "/proc/driver/nvidia/version"  # where the node has a GPU that can be used
 
 
@@ -94,8 +95,7 @@ def checked(pin: Spec) -> list[str]:
     env = {"PYTHONNOUSERSITE": "1", "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
     env.update(pin["environment"])
     if "image" in pin:
-        names = [word for name in env for word in ("--env", name)]
-        python = [*pin["within"], *names, pin["image"]["image"], "python3"]
+        python = [*pin["within"], "python3"]
     else:
         python = [os.path.join(pin["env"]["path"], "bin", "python3")]
         path = [os.path.dirname(python[0]), os.environ.get("PATH", os.defpath)]
@@ -137,7 +137,7 @@ def seen(pin: Spec) -> list[str]:
     """Whether a container sees the node's GPUs, by nvidia-smi in it: the fault, if any."""
     if not pin.get("gpus") or not os.path.exists(DRIVER):
         return []
-    argv = [*pin["within"], pin["image"]["image"], "nvidia-smi", "-L"]
+    argv = [*pin["within"], "nvidia-smi", "-L"]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CHECK_S

@@ -18,7 +18,16 @@ from node.causes import Cause, EndedBy
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
-from .processes import KEPT, MARK, SUPERVISOR, await_end, end_run, reap, send, stat_of
+from .processes import (
+    MARK,
+    SUPERVISOR,
+    await_end,
+    end_run,
+    environment,
+    reap,
+    send,
+    stat_of,
+)
 from .stacks import take_stacks
 from .state import (
     TERMINATED,
@@ -280,8 +289,7 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
 
 def spawn(job: dict[str, Any]) -> int:
     """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
-    env = {name: os.environ[name] for name in KEPT if name in os.environ}
-    env.update(job["env"])
+    env = environment(job)
     env.update({MARK: job["mark"], SUPERVISOR: identity()})
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     pid = os.fork()
@@ -300,7 +308,7 @@ def spawn(job: dict[str, Any]) -> int:
         os.closerange(3, 256)
         os.umask(0o022)
         os.chdir(job["cwd"])
-        os.execve(job["argv"][0], job["argv"], env)
+        os.execvpe(job["argv"][0], job["argv"], env)
     except BaseException as error:
         os.write(2, ("trainbench: cannot start %s: %s\n" % (job["argv"][0], error)).encode())
     os._exit(127)

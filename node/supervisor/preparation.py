@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import socket
-import sys
 import time
 
 from node import sent
@@ -17,6 +16,7 @@ from .daemon import daemon
 from .files import write
 from .folders import limit_log, make_room, prune, shared_root
 from .names import JOB, LEASE, RESERVE
+from .processes import program_of
 from .state import boot_id, host_name
 from .surroundings import look_around
 
@@ -41,10 +41,9 @@ def check(job: dict[str, Any]) -> list[str]:
                 "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
                 % (path, found, size),
             )
-    program = job["argv"][0] if job["argv"] else sys.executable
-    if not os.access(program, os.X_OK):
+    if job["argv"] and not program_of(job):
         raise RefusedError(
-            Cause.MISSING, "%s cannot be executed; run playbooks/setup.yml again" % program
+            Cause.MISSING, "%s cannot be executed; run playbooks/setup.yml again" % job["argv"][0]
         )
     if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
         raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])

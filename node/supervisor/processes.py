@@ -15,7 +15,36 @@ if TYPE_CHECKING:
 MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
 SUPERVISOR = "TRAINBENCH_SUPERVISOR"  # which process supervises them, on its node: state.identity()
 KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
+# What Slurm and pyxis put into a task's environment, and what pyxis and enroot make of it for
+# PyTorch's images: ranks and an address that are srun's, and not the launcher's.
+FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "PMI", "ENROOT_", "PYXIS_", "TRAINBENCH_")
+FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 AFTER_S = 60.0  # for an engine to remove a container
+
+
+def environment(job: dict[str, Any]) -> dict[str, str]:
+    """What the job's processes get: little of the node's own, and all that an image says.
+
+    `step`: srun has this supervisor in a container, whose variables are this process's own.
+    """
+    if job.get("step"):
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(FOREIGN) and name not in FOREIGN_NAMES
+        }
+    else:
+        env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env.update(job["env"])
+    return env
+
+
+def program_of(job: dict[str, Any]) -> str:
+    """The path of the job's program, which may be a name alone; empty where it is not there."""
+    name: str = job["argv"][0]
+    folders = environment(job).get("PATH", os.defpath).split(os.pathsep)
+    places = [name] if "/" in name else [os.path.join(folder, name) for folder in folders]
+    return next((place for place in places if os.access(place, os.X_OK)), "")
 
 
 def stat_of(pid: int) -> tuple[int, int, str] | None:

@@ -17,9 +17,11 @@ from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.paths import PROJECT, node_root
 from runner.base.suggest import nearest
+from runner.inventory import site_engine
 from runner.inventory.listing import Unread, ansible_inventory
 from runner.inventory.slurm_keys import nodes_of_jobs, read_slurm
-from runner.terms.cluster import CANN_HOME, DEVICES, ENGINES, Cluster, Containers, Node
+from runner.terms.cluster import CANN_HOME, DEVICES, Cluster, Node
+from runner.terms.container_engines import ENGINES, Containers
 from runner.terms.orders import MOST_NODES
 from runner.terms.slurm import KEYS as SLURM_KEYS
 from runner.terms.slurm import PREFIX
@@ -47,8 +49,8 @@ KEYS: Mapping[str, str] = {
     "cluster_engine": "what starts runs: ssh (the default), or slurm ([slurm.md](slurm.md))",
     "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
     "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
-    "cluster_container_engine": "what runs a pin set that is an image: podman or docker (default"
-    " podman)",
+    "cluster_container_engine": "what runs a pin set that is an image ([containers.md]"
+    f"(containers.md)): {', '.join(ENGINES)}; default podman, on Slurm what the login node has",
     "cluster_container_ssh_port": "port of the sshd in containers, for a launcher that works over"
     " ssh; one of ssh_mesh_ports (default 2222)",
     "cluster_container_options": "list of further options of every container, such as"
@@ -164,7 +166,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         device_memory_mib=memory,
         lost_contact_s=float(lost),
         secrets=secrets,
-        containers=_containers(shared, path),
+        containers=_containers(shared, path, on_slurm=slurm is not None),
         cann_home=shared["npu_cann_home"] or CANN_HOME,
         slurm=slurm,
         scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
@@ -185,10 +187,10 @@ def _root_shared(value: Any, nodes: tuple[Node, ...], path: Path) -> bool:
     return bool(value)
 
 
-def _containers(shared: Mapping[str, Any], path: Path) -> Containers:
+def _containers(shared: Mapping[str, Any], path: Path, *, on_slurm: bool) -> Containers:
     """Read how the cluster runs containers."""
     default = Containers()
-    engine = shared["cluster_container_engine"] or default.engine
+    engine = site_engine.named(shared["cluster_container_engine"], slurm=on_slurm)
     if engine not in tuple(ENGINES):  # it may be a mapping, which has no hash
         raise UserError(
             f"{path}: cluster_container_engine is {_said(engine)}; it must be one of"

@@ -5,23 +5,22 @@ folder, each where the node has it, so that addresses, ports and paths are the s
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from node.supervisor.task import DEVICES
 from runner.base.errors import UserError
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
-from runner.terms.cluster import ENGINES, GPUS, Cluster
+from runner.terms.cluster import Cluster
+from runner.terms.container_engines import ENGINES, Container, ContainerEngine, Mount
 from runner.terms.run import Command, NodeContext
 
-REMOVE: Mapping[str, tuple[str, ...]] = {
-    "podman": ("rm", "--force", "--ignore", "--time=0"),
-    "docker": ("rm", "--force"),
-}
 # The supervisor sets it, and finds the container's processes by it.
 RUN_MARK = "PYTHON_TRAINBENCH_RUN"
 SSHD = "trainbench-sshd"  # of the image: roles/container_image/files
+JOB_ID = "{job_id}"  # whoever starts srun fills it in
 WITHIN = "/etc/trainbench"  # where the image expects the mesh and the host key
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
@@ -40,51 +39,118 @@ def check_image(cell: Cell, cluster: Cluster) -> None:
         return
     if cluster.device == "npu":
         raise UserError(f"pin {cell.pin} is an image, which gets no NPU here; take another pin")
-    for node in cluster.nodes[: cell.nodes]:
-        if ":" in str(node.root):
+    engine = ENGINES[cluster.containers.engine]
+    _check_engine(engine, cell, cluster)
+    places = {f"cluster_root of {node.host}": node.root for node in cluster.nodes[: cell.nodes]}
+    for name, place in {**places, "cluster_scratch": cluster.scratch}.items():
+        if odd := [letter for letter in engine.separators if letter in str(place)]:
             raise UserError(
-                f"cluster_root of {node.host} is {node.root}, and no engine can mount a path with"
-                " ':'; name another folder"
+                f"{name} is {place}, and {engine.name} cannot mount a path with '{odd[0]}';"
+                " name another folder"
             )
 
 
-def wrap(command: Command, names: Iterable[str], node: NodeContext, root: PurePosixPath) -> Command:
+def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None:
+    """Refuse an engine that the cluster's runs cannot have."""
+    named = f"pin {cell.pin} is an image, and cluster_container_engine is {engine.name}"
+    fitting = [
+        each.name
+        for each in ENGINES.values()
+        if (each.filed or not cluster.one_root) and (cluster.slurm or not each.by_srun)
+    ]
+    if engine.name not in fitting:
+        why = (
+            "which srun alone can start"
+            if engine.by_srun
+            else "whose images are in each node's own storage, which setup does not reach here"
+        )
+        raise UserError(f"{named}, {why}; name one of {', '.join(fitting)}")
+    if cluster.one_root and engine.kept and not cluster.scratch:
+        raise UserError(
+            f"{named}, which takes images into a storage on a disk of each node's own; set"
+            " cluster_scratch to a folder there"
+        )
+
+
+def wrap(
+    command: Command,
+    names: Iterable[str],
+    node: NodeContext,
+    cluster: Cluster,
+    campaign: PurePosixPath | None,
+) -> Command:
     """Wrap the node's command in a container of its image, and say what ends the container for
     sure.
 
     `names` are those of its variables: no value is in argv, since the engine passes them on from
-    its own environment.
+    its own environment. `campaign` is its folder, where the nodes see that.
     """
-    cluster = node.containers
-    engine = ENGINES[cluster.engine]
-    name = f"trainbench-{hashlib.sha256(str(node.run_dir).encode()).hexdigest()[:12]}"
-    name += f"-{node.node_rank}"
-    argv = [engine, "run", "--rm", "--pull=never", "--name", name, "--network=host", "--ipc=host"]
-    argv += [GPUS[cluster.engine]] if node.device == "cuda" else []
-    argv += [*cluster.options, "--volume", f"{root}:{root}"]
-    mounts = {f"{node.home}/mesh": "mesh", HOST_KEY: "ssh_host_ed25519_key"} if command.ssh else {}
-    for place, within in mounts.items():
-        argv += ["--volume", f"{place}:{WITHIN}/{within}:ro"]
-    # Its sshd keeps the variables for a session there, secret ones among them: on no disk.
-    argv += ["--tmpfs=/root/.ssh:mode=700"] if command.ssh else []
-    argv += ["--workdir", command.cwd]
-    for key in (*names, RUN_MARK):
-        argv += ["--env", key]
-    argv += [node.image, *((SSHD, str(cluster.ssh_port)) if command.ssh else ()), *command.argv]
+    settings, root = cluster.containers, cluster.nodes[node.node_rank].root
+    engine = ENGINES[settings.engine]
+    if command.ssh and not engine.over_ssh:
+        raise UserError(
+            f"the launcher starts processes over ssh, which a container of {engine.name} does not"
+            " let in; name launcher torchrun, or cluster_container_engine podman or docker"
+        )
+    folders = [each for each in (root, campaign, cluster.scratch) if each]
+    mounts = [Mount(str(each), str(each)) for each in _outermost(folders)]
+    keys = {f"{node.home}/mesh": "mesh", HOST_KEY: "ssh_host_ed25519_key"} if command.ssh else {}
+    mounts += [Mount(place, f"{WITHIN}/{within}", True) for place, within in keys.items()]
+    stored = engine.kept and not cluster.one_root
+    container = Container(
+        name=_name(node, engine, cluster),
+        image=node.image if stored else engine.file(node.home),
+        argv=(*((SSHD, str(settings.ssh_port)) if command.ssh else ()), *command.argv),
+        cwd=command.cwd,
+        home=str(node.run_dir),
+        mounts=mounts,
+        env=(*names, *(DEVICES if cluster.slurm else ()), RUN_MARK),
+        # Its sshd keeps the variables for a session there, secret ones among them.
+        memory=("/root/.ssh",) if command.ssh else (),
+        gpus=node.device == "cuda",
+        options=settings.options,
+        storage="" if stored else f"{cluster.scratch}/trainbench-images-{_short(root)[:8]}",
+    )
     # What the image has is not looked for on the node.
-    requires = {path: size for path, size in command.requires.items() if within_of(path, root)}
+    requires = {
+        path: size
+        for path, size in command.requires.items()
+        if any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
+    }
+    if not stored:
+        requires[container.image] = None
     if command.ssh:
         requires |= {f"{node.home}/mesh/authorized_keys": None, HOST_KEY: None}
     return replace(
         command,
-        argv=tuple(argv),
+        argv=engine.argv(container),
         requires=requires,
-        ports=(*command.ports, *((cluster.ssh_port,) if command.ssh else ())),
+        ports=(*command.ports, *((settings.ssh_port,) if command.ssh else ())),
         serves=not command.argv,
-        after=((engine, *REMOVE[cluster.engine], name),),
+        after=engine.after(container),
+        step=engine.step(container),
     )
 
 
-def within_of(path: str, root: PurePosixPath) -> bool:
-    """Return whether a path lies in the folder that the container shares with the node."""
-    return PurePosixPath(path).is_relative_to(root)
+def _name(node: NodeContext, engine: ContainerEngine, cluster: Cluster) -> str:
+    """Name the container: the run's on this node, or what the job's next run finds unpacked.
+
+    "" for what nobody asks for by a name, and goes with the step.
+    """
+    if not engine.by_srun:
+        return f"trainbench-{_short(node.run_dir)}-{node.node_rank}"
+    again = cluster.slurm and cluster.slurm.mode == "allocation"
+    return f"trainbench-{JOB_ID}-{_short(node.home)}" if again else ""
+
+
+def _short(place: PurePosixPath) -> str:
+    return hashlib.sha256(str(place).encode()).hexdigest()[:12]
+
+
+def _outermost(folders: Iterable[PurePosixPath]) -> list[PurePosixPath]:
+    """Return the folders without those that lie in another."""
+    found: list[PurePosixPath] = []
+    for folder in sorted(set(folders)):
+        if not any(folder.is_relative_to(each) for each in found):
+            found.append(folder)
+    return found

@@ -40,6 +40,7 @@ def make_run(
     port = port_of(run_id, port_try)
     dirs = run_folders(cluster, cluster.nodes[: cell.nodes], run_id, folder)
     contexts = [_context(cell, cluster, rank, run_dir, port) for rank, run_dir in enumerate(dirs)]
+    seen = folder.parents[2] if cluster.slurm and folder else None  # the campaign's, on the nodes
     return Run(
         campaign=campaign,
         cell=cell,
@@ -50,7 +51,8 @@ def make_run(
         master_address=cluster.nodes[0].address,
         master_port=port,
         nodes=tuple(
-            _node_run(cell, cluster, context, port, dataset_sizes or {}) for context in contexts
+            _node_run(cell, cluster, context, port, dataset_sizes or {}, seen)
+            for context in contexts
         ),
         secrets=cluster.secrets,
     )
@@ -62,6 +64,7 @@ def _node_run(
     context: NodeContext,
     port: int,
     dataset_sizes: Mapping[str, int],
+    campaign: PurePosixPath | None,
 ) -> NodeRun:
     """Plan one node's part: the system's command, in its image if the pin set is one."""
     rank = context.node_rank
@@ -69,8 +72,8 @@ def _node_run(
     command = load_system(cell.system).command(cell, context)
     env = _env(command, cell, cluster, context)
     if context.image:
-        command = wrap(command, (*env, *cluster.secrets), context, node.root)
-        env = {"PATH": BASE_PATH, **env}  # the engine's own
+        command = wrap(command, (*env, *cluster.secrets), context, cluster, campaign)
+        env = env if command.step else {"PATH": BASE_PATH, **env}  # the engine's own
     required = {str(context.dataset / name): size for name, size in dataset_sizes.items()}
     return NodeRun(
         host=node.host,
@@ -87,6 +90,7 @@ def _node_run(
         dir=str(context.run_dir),
         serves=command.serves,
         after=command.after,
+        step=command.step,
     )
 
 

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from node.schema import UnfitError
+from node.supervisor.task import SECRETS
 from runner.base.errors import UserError
+from runner.plan.containers import JOB_ID
 from runner.terms.orders import Orders
 from runner.terms.slurm import OPTIONS, Slurm, SlurmWord
 
 MOST_MINUTES = 2**31 - 1
+USERS_OWN = ("HOME", "USER", "LOGNAME")  # that a task in a container gets, for enroot
 NOT_OF_SBATCH = ("mpi", "requeue")  # mpi is srun's, and the other is always said
 
 
@@ -34,7 +37,7 @@ def job_script(
         time_s=orders.limits.time_limit_s,
         output=output,
         comment=comment,
-        command=srun_argv(slurm, len(orders.nodes), command),
+        command=srun_argv(slurm, len(orders.nodes), command, orders=orders),
         requeue=slurm.requeue,
     )
 
@@ -81,6 +84,7 @@ def srun_argv(
     nodes: int,
     command: Sequence[str],
     *,
+    orders: Orders | None = None,
     job_id: int | None = None,
     nodelist: Sequence[str] = (),
     output: PurePosixPath | None = None,
@@ -88,8 +92,9 @@ def srun_argv(
 ) -> tuple[str, ...]:
     """Return what starts `command` once on each of so many nodes, and ends it on all with one.
 
-    Within a job that is all; from outside of it, `job_id` names it, and `nodelist` which of its
-    nodes. `overlap`: what another step has is no reason to wait.
+    `orders` may have it start in a container. Within a job that is all; from outside of it,
+    `job_id` names it, and `nodelist` which of its nodes. `overlap`: what another step has is no
+    reason to wait.
     """
     return (
         "srun",
@@ -104,7 +109,7 @@ def srun_argv(
         f"--mpi={slurm.mpi or 'none'}",
         "--kill-on-bad-exit=1",
         "--wait=0",  # a site may end the others half a minute after the first
-        "--export=ALL",
+        *_container(orders, job_id),
         "--input=none",
         "--label",
         *([f"--output={_path(output)}"] if output else []),
@@ -115,6 +120,20 @@ def srun_argv(
 def one_node_argv(slurm: Slurm, command: Sequence[str]) -> tuple[str, ...]:
     """Return what a person types to run a command on one compute node, as runs are asked for."""
     return ("srun", "--nodes=1", "--ntasks=1", *_asked(slurm, {}), *slurm.options, *command)
+
+
+def _container(orders: Orders | None, job_id: int | None) -> Iterator[str]:
+    """Yield what has the tasks in a container, and which variables of ours they get.
+
+    In one the user's own would stand in the way of the image's: a module's LD_LIBRARY_PATH.
+    """
+    step = orders.nodes[0].step if orders else ()
+    if not orders or not step:
+        yield "--export=ALL"
+        return
+    secrets = (SECRETS + name for name in orders.secrets)
+    yield f"--export={','.join((*USERS_OWN, *secrets))}"
+    yield from (word.replace(JOB_ID, str(job_id)) for word in step)
 
 
 def job_name(run_id: str) -> str:

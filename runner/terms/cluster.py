@@ -8,20 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
+from runner.terms.container_engines import Containers
 from runner.terms.slurm import Slurm
-
-ENGINES: Mapping[str, str] = {"podman": "/usr/bin/podman", "docker": "/usr/bin/docker"}
-GPUS: Mapping[str, str] = {"podman": "--device=nvidia.com/gpu=all", "docker": "--gpus=all"}
-
-
-@dataclass(frozen=True)
-class Containers:
-    """How a cluster runs containers: the engine, the port of their sshd, further options."""
-
-    engine: str = "podman"
-    ssh_port: int = 2222
-    options: tuple[str, ...] = ()
-
 
 DEVICES = ("cpu", "cuda", "npu")
 CANN_HOME = "/usr/local/Ascend/ascend-toolkit"  # as roles/npu/defaults has it
@@ -61,6 +49,11 @@ class Cluster:
     slurm: Slurm | None = None
     scratch: PurePosixPath | None = None
     root_shared: bool = False
+
+    @property
+    def one_root(self) -> bool:
+        """Whether what setup put there once is on every node."""
+        return self.root_shared or self.slurm is not None
 
     def run_folder(self, node: Node, run_id: str) -> PurePosixPath:
         """Return where a run lies on a node; below a root that nodes share, each has its own.

@@ -33,7 +33,7 @@ Seconds = Annotated[float, Number(0)]
 class NodeRun:
     """One node's part of a run. `dir` and `runs` are folders on the node.
 
-    `serves` and `after`: see `Command`.
+    `serves`, `after` and `step`: see `Command`.
     """
 
     host: Host
@@ -50,6 +50,7 @@ class NodeRun:
     dir: Line
     serves: bool = False
     after: tuple[tuple[str, ...], ...] = ()
+    step: tuple[str, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -96,8 +97,8 @@ class Orders:
         }
 
     def job(self, node: NodeRun) -> dict[str, Any]:
-        """Return what one node's supervisor is told of its part; the launcher's place is not."""
+        """Return what one node's supervisor is told of its part; the rest is the launcher's."""
         part = asdict(node)
-        for key in ("host", "node_rank", "serves"):
+        for key in ("host", "node_rank", "serves", "step"):
             del part[key]
         return {"run_id": self.run_id, **part, **asdict(self.limits)}

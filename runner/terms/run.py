@@ -12,7 +12,7 @@ from node.schema import Whole
 from node.supervisor.names import EVENTS
 from runner import __version__
 from runner.terms.cell import Cell
-from runner.terms.cluster import Containers
+from runner.terms.container_engines import Containers
 from runner.terms.orders import Limits, Line, Nodes, Orders, Port, Variable
 
 
@@ -30,7 +30,8 @@ class Command:
     of other nodes are started over ssh.
 
     `serves`: this process lets another node's launcher in, and ends when that has ended. `after`
-    runs once all processes have ended, however they did (runner/plan/containers.py sets both).
+    runs once all processes have ended, however they did. `step`: options by which srun has the
+    node's whole task in a container, the supervisor too (runner/plan/containers.py sets the three).
     """
 
     argv: tuple[str, ...]
@@ -43,6 +44,7 @@ class Command:
     ssh: bool = False
     serves: bool = False
     after: tuple[tuple[str, ...], ...] = ()
+    step: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

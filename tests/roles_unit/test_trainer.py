@@ -107,7 +107,7 @@ def test_all_nodes_come_to_the_role_that_builds_what_one_lacks() -> None:
 
 
 def test_of_an_image_the_role_of_images_is_told() -> None:
-    image = {"engine": "podman", "device": "cpu", "files": {}, "archives": "/i"}
+    image = {"engine": "podman", "device": "cpu", "files": {}, "archives": "/i", "shared": False}
     site = {"system": "toy", "root": "/opt", "roles": "", "device": "cpu"}
     wanted = pin_plans({"p": {"image": {"base": "b"}}}, ["p"], site)[0]
     mine = look([], image="ab")["pins"]["p"]

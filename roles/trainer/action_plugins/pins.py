@@ -19,11 +19,13 @@ from ansible.module_utils.parsing.convert_bool import boolean
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.checked import FileName, Pin
+from node.pin import VARIABLES
 from node.schema import Fields, UnfitError
 from plugins import answers
 from plugins.filter.pins import PinError, pin_plans
 from plugins.node_action import NodeAction
-from runner.terms.cluster import ENGINES, GPUS
+from runner.inventory import site_engine
+from runner.terms.container_engines import ENGINES, Container, Mount
 
 ROLES = Path(__file__).resolve().parents[2]
 INSTALLERS = ("pip==", "setuptools==", "wheel==")
@@ -69,6 +71,8 @@ class ActionModule(NodeAction):
         return given or yaml.safe_load(path.read_text(encoding="utf-8"))[f"{system}_pins"]
 
     def _site(self, system: str) -> dict[str, Any]:
+        slurm = self.value("cluster_engine", "ssh") == "slurm"
+        shared = slurm or boolean(self.value("cluster_root_shared", False))
         files = [Path(self._find_needle("files", each)) for each in self.value("trainer_files")]
         return {
             "system": system,
@@ -81,7 +85,10 @@ class ActionModule(NodeAction):
                 "check": self._task.check_mode,
             },
             "image": {
-                "engine": self.value("cluster_container_engine", "podman"),
+                "engine": site_engine.named(
+                    self.value("cluster_container_engine", ""), slurm=slurm
+                ),
+                "shared": shared,
                 "device": self.value("cluster_device", "cpu"),
                 "archives": f"{self.value('systems_root')}/.images",
                 "files": {
@@ -123,7 +130,8 @@ def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> li
 
     `site` has env (what the program env takes besides the plan), tree (likewise for tree), files
     (name in src to SHA-256 of what comes from this checkout), script and system; and image (what
-    the program image takes besides, `engine` by its name, `archives`, and `device`).
+    the program image takes besides, `engine` by its name, `archives`, `device`, and `shared`,
+    which says whether nodes have one root).
     """
     questions = []
     for plan in plans:
@@ -158,22 +166,30 @@ def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str
     """Return what the program image is asked of a plan, and how another one runs in the image."""
     given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
     engine = ENGINES[site["image"]["engine"]]
-    gpus = [GPUS[site["image"]["engine"]]] if site["image"]["device"] == "cuda" else []
-    home = plan["home"]
+    home, image = plan["home"], plan["image"]["image"]
+    archive = f"{site['image']['archives']}/{site['system']}-{plan['pin']}"
+    stored = engine.kept and not site["image"]["shared"]
+    file = "" if stored else engine.file(home)
+    asked = Container(
+        image=image,
+        mounts=(Mount(home, home, fixed=True),),
+        env=(*VARIABLES, *plan["environment"]),
+        gpus=site["image"]["device"] == "cuda",
+    )
     return {
-        "gpus": bool(gpus),
+        "gpus": asked.gpus,
         "image": {
             **plan["image"],
             **given,
             "files": site["image"]["files"],
-            "engine": engine,
+            "engine": engine.builder,
             "home": home,
-            "archive": f"{site['image']['archives']}/{site['system']}-{plan['pin']}",
+            "archive": archive,
+            "file": file,
+            "made": [] if stored else engine.made(image, f"{archive}.tar", f"{file}.new"),
+            "supervised": engine.by_srun,
         },
-        "within": [
-            *(engine, "run", "--rm", "--interactive", "--pull=never", "--network=none", *gpus),
-            *("--volume", f"{home}:{home}:ro"),
-        ],
+        "within": engine.within(asked),
     }
 
 

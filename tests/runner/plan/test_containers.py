@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from node import image, pin
+from node.image_engine import ImageError
 from plugins.filter.pins import PinError, pin_plans
 from roles.trainer.action_plugins import pins as plugin
 from runner.base import shape
@@ -14,7 +15,8 @@ from runner.base.errors import UserError
 from runner.inventory.inventory import parse_inventory
 from runner.plan import checks
 from runner.plan.containers import image_of
-from runner.terms.cluster import ENGINES, GPUS, Cluster, Containers
+from runner.terms.cluster import Cluster
+from runner.terms.container_engines import ENGINES, Containers
 from runner.terms.run import Run
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
@@ -98,7 +100,7 @@ def test_run_json_brings_it_back() -> None:
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        (small_cluster(root="/opt/t:b"), r"cluster_root of n1 is /opt/t:b, and no engine"),
+        (small_cluster(root="/opt/t:b"), r"cluster_root of n1 is /opt/t:b, and podman cannot"),
     ],
 )
 def test_what_no_container_can_have_is_refused(cluster: Cluster, words: str) -> None:
@@ -180,8 +182,7 @@ def test_what_an_image_cannot_be_is_refused(more: dict[str, Any], words: str) ->
 
 
 def test_runner_and_setup_name_the_same() -> None:
-    assert vars(plugin)["ENGINES"] == ENGINES
-    assert vars(plugin)["GPUS"] == GPUS
+    assert vars(plugin)["ENGINES"] is ENGINES
     assert image_of("torch_gpt", "container") == IMAGE
     assert image_of("torch_gpt", "torch-2.13") == ""
 
@@ -197,7 +198,7 @@ def spec_of(folder: Path, said: str) -> dict[str, Any]:
     return {
         **{"engine": str(engine), "image": IMAGE, "base": "b", "requirements": [["torch==2"]]},
         **{"files": {}, "home": str(folder), "mirrors": {}, "index": "", "extra_index": ""},
-        **{"find_links": "", "address": "a"},
+        **{"find_links": "", "address": "a", "file": "", "made": [], "supervised": False},
     }
 
 
@@ -217,13 +218,13 @@ def test_an_image_is_looked_at_by_its_id_and_recipe(tmp_path: Path) -> None:
     assert (said["faults"], said["image"], said["versions"]) == ([], "ab" * 32, {"torch": "2"})
     other = image.look({**spec, "requirements": [["torch==3"]]})
     assert "is of another base, pin or build file" in other["faults"][0]
-    with pytest.raises(image.ImageError, match="does not hold what its lock says; run setup"):
+    with pytest.raises(ImageError, match="does not hold what its lock says; run setup"):
         image.verify(spec)
 
 
 def test_an_engine_that_is_not_there_is_named_with_the_cure(tmp_path: Path) -> None:
     spec = {**spec_of(tmp_path, ""), "engine": "/usr/bin/no-podman"}
-    with pytest.raises(image.ImageError, match=r"set container_runtime_engines: \[no-podman\]"):
+    with pytest.raises(ImageError, match=r"set container_runtime_engines: \[no-podman\]"):
         image.look(spec)
 
 
@@ -236,7 +237,7 @@ def test_pips_own_configuration_is_the_sites(tmp_path: Path) -> None:
         "index-url = https://u:p@pip.example.org/simple",
         "find-links = https://x.example/w",
     ]
-    with pytest.raises(image.ImageError, match="/srv/wheels is a folder, which is not seen"):
+    with pytest.raises(ImageError, match="/srv/wheels is a folder, which is not seen"):
         image.pip_conf({**spec, "find_links": "/srv/wheels"})
 
 
@@ -263,7 +264,7 @@ def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
         {"system": "s", "root": "/opt/tb/systems", "roles": "/r", "device": device},
     )
     env = dict.fromkeys(("index", "extra_index", "find_links", "mirrors"), "")
-    about = {"engine": "docker", "device": device, "files": {}, "address": "a", "archives": "/a"}
+    about = {"engine": "docker", "device": device, "files": {}, "archives": "/a", "shared": False}
     site = {"system": "s", "script": "", "files": {}, "tree": {}, "env": env, "image": about}
     question = plugin.questions(plans, site)[0]
     engine = tmp_path / "docker"

@@ -11,6 +11,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.plan.make import make_run
 from runner.plan.slurm_job import allocation_script, job_name, job_script, srun_argv
+from runner.terms.container_engines import Containers
 from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm, SlurmOption
 from tests.runner.builders import slurm_cluster, small_matrix
@@ -147,6 +148,33 @@ def test_a_step_of_an_allocation_names_its_job_and_nodes() -> None:
         *("--kill-on-bad-exit=1", "--wait=0", "--export=ALL", "--input=none", "--label"),
         *(f"--output={OUTPUT}", "true"),
     )
+
+
+def test_srun_has_the_tasks_in_a_container_of_pyxis() -> None:
+    found = small_matrix(defaults={"nodes": 2, "pin": "container"})
+    cluster = replace(
+        slurm_cluster(2, root="/shared/tb"),
+        containers=Containers("pyxis"),
+        secrets=("HF_TOKEN",),
+    )
+    orders = make_run(found, found.cells[0], cluster, campaign="m-rack", folder=ATTEMPT).orders
+    line = job_script(
+        orders, Slurm(nodes=2), output=OUTPUT, comment="c", command=("python3", "-c", "pass")
+    ).splitlines()[-1]
+    within = (
+        "--export=HOME,USER,LOGNAME,TRAINBENCH_SECRET_HF_TOKEN"
+        " --container-image=/shared/tb/systems/torch_gpt/container/image.sqsh"
+        " --container-mounts=/shared/runs/m-rack:/shared/runs/m-rack,/shared/tb:/shared/tb"
+        " --no-container-mount-home --no-container-remap-root --no-container-entrypoint"
+        " --container-writable"
+    )
+    assert f" --wait=0 {within} --input=none --label python3 -c pass" in line
+    assert orders.nodes[0].argv[0] == "python3"
+    assert "PATH" not in orders.nodes[0].env  # the image has its own
+    kept = replace(cluster, slurm=Slurm(nodes=2, mode="allocation"))
+    orders = make_run(found, found.cells[0], kept, campaign="m-rack", folder=ATTEMPT).orders
+    argv = srun_argv(Slurm(nodes=2), 2, ("true",), orders=orders, job_id=17)
+    assert any(word.startswith("--container-name=trainbench-17-") for word in argv)
 
 
 def test_an_allocation_holds_its_nodes_for_all_runs() -> None:

@@ -1,0 +1,72 @@
+"""The engine that builds images, asked and told: its answers, its output in logs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from node.answer import ProgramError
+from node.files import read_text
+from node.words import found_a_full_disk, last_line, last_lines
+
+if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
+    Spec = dict[str, Any]
+
+LOG_LINES = 20
+ANSWER_S = 120  # for an engine to answer; building, saving and loading take as long as they take
+
+
+class ImageError(ProgramError):
+    """What is wrong with the image, with the cure."""
+
+
+def ask(spec: Spec, *words: str) -> str:
+    """What the engine prints. Raises ImageError with its own last words."""
+    try:
+        done = subprocess.run(
+            [spec["engine"], *words], capture_output=True, text=True, timeout=ANSWER_S
+        )
+    except FileNotFoundError:
+        name = os.path.basename(spec["engine"])
+        raise ImageError(
+            f"{spec['engine']} is not here; set container_runtime_engines: [{name}] and run setup"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ImageError(f"{spec['engine']} gave no answer for {ANSWER_S} s") from None
+    if done.returncode != 0:
+        raise ImageError(f"{spec['engine']} {words[0]}: {last_line(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def identity(spec: Spec) -> str:
+    """The id of the image of that name; empty where there is none."""
+    said = ask(spec, "images", "--no-trunc", "--quiet", spec["image"]).split()
+    return said[0].rpartition(":")[2] if said else ""
+
+
+def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
+    """Run the engine, its output in a log of the pin set's; ImageError has `words` and its end."""
+    words = f"the image {spec['image']} {words}"
+    log = os.path.join(spec["home"], "logs", f"{name}.log")
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    try:
+        with open(log, "w", encoding="utf-8") as file:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "DOCKER_BUILDKIT": "1"},
+            )
+    except FileNotFoundError:
+        raise ImageError(
+            f"{words}: {argv[0]} is not on PATH here; have it there, or name another"
+            " cluster_container_engine"
+        ) from None
+    if done.returncode == 0:
+        return
+    output = read_text(log)
+    if found_a_full_disk(output):
+        raise ImageError(f"{words}: the disk is full; free some space and run setup again")
+    raise ImageError(f"{words}; {log} ends with:\n{last_lines(output, LOG_LINES)}")
