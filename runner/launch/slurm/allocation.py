@@ -218,7 +218,8 @@ class Allocating:
                 job = self.queue.look(number)
                 if job is not None and job.state == "RUNNING":
                     return commands.hosts(job.nodes)
-                if (ended := self.queue.ended(number)) is not None:
+                ended = self.queue.ended(number) or self.queue.never_starts(number)
+                if ended is not None:
                     raise UserError(f"the allocation did not begin: {ended.words}")
                 time.sleep(handover.POLL_S)
 

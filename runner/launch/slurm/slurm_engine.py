@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from node.files import read_json
@@ -16,11 +17,14 @@ from runner.launch.slurm import commands, handover
 from runner.launch.slurm.allocation import Allocating, Allocation
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.queue import Queue
+from runner.launch.slurm.secrets import reveal
 from runner.plan.slurm_job import trial_script
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
+
+ALLOCATION_S = 5.0  # between two questions whether an allocation has begun, at most
 
 
 class SlurmEngine:
@@ -29,9 +33,9 @@ class SlurmEngine:
     def __init__(self, cluster: Cluster, slurm: Slurm) -> None:
         self.cluster = cluster
         self.slurm = slurm
-        self.queue = Queue()
+        # Nodes of an allocation that has begun wait for us.
+        self.queue = Queue() if slurm.mode == "job" else Queue(ALLOCATION_S)
         self.jobs = Jobs(self.slurm, self.queue, {})
-        self.secrets: Mapping[str, str] = {}
         self.allocation: Allocation | None = None
 
     @property
@@ -45,10 +49,12 @@ class SlurmEngine:
     ) -> Iterator[None]:
         """Do as Engine's: in mode `allocation`, hold the nodes of all cells."""
         self.try_out(wanted, campaign)
+        secrets = reveal(self.cluster, campaign.parent)
+        self.jobs = replace(self.jobs, secrets=secrets)
         if self.slurm.mode == "job":
             yield
             return
-        folder = Allocating(self.cluster, self.queue, self.secrets, wanted, campaign)
+        folder = Allocating(self.cluster, self.queue, secrets, wanted, campaign)
         with folder.held(cancelled) as self.allocation:
             yield
         self.allocation = None

@@ -4,9 +4,9 @@ import os
 import re
 from collections.abc import Mapping
 
+from node.supervisor.task import SECRETS
 from runner.base.errors import UserError
 
-SECRET_PREFIX = "TRAINBENCH_SECRET_"  # noqa: S105  # of a name; node/supervisor takes it off again
 CLUSTERS = "SLURM_CLUSTERS"
 
 # A site's modules and an allocation set some hundred of these: options in disguise
@@ -14,7 +14,7 @@ CLUSTERS = "SLURM_CLUSTERS"
 _SLURMS = re.compile(
     r"(SLURM|SLURMD|SLURMCTLD|SLURMDBD|SBATCH|SRUN|SALLOC|SATTACH|SBCAST|SCANCEL|SCONTROL|SCRUN|"
     r"SQUEUE|SACCT|SACCTMGR|SINFO|SPRIO|SREPORT|SSHARE|SSTAT|STRIGGER|PMI|PMIX)_"
-    r"|" + SECRET_PREFIX
+    r"|" + SECRETS
 )
 # Where the cluster is, and who one is there: without them another cluster answers, or none.
 _WAY_THERE = frozenset(
@@ -45,7 +45,7 @@ def clean_environment(
     kept.pop("LANGUAGE", None)
     return {
         **kept,
-        **{SECRET_PREFIX + name: value for name, value in secrets.items()},
+        **{SECRETS + name: value for name, value in secrets.items()},
         "LC_ALL": "C",
         "SLURM_TIME_FORMAT": "%s",
     }
