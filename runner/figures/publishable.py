@@ -6,7 +6,7 @@ where it does not). Tables, notes, `collect --strict` and the documents are writ
 a code's `sign` stands beside a speed that it makes doubtful.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -45,7 +45,8 @@ class CellEvidence:
     """What a cell is judged by: its repeats, their statistics, and what stands beside it.
 
     `nodes_beside` has the nodes of the cells that it is compared with, to the name of one of them;
-    `meanwhile` the name of a cell that ran at the same time on one of its nodes.
+    `meanwhile` the name of a cell that ran at the same time on one of its nodes, `beside` of one
+    that did so on any nodes of the same cluster.
     """
 
     records: Sequence[Record]
@@ -54,6 +55,7 @@ class CellEvidence:
     learning: Alike | None = None
     nodes_beside: Mapping[Hosts, str] = field(default_factory=dict)
     meanwhile: str = ""
+    beside: str = ""
 
     @cached_property
     def runs(self) -> Sequence[Record]:
@@ -95,22 +97,35 @@ def verdict(evidence: CellEvidence) -> dict[str, str]:
     return {word: why for word in judged if (why := CODES[word].why(evidence))}
 
 
-def side_by_side(records: Sequence[Record]) -> dict[tuple[str, int], str]:
-    """Return each run (cell's id, repeat) that shared a node with another at a time, to its cell.
+def at_once(
+    records: Sequence[Record], lanes: Callable[[Record], Iterable[str]]
+) -> dict[tuple[str, int], str]:
+    """Return each run (cell's id, repeat) that shared a lane with another at a time, to its cell.
 
-    Times are the control node's; runs that follow each other within a second do not overlap.
+    Lanes are its nodes, or its campaign. Times are the control node's; runs that follow each other
+    within a second do not overlap.
     """
     shared: dict[tuple[str, int], str] = {}
     last: dict[str, Record] = {}
     for run in sorted((r for r in records if r.began is not None), key=lambda r: r.began or 0):
-        for host in run.hosts:
-            other = last.get(host)
+        for lane in lanes(run):
+            other = last.get(lane)
             if other is None or _ended(run) > _ended(other):
-                last[host] = run
+                last[lane] = run
             if other is not None and (run.began or 0) + 1 < _ended(other):
                 shared.setdefault((run.cell_id, run.repeat), other.cell)
                 shared.setdefault((other.cell_id, other.repeat), run.cell)
     return shared
+
+
+def on_its_nodes(run: Record) -> Iterable[str]:
+    """Return the lanes of runs that took devices and cores from each other."""
+    return run.hosts
+
+
+def in_its_campaign(run: Record) -> Iterable[str]:
+    """Return the lane of runs that took network and file system from each other."""
+    return (run.campaign,)
 
 
 def _ended(run: Record) -> float:
@@ -205,6 +220,11 @@ def _not_clean(evidence: CellEvidence) -> str:
 def _shared_nodes(evidence: CellEvidence) -> str:
     other = evidence.meanwhile
     return f"{other} ran on one of its nodes at the same time" if other else ""
+
+
+def _side_by_side(evidence: CellEvidence) -> str:
+    other = "" if evidence.meanwhile else evidence.beside
+    return f"{other} ran at the same time on other nodes of the cluster" if other else ""
 
 
 def _other_nodes(evidence: CellEvidence) -> str:
@@ -331,10 +351,18 @@ CODES: Mapping[str, Code] = {
             UNSTEADY,
         ),
         Code(
+            "side_by_side",
+            "another run of its campaign ran at the same time on other nodes, and had its part of"
+            " the network and the file system",
+            "Run them one after the other: slurm_mode: allocation, or slurm_most_jobs: 1",
+            _side_by_side,
+            UNSTEADY,
+        ),
+        Code(
             "other_nodes",
             "it ran on other nodes than its baseline (without one: than another cell), or than"
             " another of its repeats; nodes of a larger cell may hold those of a smaller one",
-            "Run both on the same nodes",
+            "Run both on the same nodes; on Slurm: slurm_mode: allocation, or a slurm_nodelist",
             _other_nodes,
             UNSTEADY,
         ),

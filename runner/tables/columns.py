@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from node.printable import printable
+from runner.base.text import some
 from runner.figures.target import QUANTITIES
 from runner.tables.formatting import (
     MISSING,
@@ -116,6 +117,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("verdict", "verdict", verdict_text, "setting"),
         *(_axis(name) for name in axis_names(table) if name not in shown),
         Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
+        *([] if _nested(table) else [Column("hosts", "on", _hosts, "setting")]),
         Column("parallel", "parallel", _parallel, "setting"),
         Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
         _measure("samples_per_s", "samples/s\nmedian"),
@@ -336,6 +338,18 @@ def _count(key: str, header: str) -> Column:
 
 def _nodes(row: Row) -> str:
     return f"{row.record.nodes}x{row.record.devices_per_node}"
+
+
+def _nested(table: Sequence[Row]) -> bool:
+    """Whether all runs had the nodes of the largest one, or some of them: nobody asks which."""
+    each = [set(hosts) for row in table for hosts in row.hosts]
+    largest = max(each, key=len, default=set())
+    return all(hosts <= largest for hosts in each)
+
+
+def _hosts(row: Row) -> str:
+    """Name the nodes; behind a semicolon those that another repeat had."""
+    return "; ".join(printable(some(hosts)) for hosts in row.hosts) or MISSING
 
 
 def _parallel(row: Row) -> str:

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 from node.printable import printable
 from runner.base import text
-from runner.figures.publishable import CODES, CellEvidence, Hosts, side_by_side, verdict
+from runner.figures.publishable import (
+    CODES,
+    CellEvidence,
+    Hosts,
+    at_once,
+    in_its_campaign,
+    on_its_nodes,
+    verdict,
+)
 from runner.tables.row import Row
 
 PUBLISHABLE = "publishable"
@@ -14,22 +22,29 @@ _TOLD_BY_STATUS = "not_ok"  # whose reasons stand above the notes
 
 def with_verdicts(table: Sequence[Row]) -> list[Row]:
     """Judge each row by itself, and by what it is compared with: its baseline, else all others."""
-    shared = side_by_side([record for row in table for record in row.records])
+    records = [record for row in table for record in row.records]
+    shared, beside = at_once(records, on_its_nodes), at_once(records, in_its_campaign)
     everywhere = _nodes(table)
     judged = []
     for row in table:
         base = row.comparison.base if row.comparison else None
-        meanwhile = (shared.get((record.cell_id, record.repeat)) for record in row.records)
         evidence = CellEvidence(
             records=row.records,
             statistics=row.statistics,
             parity=row.comparison.parity if row.comparison else None,
             learning=row.comparison.learning if row.comparison else None,
             nodes_beside=_nodes([base]) if base else everywhere,
-            meanwhile=next(filter(None, meanwhile), ""),
+            meanwhile=_first(row, shared),
+            beside=_first(row, beside),
         )
         judged.append(replace(row, verdict=verdict(evidence)))
     return judged
+
+
+def _first(row: Row, others: Mapping[tuple[str, int], str]) -> str:
+    """Return the cell that the first of a row's repeats shared something with, if one did."""
+    each = (others.get((record.cell_id, record.repeat)) for record in row.records)
+    return next(filter(None, each), "")
 
 
 def _nodes(table: Sequence[Row]) -> Mapping[Hosts, str]:

@@ -81,6 +81,7 @@ _MEASURED: _Columns = {
     "flop_formula": lambda r: r.formula.id if r.formula else None,
     "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
     "device": lambda r: r.device or None,
+    "hosts": lambda r: "; ".join(map(" ".join, r.hosts)) or None,
     **_own("arithmetic", "peak_tflop_per_s", "peak_source", "mfu_percent", "hfu_percent"),
     **_own("matmul_tflop_per_s", "matmul_percent"),
     "utilisation_percent": lambda r: r.utilisation.percent if r.utilisation else None,
@@ -278,9 +279,9 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
                    "missing": {column: why it is null},
                    "verdict_reasons": {code: why the cell is not publishable},
                    "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
-                   "runs": [{"repeat", "attempt", "status", "reason", "log", "seed"; with a target
-                             loss "iterations_to_target" (null: not reached in the
-                             "iterations_trained") and "iterations_per_loss"}]}],
+                   "runs": [{"repeat", "attempt", "status", "reason", "log", "seed", "hosts" by
+                             rank; with a target loss "iterations_to_target" (null: not reached in
+                             the "iterations_trained") and "iterations_per_loss"}]}],
          "published": [{"source", "hardware", "cell", "labels", "figures"}] of the documents}
 
     Times are in ms, memory in MiB, rates of the whole job unless the name says per_device.
@@ -300,7 +301,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
                 for kind, scaling in row.scaling.items()
             },
             "runs": [
-                _parts(record, "repeat", "attempt", "status", "reason", "log")
+                _parts(record, "repeat", "attempt", "status", "reason", "log", "hosts")
                 | {"seed": record.parameters.get(SEED)}
                 | _arrival(row, record.repeat)
                 for record in row.records

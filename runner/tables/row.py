@@ -123,6 +123,11 @@ class Row:
         return self._trouble.status if self._trouble else "ok"
 
     @property
+    def hosts(self) -> list[tuple[str, ...]]:
+        """The nodes of each of its runs, by rank; those that several had, once."""
+        return list(dict.fromkeys(record.hosts for record in self.records if record.hosts))
+
+    @property
     def reason(self) -> str:
         """What ended that repeat; for "ok" empty, or what of a log did not come home."""
         if self._trouble:

@@ -98,6 +98,29 @@ def test_runs_side_by_side_and_on_other_nodes_are_read_from_the_folder(
     }
 
 
+def test_nodes_that_only_the_job_knew_stand_in_the_table(
+    campaign: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Slurm gave them; the second cell ran beside the first, on others."""
+    path = campaign(lambda cell, repeat: Story({0: torch_gpt(50)}))
+    for place in path.glob(f"*/*/*/{names.RUN}"):
+        last = place.parents[2].name.startswith("zero_stage=1")
+        hosts = ["gpu7", "gpu8"] if last else ["gpu1", "gpu2"]
+        content = {"host": hosts, "address": hosts, "port": 20_000, "at": 1.8e9}
+        place.with_name(names.PLACEMENT).write_text(json.dumps({"schema": 1, **content}))
+        ended = json.loads(place.with_name(names.OUTCOME).read_text())
+        place.with_name(names.OUTCOME).write_text(json.dumps({**ended, "started_at": 1.79e9}))
+    assert collect(path, "--format", "json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["hosts"] for row in rows] == ["gpu1 gpu2", "gpu7 gpu8"]
+    assert rows[1]["runs"][0]["hosts"] == ["gpu7", "gpu8"]
+    beside = "zero_stage=0 ran at the same time on other nodes of the cluster"
+    assert rows[1]["verdict_reasons"]["side_by_side"] == beside
+    assert rows[1]["verdict_reasons"]["other_nodes"].startswith("ran on gpu7, gpu8, zero_stage=0")
+    assert collect(path) == 0
+    assert "gpu7, gpu8" in capsys.readouterr().out
+
+
 def test_a_documents_figures_cannot_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--published", "x.yaml", "--shape", "osdi", "--strict"]) == 2
     assert "no --format html or --strict" in capsys.readouterr().err

@@ -8,7 +8,15 @@ import pytest
 
 from runner.figures.parity import Parity
 from runner.figures.power import POWER_CAP
-from runner.figures.publishable import CODES, FEWEST_REPEATS, CellEvidence, side_by_side, verdict
+from runner.figures.publishable import (
+    CODES,
+    FEWEST_REPEATS,
+    CellEvidence,
+    at_once,
+    in_its_campaign,
+    on_its_nodes,
+    verdict,
+)
 from runner.figures.summary import cell_statistics
 from runner.figures.target import Alike
 from runner.terms.record import Interval, Measurement, Record, Telemetry, Thermals
@@ -116,6 +124,10 @@ def test_what_stands_beside_a_cell_is_judged_too() -> None:
     assert judged(three(), nodes_beside=far) == {"other_nodes": "ran on n1, b on n2"}
     assert judged(three(), nodes_beside=near) == judged(three(), nodes_beside=larger) == {}
     assert list(judged(three(), meanwhile="b")) == ["shared_nodes"]
+    assert list(judged(three(), meanwhile="b", beside="b")) == ["shared_nodes"]
+    assert judged(three(), beside="b") == {
+        "side_by_side": "b ran at the same time on other nodes of the cluster"
+    }
     slower, faster = (Alike(verdict, 0.001) for verdict in ("slower", "faster"))
     assert list(judged(three(), learning=slower)) == ["learns_slower"]
     assert list(judged(three(), learning=faster)) == ["learns_faster"]
@@ -131,8 +143,11 @@ def test_runs_that_overlap_on_a_node_are_side_by_side() -> None:
     late = replace(within, cell="c", cell_id="c-1", began=150.0, wall_s=60.0)
     after = replace(within, cell="d", cell_id="d-1", began=209.5)
     elsewhere = replace(within, cell="e", cell_id="e-1", hosts=("n3",))
-    shared = side_by_side([after, late, within, first, elsewhere])
-    assert shared == {("a-1", 1): "b", ("b-1", 1): "a", ("c-1", 1): "a"}
+    other = replace(elsewhere, cell="f", cell_id="f-1", campaign="another")
+    runs = [after, late, within, first, elsewhere, other]
+    shared = {("a-1", 1): "b", ("b-1", 1): "a", ("c-1", 1): "a"}
+    assert at_once(runs, on_its_nodes) == shared
+    assert at_once(runs, in_its_campaign) == {**shared, ("e-1", 1): "a"}
 
 
 @pytest.mark.parametrize("status", ["failed", "did_not_run", "pending", "running", "unreadable"])
