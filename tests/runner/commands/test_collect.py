@@ -10,6 +10,7 @@ import pytest
 
 from runner.__main__ import main
 from runner.folder import names
+from runner.folder.stored import write_json
 from runner.terms.cell import Cell
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
@@ -106,10 +107,11 @@ def test_nodes_that_only_the_job_knew_stand_in_the_table(
     for place in path.glob(f"*/*/*/{names.RUN}"):
         last = place.parents[2].name.startswith("zero_stage=1")
         hosts = ["gpu7", "gpu8"] if last else ["gpu1", "gpu2"]
-        content = {"host": hosts, "address": hosts, "port": 20_000, "at": 1.8e9}
-        place.with_name(names.PLACEMENT).write_text(json.dumps({"schema": 1, **content}))
-        ended = json.loads(place.with_name(names.OUTCOME).read_text())
-        place.with_name(names.OUTCOME).write_text(json.dumps({**ended, "started_at": 1.79e9}))
+        content = {"host": hosts, "address": hosts, "devices": [[0], [0]], "cpus": [1, 1]}
+        write_json(place.with_name(names.PLACEMENT), {**content, "port": 20_000})
+    ended = [next(path.glob(f"zero_stage={n}*/repeat1/attempt1/{names.OUTCOME}")) for n in (0, 1)]
+    began = json.loads(ended[0].read_text())["started_at"]
+    write_json(ended[1], {**json.loads(ended[1].read_text()), "started_at": began})
     assert collect(path, "--format", "json") == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["hosts"] for row in rows] == ["gpu1 gpu2", "gpu7 gpu8"]

@@ -380,7 +380,8 @@ def test_json_is_as_documented() -> None:
     assert row["runs"] == [
         {
             **{"repeat": 1, "attempt": 1, "status": "ok", "reason": "", "seed": None},
-            "log": "10-2/launcher.log", "hosts": [],
+            "log": "10-2/launcher.log",
+            "hosts": [],
         }
     ]
 
