@@ -5,7 +5,7 @@ import functools
 import json
 import math
 import threading
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
@@ -84,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.folder.campaign import Campaign
     from runner.inventory.inventory import load_inventory
     from runner.launch.bench import bench
-    from runner.launch.engines import engine_of
+    from runner.launch.engines import engine_of, preview_of
     from runner.launch.view import View
     from runner.matrix.file import load_matrix
     from runner.plan.dryrun import describe, dry_run
@@ -99,7 +99,14 @@ def run(chosen: argparse.Namespace) -> int:
     wanted = load_matrix(chosen.matrix, lambda nodes: inventory().devices_of(nodes))
     machines = inventory()
     if chosen.dry_run:
-        plans = dry_run(wanted, machines, chosen.only)
+        campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
+        plans = dry_run(
+            wanted,
+            machines,
+            chosen.only,
+            folder=lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
+            preview=preview_of(machines, campaign),
+        )
         as_json = chosen.format == "json"
         say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
         return 0

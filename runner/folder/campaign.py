@@ -174,11 +174,15 @@ class Campaign(HeldFolder):
         now = [run for run in unended if run.queue_has_it or run.planned_at >= held_at]
         return sorted(now, key=lambda attempt: attempt.planned_at)
 
+    def attempt_path(self, cell_id: str, repeat: int = 1, number: int = 1) -> Path:
+        """Return the folder of an attempt, whether there is one or not."""
+        return self.path / cell_id / names.attempt(repeat, number)
+
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
         """Make the next attempt's folder (0700)."""
         before = self.attempts(cell_id, repeat)
         number = before[-1].number + 1 if before else 1
-        path = self.path / cell_id / names.attempt(repeat, number)
+        path = self.attempt_path(cell_id, repeat, number)
         make_private(path)
         return Attempt(path, cell_id, repeat, number)
 

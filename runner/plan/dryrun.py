@@ -1,6 +1,7 @@
 """A dry run for people: every cell's commands, so that they can be read, and pasted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from runner.base.escapes import ShellWord, TerminalLine
@@ -9,18 +10,35 @@ from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
 from runner.plan.usage import in_words, usage_of
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Matrix
+from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
+from runner.terms.run import Run
+
+Folder = Callable[[Cell], PurePosixPath]  # of a cell's first attempt
+# What a scheduler would be given for each of some runs: its `script`, and its `step` in it if any.
+# The number is of the repeats of each.
+Preview = Callable[[Sequence[Run], int], Iterator[Mapping[str, Any]]]
 
 
-def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+def dry_run(
+    matrix: Matrix,
+    cluster: Cluster,
+    only: Sequence[str] = (),
+    *,
+    folder: Folder | None = None,
+    preview: Preview | None = None,
+) -> list[dict[str, Any]]:
     """Plan every cell, as data, in the order of the first runs. Connects to nothing."""
     cells = [cell for cell, _ in in_order(select(matrix, only), 1, matrix.shuffle_seed)]
     checks.check_cells(cells, cluster, matrix.warmup_iters)
     campaign = campaign_name(matrix, cluster)
+    runs = [
+        make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))
+        for cell in cells
+    ]
+    scheduled = [{"slurm": dict(each)} for each in preview(runs, matrix.repeats)] if preview else []
     plans = []
-    for cell in cells:
-        run = make_run(matrix, cell, cluster, campaign=campaign)
+    for number, (cell, run) in enumerate(zip(cells, runs, strict=True)):
         estimate = load_system(cell.system).estimate
         expected = None if estimate is None else estimate(cell, cluster)
         plans.append(
@@ -49,6 +67,7 @@ def dry_run(matrix: Matrix, cluster: Cluster, only: Sequence[str] = ()) -> list[
                     "time_s": round(expected.time_s, 1),
                     "basis": expected.basis,
                 },
+                **(scheduled[number] if scheduled else {}),
             }
         )
     return plans
@@ -80,12 +99,29 @@ def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) 
     return f"{count}; {in_words(usages, len(cluster.nodes))}"
 
 
+def _scheduled(slurm: Mapping[str, Any]) -> Iterator[str]:
+    """Say how a scheduler starts a run."""
+    if "step" in slurm:
+        yield f"  step {' '.join(map(ShellWord, slurm['step']))}"
+    elif slurm:
+        yield from _indented("job.sh", slurm["script"])
+
+
+def _indented(name: str, text: str) -> list[str]:
+    return [f"  {name}", *(f"    {line}" for line in text.splitlines())]
+
+
 STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's processes)"
 
 
 def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) -> str:
     """Write the plans as text."""
     parts: list[str] = [TerminalLine(_head(plans, matrix, cluster))]
+    if cluster.slurm:
+        parts.append("in braces ({master_addr}): what only the job knows, filled in on its nodes")
+    if "step" in (first := plans[0].get("slurm", {})):
+        lines = ["allocation for all runs", *_indented("job.sh", first["script"])]
+        parts.append("\n".join(map(TerminalLine, lines)))
     for plan in plans:
         expected = plan["estimate"]
         lines = [f"cell {plan['cell']}  ({plan['id']})", *_expected(expected, cluster)]
@@ -99,5 +135,6 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
             ]
             for name, text in plan["files"].get(node["host"], {}).items():
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
+        lines += _scheduled(plan.get("slurm", {}))
         parts.append("\n".join(map(TerminalLine, lines)))
     return "\n\n".join(parts)

@@ -85,7 +85,7 @@ def srun_argv(
     command: Sequence[str],
     *,
     orders: Orders | None = None,
-    job_id: int | None = None,
+    job_id: int | str = "",
     nodelist: Sequence[str] = (),
     output: PurePosixPath | None = None,
     overlap: bool = False,
@@ -98,7 +98,7 @@ def srun_argv(
     """
     return (
         "srun",
-        *([f"--jobid={job_id}"] if job_id is not None else []),
+        *([f"--jobid={job_id}"] if job_id else []),
         f"--nodes={nodes}",
         f"--ntasks={nodes}",
         "--ntasks-per-node=1",
@@ -122,7 +122,7 @@ def one_node_argv(slurm: Slurm, command: Sequence[str]) -> tuple[str, ...]:
     return ("srun", "--nodes=1", "--ntasks=1", *_asked(slurm, {}), *slurm.options, *command)
 
 
-def _container(orders: Orders | None, job_id: int | None) -> Iterator[str]:
+def _container(orders: Orders | None, job_id: int | str) -> Iterator[str]:
     """Yield what has the tasks in a container, and which variables of ours they get.
 
     In one the user's own would stand in the way of the image's: a module's LD_LIBRARY_PATH.

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -24,20 +24,65 @@ from runner.launch.screen import live
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError
-from runner.launch.slurm.program import PYTHON, argv
+from runner.launch.slurm.program import PYTHON, argv, leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.variables import clean_environment
 from runner.plan.slurm_job import allocation_script, srun_argv
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
+from runner.terms.slurm import Slurm
 
 OUR_JOB = "SLURM_JOB_ID"
+HOLD = "supervisor.holder:hold"
 LEASE = "lease"
 RENEW_S = 1.0
 LOST_S = 60.0  # a shared folder may show a renewed lease so late
 ABANDONED_S = 600.0  # for another bench to go on in an allocation that nobody renews
 ENDING_S = 15.0
 WAIT_S = 0.5
+
+
+def step_of(
+    cluster: Cluster,
+    campaign: Path,
+    run: Path,
+    orders: Orders,
+    mark: str,
+    job_id: str,
+    hosts: Sequence[str],
+) -> tuple[str, ...]:
+    """Return what starts a run as a step of an allocation; `campaign` and `run` are folders."""
+    assert cluster.slurm is not None
+    told = {
+        "mark": mark,
+        "lease": str(run / LEASE),
+        "lost_contact_s": max(LOST_S, cluster.lost_contact_s),
+    }
+    return srun_argv(
+        cluster.slurm,
+        len(orders.nodes),
+        handover.task(campaign, run, orders, told),
+        orders=orders,
+        job_id=job_id,
+        nodelist=hosts,
+        output=PurePosixPath(run / names.SUBMIT_OUTPUT),
+        overlap=True,
+    )
+
+
+def script_of(slurm: Slurm, wanted: Wanted, campaign: Path, mark: str) -> str:
+    """Write the job that holds the nodes of a campaign, whose folder is `campaign`."""
+    folder = campaign / names.ALLOCATION
+    arguments = {"lease": str(folder / LEASE), "lost_contact_s": ABANDONED_S}
+    return allocation_script(
+        slurm,
+        name=campaign.name,
+        nodes=wanted.nodes,
+        time_s=wanted.time_limit_s * len(wanted.cells),
+        output=PurePosixPath(folder / names.SUBMIT_OUTPUT),
+        comment=MARK + mark,
+        command=argv(PYTHON, HOLD, campaign, arguments),
+    )
 
 
 @dataclass(frozen=True)
@@ -58,24 +103,11 @@ class Allocation:
         lease = run.path / LEASE
         lease.touch()
         submitted = handover.known(run, handover.begun(run), self.job_id)
-        told = {
-            "mark": submitted.mark,
-            "lease": str(lease.resolve()),
-            "lost_contact_s": max(LOST_S, self.cluster.lost_contact_s),
-        }
-        task = handover.task(folder, run, orders, told)
-        assert self.cluster.slurm is not None
-        output = PurePosixPath(run.path.resolve() / names.SUBMIT_OUTPUT)
+        campaign = folder.path.resolve()
+        leave(handover.TASK, campaign)
+        job = f"{self.job_id}"
         step = subprocess.Popen(
-            srun_argv(
-                self.cluster.slurm,
-                len(hosts),
-                task,
-                job_id=self.job_id,
-                nodelist=hosts,
-                output=output,
-                overlap=True,
-            ),
+            step_of(self.cluster, campaign, run.path.resolve(), orders, submitted.mark, job, hosts),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -188,18 +220,10 @@ class Allocating:
         """Ask for the nodes."""
         submitted = handover.begun(self.run)
         script = self.run.path / names.SUBMIT_SCRIPT
-        arguments = {"lease": str((self.run.path / LEASE).resolve()), "lost_contact_s": ABANDONED_S}
-        holder = argv(PYTHON, "supervisor.holder:hold", self.campaign.resolve(), arguments)
         assert self.cluster.slurm is not None
-        text = allocation_script(
-            self.cluster.slurm,
-            name=self.campaign.name,
-            nodes=self.wanted.nodes,
-            time_s=self.wanted.time_limit_s * len(self.wanted.cells),
-            output=PurePosixPath(self.run.path.resolve() / names.SUBMIT_OUTPUT),
-            comment=MARK + submitted.mark,
-            command=holder,
-        )
+        campaign = self.campaign.resolve()
+        leave(HOLD, campaign)
+        text = script_of(self.cluster.slurm, self.wanted, campaign, submitted.mark)
         script.write_text(text, encoding="utf-8")
         number = commands.submit(script, {})
         handover.known(self.run, submitted, number)

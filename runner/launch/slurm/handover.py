@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from node.causes import Cause, EndedBy
@@ -12,7 +13,6 @@ from node.visibility import fresh
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import RunFolder
-from runner.folder.lock import HeldFolder
 from runner.folder.placement import Submitted
 from runner.folder.stored import UnreadableError, write_json
 from runner.judge.decide import last_words as judged_words
@@ -20,6 +20,7 @@ from runner.launch.slurm.program import argv, python_of
 from runner.launch.slurm.states import Ended
 from runner.terms.orders import Orders
 
+TASK = "supervisor.task:task"
 POLL_S = 0.1  # between two looks at a run's folder
 LATE_S = 10.0  # for the last files of a job that is over to show here
 TOLD = (EndedBy.STOP, EndedBy.LEASE)  # by somebody who is not the node
@@ -48,16 +49,19 @@ def submitted(run: RunFolder) -> Submitted | None:
         return None
 
 
-def task(folder: HeldFolder, run: RunFolder, orders: Orders, told: Mapping[str, Any]) -> Any:
-    """Return the command line of a run's task on each node; `told` is beside what all are told."""
+def task(campaign: Path, run: Path, orders: Orders, told: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command line of a run's task on each node; `told` is beside what all are told.
+
+    `campaign` and `run` are their folders; the first has the task's modules (`program.leave`).
+    """
     arguments = {
-        "run": str(run.path.resolve()),
+        "run": str(run),
         "restart": 0,
-        "inspect": str((folder.path / names.INSPECTED).resolve()),
+        "inspect": str(campaign / names.INSPECTED),
         "patience_s": MEET_S,
         **told,
     }
-    return argv(python_of(orders), "supervisor.task:task", folder.path.resolve(), arguments)
+    return argv(python_of(orders), TASK, campaign, arguments)
 
 
 def over(run: RunFolder) -> bool:

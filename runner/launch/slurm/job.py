@@ -14,6 +14,7 @@ from runner.folder.placement import Submitted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError, SlurmError
+from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.states import Ended
 from runner.plan.slurm_job import job_script
@@ -25,6 +26,17 @@ UNBEGUN_S = 1.0  # for a job that is over to show that it had begun
 REASON_S = 30.0  # for Slurm to say why a job ended
 WAITING = ("PENDING", "REQUEUED", "CONFIGURING")
 ENDING_S = 15.0  # for a run that is told to end, beyond what its processes have for that
+
+
+def script_of(slurm: Slurm, campaign: Path, run: Path, orders: Orders, mark: str) -> str:
+    """Write the job of a run; `campaign` and `run` are their folders."""
+    return job_script(
+        orders,
+        slurm,
+        output=PurePosixPath(run / names.SUBMIT_OUTPUT),
+        comment=MARK + mark,
+        command=handover.task(campaign, run, orders, {"mark": mark}),
+    )
 
 
 @dataclass(frozen=True)
@@ -58,14 +70,9 @@ class Jobs:
     def _submit(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> Submitted | None:
         submitted = handover.begun(run)
         script = run.path / names.SUBMIT_SCRIPT
-        task = handover.task(folder, run, orders, {"mark": submitted.mark})
-        text = job_script(
-            orders,
-            self.slurm,
-            output=PurePosixPath(run.path.resolve() / names.SUBMIT_OUTPUT),
-            comment=MARK + submitted.mark,
-            command=task,
-        )
+        campaign = folder.path.resolve()
+        leave(handover.TASK, campaign)
+        text = script_of(self.slurm, campaign, run.path.resolve(), orders, submitted.mark)
         script.write_text(text, encoding="utf-8")
         script.chmod(0o700)
         while True:

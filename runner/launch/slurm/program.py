@@ -24,19 +24,30 @@ def python_of(orders: Orders) -> str:
 
 
 def argv(python: str, entry: str, campaign: Path, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command line of a program of node/, whose modules lie in the campaign's folder.
-
-    A job that waits for days runs what it was submitted with: their file's name is their checksum.
-    """
-    text = json.dumps(sources(entry), sort_keys=True)
-    file = campaign / names.PROGRAMS / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    if not file.exists():
-        make_private(file.parent)
-        with whole(file) as stream:
-            stream.write(text.encode())
+    """Return the command line of a program of node/, whose modules `leave` brings."""
+    file, _ = _modules(entry, campaign)
     message = {
         "file": str(file),
         "entry": f"node.{entry}",
         "arguments": {**arguments, "programs": str(file)},
     }
     return (python, "-I", "-S", *command(entry), json.dumps(message))
+
+
+def leave(entry: str, campaign: Path) -> None:
+    """Leave the modules of a program in the campaign's folder, unless they are there."""
+    file, text = _modules(entry, campaign)
+    if not file.exists():
+        make_private(file.parent)
+        with whole(file) as stream:
+            stream.write(text.encode())
+
+
+def _modules(entry: str, campaign: Path) -> tuple[Path, str]:
+    """Return the file of a program's modules, and its text.
+
+    A job that waits for days runs what it was submitted with: the file's name is their checksum.
+    """
+    text = json.dumps(sources(entry), sort_keys=True)
+    name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    return campaign / names.PROGRAMS / name, text
