@@ -1,0 +1,71 @@
+"""bench on real Slurm, as an ordinary user on a login node: both modes, with a real trainer.
+
+`make slurm-faults` breaks things; `make slurm` has what takes longer.
+"""
+
+import json
+import sys
+
+import pytest
+
+from runner.base.paths import PROJECT
+from tests.cluster.slurm import SlurmCluster
+from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
+
+pytestmark = pytest.mark.cluster
+
+
+def torch_gpt(slurm: SlurmCluster, name: str, **more: object) -> SlurmBench:
+    """A campaign of torch_gpt, whose environment `make setup` left in this checkout."""
+    matrix = {
+        "name": name,
+        "defaults": {
+            **{"system": "torch_gpt", "model": "gpt2-tiny", "micro_batch_size": 2},
+            **{"global_batch_size": 4, "train_iters": 4, "devices_per_node": 1, "nodes": 2},
+        },
+        "axes": {"zero_stage": [1]},
+        "warmup_iters": 1,
+    }
+    variables = {"cluster_root": str(PROJECT / ".trainbench"), "slurm_nodes": 4, **more}
+    return SlurmBench(slurm, user_folder(slurm, name), matrix, variables)
+
+
+def test_a_run_is_a_job_of_its_own(slurm_cluster: SlurmCluster) -> None:
+    bench = torch_gpt(slurm_cluster, "job")
+    ran = bench.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (attempt,) = bench.campaign.glob("*/repeat1/attempt1")
+    placement = json.loads((attempt / "placement.json").read_text())
+    assert placement["host"] == ["node2", "node3"]
+    started = json.loads((attempt / "nodes/0001-rank1/started.json").read_text())
+    assert {"node2", str(placement["port"])} <= set(started["argv"])
+    outcome = json.loads((attempt / "outcome.json").read_text())
+    assert (outcome["status"], outcome["queued_s"] >= 0) == ("ok", True)
+    collected = bench.slurm.run(
+        [sys.executable, "-m", "runner", "collect", "--runs", str(bench.runs), "--format", "json"],
+        check=True,
+    )
+    (row,) = json.loads(collected.stdout)["rows"]
+    assert (row["status"], row["steps"]) == ("ok", 3)
+    assert sorted(path.stem for path in (bench.campaign / "inspect").iterdir()) == [
+        "node2",
+        "node3",
+    ]
+
+
+def test_runs_are_steps_of_one_allocation(slurm_cluster: SlurmCluster) -> None:
+    install_stand_in(slurm_cluster)
+    matrix = {
+        "name": "steps",
+        "defaults": {"system": "torch_gpt", "model": "gpt2-tiny", "train_iters": 2, "nodes": 2},
+        "axes": {"zero_stage": [0, 1]},
+        "warmup_iters": 0,
+    }
+    bench = SlurmBench(
+        slurm_cluster, user_folder(slurm_cluster, "steps"), matrix, {"slurm_mode": "allocation"}
+    )
+    ran = bench.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    jobs = {json.loads(path.read_text())["job_id"] for path in bench.campaign.glob("**/slurm.json")}
+    assert len(jobs) == 1
+    assert slurm_cluster.run(["squeue", "--noheader"], check=True).stdout == ""
