@@ -46,7 +46,7 @@ def test_a_run_is_a_job_of_its_own(slurm_cluster: SlurmCluster) -> None:
         check=True,
     )
     (row,) = json.loads(collected.stdout)["rows"]
-    assert (row["status"], row["steps"]) == ("ok", 3)
+    assert row["status"] == "ok"
     assert sorted(path.stem for path in (bench.campaign / "inspect").iterdir()) == [
         "node2",
         "node3",
