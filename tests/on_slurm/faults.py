@@ -88,6 +88,7 @@ FAULTS = (
         (("did_not_run", "job_failed"),),
     ),
     SlurmFault("a node's clock is an hour ahead", outside.clock_ahead, OK),
+    SlurmFault("shared folder shows files 5 s late", outside.files_late, OK),
     SlurmFault("shared folder full", outside.shared_full, (("none", ""),), shared_mib=64),
     # the controller and bench
     SlurmFault("controller down for a minute", control.controller_down, OK),

@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 
+from tests.cluster.late import show_at_once, show_late
 from tests.cluster.system import base_python
 from tests.faults.faults import LATE, before_only
 from tests.faults.stage import PATIENCE_S, Row
@@ -138,3 +139,15 @@ def shared_full(stage: SlurmStage) -> Row:
     finally:
         filler.unlink()
     return stage.row(took_s)
+
+
+def files_late(stage: SlurmStage) -> Row:
+    """The login node and a compute node see what others write on the shared folder 5 s late."""
+    nodes = (stage.slurm.login, stage.slurm.compute[1])
+    for node in nodes:
+        show_late(node, stage.slurm.shared, seconds=5)
+    try:
+        return stage.by_itself()
+    finally:
+        for node in nodes:
+            show_at_once(node, stage.slurm.shared)
