@@ -54,6 +54,8 @@ DEVICES = (
     *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     *("ASCEND_RT_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
 )
+TERMED = "the supervisor was sent TERM"
+TOLD_S = 0.5  # for TERM to come to the supervisor after it came to the launcher
 FOLDER_S = 60.0  # for what bench, or node rank 0, has written to show here
 LOOK_S = 1.0  # between two looks at what the others share, on few nodes
 NODES_A_SECOND = 500  # that may look at once, so that a file system serves many nodes
@@ -97,7 +99,7 @@ class Task:
     def asked(self) -> dict[str, Any] | None:
         """Return how the run is to end; None while it may go on."""
         if TERMINATED:
-            return {"ended_by": EndedBy.STOP, "message": "the supervisor was sent TERM"}
+            return {"ended_by": EndedBy.STOP, "message": TERMED}
         now = time.monotonic()
         if now - self.looked < self.every_s:
             return None
@@ -137,10 +139,23 @@ def task(spec: dict[str, Any]) -> NoReturn:
     except RefusedError as refusal:
         refuse(part, refusal)
     enter(part.job["dir"])
-    done = hold(lambda: run(part))
+    done = if_told(hold(lambda: run(part)))
     if not ended_well(done):
         part.halt(cause_of(done), "%s: %s" % (part.host, words_of(done)))
     end(part, done)
+
+
+def if_told(done: dict[str, Any]) -> dict[str, Any]:
+    """Return how a node ended, which is by the TERM that came to supervisor and launcher at once.
+
+    Slurm ends a job so, and the launcher's end may be seen first.
+    """
+    if done["ended_by"] != EndedBy.EXIT or ended_well(done):
+        return done
+    until = time.monotonic() + TOLD_S
+    while not TERMINATED and time.monotonic() < until:
+        time.sleep(0.01)
+    return dict(done, ended_by=EndedBy.STOP, message=TERMED) if TERMINATED else done
 
 
 def end(part: Task, done: dict[str, Any]) -> NoReturn:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from node.answer import ProgramError
-from node.causes import Cause
+from node.causes import Cause, EndedBy
 from node.supervisor import head, task
 from node.supervisor.answers import RefusedError
 from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, node_addr
@@ -191,6 +191,19 @@ def test_a_name_that_is_loopback_here_is_no_address(monkeypatch: pytest.MonkeyPa
     assert task.address_of("n1") == "n1"  # nothing better is known
     monkeypatch.setattr(task, "addresses", lambda host: iter(["10.0.0.5"]))
     assert task.address_of("n1") == "n1"
+
+
+def test_a_launcher_that_slurm_ends_with_its_supervisor_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(task, "TOLD_S", 0.02)
+    done = {"ended_by": EndedBy.EXIT, "rc": None, "signal": 15}
+    assert task.if_told(done) == done
+    monkeypatch.setattr(task, "TERMINATED", [True])
+    told = {**done, "ended_by": EndedBy.STOP, "message": "the supervisor was sent TERM"}
+    assert task.if_told(done) == told
+    well = {"ended_by": EndedBy.EXIT, "rc": 0}
+    assert task.if_told(well) == well
 
 
 def test_causes_of_a_task_are_known_ones() -> None:

@@ -83,8 +83,10 @@ def needs_reason(run: RunFolder) -> bool:
     """Return whether a run ended, and none of its own records says why.
 
     A launcher that ended by itself, and a node that refused, say it: they win over what Slurm says.
+    A node that was sent TERM does not know by whom.
     """
-    if run.halt is not None:
+    halt = run.halt
+    if halt is not None and (halt.host is None or halt.cause != Cause.STOPPED):
         return False
     endings = run.endings().values()
     if any(not each.well and each.ended_by not in TOLD for each in endings):
@@ -96,6 +98,7 @@ def settle(run: RunFolder, ended: Ended) -> None:
     """Say why a run ended, where Slurm knows it and our own records do not."""
     if needs_reason(run):
         printed = last_words(run) if ended.cause == Cause.JOB_FAILED else ""
+        (run.path / names.HALT).unlink(missing_ok=True)
         run.ask_to_halt(ended.cause, f"{ended.words}: {printed}" if printed else ended.words)
 
 

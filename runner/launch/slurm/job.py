@@ -159,6 +159,8 @@ class Followed:
             if ended is not None:
                 handover.settle(self.run, ended)
                 return
+            if self.started_again():
+                return
             time.sleep(handover.POLL_S)
 
     def end_where_halted(self) -> None:
@@ -191,6 +193,7 @@ class Followed:
             return False
         if record is None or record.restarts <= self.submitted.restart:
             return False
-        self.run.ask_to_halt(Cause.REQUEUED, f"job {self.number} was requeued ({job.reason})")
+        words = f"job {self.number} was requeued ({job.reason})"
+        handover.settle(self.run, Ended(Cause.REQUEUED, words))
         handover.follows(self.run, record.restarts)
         return True

@@ -187,6 +187,7 @@ def test_slurm_says_why_a_run_ended_whose_nodes_did_not(site: Site) -> None:
 
 
 def test_a_supervisor_that_was_told_to_end_does_not_know_why(site: Site) -> None:
+    site.run.ask_to_halt(Cause.STOPPED, "node2: the supervisor was sent TERM", host="node2")
     site.end(ended_by=EndedBy.STOP, rc=None, message="the supervisor was sent TERM")
     site.queue.end = Ended(Cause.JOB_TIME_LIMIT, "job 7 reached Slurm's time limit")
     site.go()
