@@ -280,7 +280,11 @@ class SlurmCluster:
         """Give a node its power and its daemons back, and the controller the node."""
         node.boot()
         self.start_daemons()
-        self.slurm("scontrol", "update", f"nodename={node.hostname}", "state=resume")
+        self._resume([node.hostname])
+
+    def _resume(self, hosts: Sequence[str]) -> None:
+        # refused for a node that came back by itself
+        self.login.exec(["scontrol", "update", f"nodename={','.join(hosts)}", "state=resume"])
 
     def node_down(self, node: Node) -> None:
         """Cut a node's power, and let the controller know, as a site's health check would."""
@@ -319,7 +323,6 @@ class SlurmCluster:
         if conf.read_text() != self.cluster.record.slurm_conf.read_text():
             self._reconfigure(self.cluster.record.slurm_conf.read_text())
         odd = [host for host, state in self.states().items() if state != "idle"]
-        if odd:
-            self.login.exec(["scontrol", "update", f"nodename={','.join(odd)}", "state=resume"])
+        self._resume(odd)
         self.until_idle()
         return left

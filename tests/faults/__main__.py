@@ -10,7 +10,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from tests import stand_in
-from tests.cluster import Cluster
+from tests.cluster import Cluster, ClusterError
 from tests.cluster.fixtures import Group
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
@@ -71,7 +71,7 @@ def played(fault: Fault[S], stage: S) -> list[str]:
     try:
         wrong = play(fault, stage)
         row = stage.rows[-1]
-    except (AssertionError, TimeoutError, OSError, subprocess.SubprocessError) as error:
+    except (AssertionError, ClusterError, OSError, subprocess.SubprocessError) as error:
         wrong = [f"{type(error).__name__}: {error}", f"bench said: {stage.bench.said()[-2000:]}"]
         row = Row(fault.name, "error", "", None, len(stage.left()), 0, "")
     finally:

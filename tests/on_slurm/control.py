@@ -23,11 +23,11 @@ def controller_down(stage: SlurmStage) -> Row:
 def runner_killed_queued(stage: SlurmStage) -> Row:
     """bench is killed while the job waits, and begun again: it follows that job."""
     before_only(stage)
-    stage.drain()
+    stage.block()
     stage.bench.start(*STRUCK)
     number = stage.until_submitted()
     stage.kill_runner()
-    stage.drain("resume")
+    stage.unblock()
     return _followed(stage, number)
 
 
@@ -73,13 +73,13 @@ def forgotten_without_record(stage: SlurmStage) -> Row:
     """A job that never began is cancelled and forgotten while no bench runs."""
     stage.slurm.configure(MinJobAge=2)
     before_only(stage)
-    stage.drain()
+    stage.block()
     stage.bench.start(*STRUCK)
     number = stage.until_submitted()
     stage.kill_runner()
     stage.slurm.run(["scancel", str(number)], check=True)
     wait(lambda: not stage.record(number), 120, "the controller to forget the job")
-    stage.drain("resume")
+    stage.unblock()
     stage.bench.run(*STRUCK)
     return stage.row(None)
 
@@ -157,11 +157,11 @@ def refused_partition(stage: SlurmStage) -> Row:
 def never_starts(stage: SlurmStage) -> Row:
     """The partition's limit falls below the queued job's time: it waits for what never comes."""
     before_only(stage)
-    stage.drain()
+    stage.block()
     stage.bench.start(*STRUCK)
     stage.until_submitted()
     stage.slurm.slurm("scontrol", "update", "partitionname=main", "MaxTime=1")
-    stage.drain("resume")
+    stage.unblock()
     try:
         took_s = stage.until_struck_ended()
         stage.bench.finish()

@@ -11,6 +11,8 @@ from tests.faults.stage import PATIENCE_S, Row
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.stage import STRUCK, SlurmStage
 
+SLOW_S = 150.0  # for what Slurm does within two minutes
+
 
 def scancelled(stage: SlurmStage) -> Row:
     """Somebody cancels the running job."""
@@ -20,20 +22,23 @@ def scancelled(stage: SlurmStage) -> Row:
 def scancelled_in_queue(stage: SlurmStage) -> Row:
     """Somebody cancels the job before it has nodes."""
     before_only(stage)
-    stage.drain()
+    stage.block()
     stage.bench.start(*STRUCK)
     number = stage.until_submitted()
     stage.slurm.run(["scancel", str(number)], check=True)
     took_s = stage.until_struck_ended()
-    stage.drain("resume")
+    stage.unblock()
     stage.bench.finish()
     return stage.row(took_s)
 
 
 def slurm_time_limit(stage: SlurmStage) -> Row:
     """The administrator cuts the running job's time: Slurm ends it."""
-    change = ["scontrol", "update", "TimeLimit=1"]
-    return stage.strike(lambda: stage.slurm.slurm(*change, f"jobid={stage.job()}"))
+    stage.start()
+    stage.slurm.slurm("scontrol", "update", f"jobid={stage.job()}", "TimeLimit=1")
+    began = time.monotonic()
+    wait(lambda: bool(stage.outcome("struck")), SLOW_S, "the end of the struck cell")
+    return stage.row(time.monotonic() - began)
 
 
 def preempted(stage: SlurmStage) -> Row:
@@ -81,9 +86,11 @@ def link_down_shortly(stage: SlurmStage) -> Row:
 def drained_while_pending(stage: SlurmStage) -> Row:
     """The nodes are drained before the job starts, and come back."""
     before_only(stage)
-    stage.drain()
+    stage.block()
     stage.bench.start(*STRUCK)
     number = stage.until_submitted()
+    stage.drain()
+    stage.unblock()
     time.sleep(2)
     assert stage.record(number)["JobState"] == "PENDING"
     stage.drain("resume")
