@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -203,6 +203,12 @@ class Attempt(RunFolder):
     def orders(self) -> Orders | None:
         """What of it an engine needs. Raises UnreadableError."""
         return self.run.orders if self.run else None
+
+    def devices(self, rank: int) -> Sequence[int]:
+        """Return which devices of a node the run had; none where it said nothing of that."""
+        if (placement := self.placement) is not None:
+            return placement.devices[rank]
+        return (self.run.cell.device_ids if self.run else None) or ()
 
     @property
     def outcome(self) -> Outcome | None:

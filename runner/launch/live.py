@@ -38,9 +38,10 @@ def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
 
 
 def _now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
-    logs, run = attempt.logs(), attempt.run
-    devices = run.cell.device_ids if run else None
-    sampled = [memory(log.with_name(names.SAMPLES), devices) for log in logs.values()]
+    logs = attempt.logs()
+    sampled = [
+        memory(log.with_name(names.SAMPLES), attempt.devices(rank)) for rank, log in logs.items()
+    ]
     used = max((each for each in sampled if each is not None), default=None)
     measured = latest(load_system(system).parse, logs)
     if measured is None:
@@ -52,8 +53,8 @@ def _now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
     return Now(step, measured.memory_used_mib if used is None else used, left)
 
 
-def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
-    """Return MiB in use on the fullest of a node's `devices` (None: all) at the newest samples."""
+def memory(samples: Path, devices: Sequence[int]) -> float | None:
+    """Return MiB in use on the fullest of a node's `devices` (none: all) at the newest samples."""
     try:
         with open_plain(samples) as stream:
             head = stream.read(_HEAD).splitlines()[:1]
@@ -61,7 +62,7 @@ def memory(samples: Path, devices: Sequence[int] | None) -> float | None:
         return None
     newest = {}
     for sample in read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:]])):
-        if sample.device != CPU and (devices is None or sample.device in map(str, devices)):
+        if sample.device != CPU and (not devices or sample.device in map(str, devices)):
             newest[sample.device] = sample.memory_used_mib
     return max((used for used in newest.values() if used is not None), default=None)
 

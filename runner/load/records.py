@@ -172,7 +172,7 @@ def _ran(
     # As many devices as it has processes, from the first, unless it names them.
     ids = run.cell.device_ids or range(run.cell.devices_per_node)
     record = replace(record, reached=_reached(attempt, run, record, ids))
-    return with_fetched(record, logs, ids)
+    return with_fetched(record, logs, {rank: attempt.devices(rank) or ids for rank in logs})
 
 
 def _reached(attempt: Attempt, run: Run, record: Record, ids: Sequence[int]) -> Reached:

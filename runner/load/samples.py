@@ -47,12 +47,14 @@ MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
 CPU = "cpu"  # the one device of a node without devices: all its processors
 
 
-def with_fetched(record: Record, logs: Mapping[int, Path], devices: Sequence[int] | None) -> Record:
+def with_fetched(
+    record: Record, logs: Mapping[int, Path], devices: Mapping[int, Sequence[int]]
+) -> Record:
     """Add to the record what lies beside its logs (node rank to launcher.log).
 
-    `devices` are the indices of the devices that the run had on each node; None: all. Samples of a
-    device's memory replace what the log says of it: they see it once a second. A node's processors
-    are no device: their memory is not the run's.
+    `devices` are the indices of those that the run had on a node, by rank; none there: all. Samples
+    of a device's memory replace what the log says of it: they see it once a second. A node's
+    processors are no device: their memory is not the run's.
     """
     measured = record.measurement
     nodes = {rank: path.parent for rank, path in logs.items()}
@@ -83,17 +85,16 @@ def _events(folder: Path) -> list[Path]:
 def _sampled(
     record: Record,
     nodes: Mapping[int, Path],
-    devices: Sequence[int] | None,
+    devices: Mapping[int, Sequence[int]],
     times: Mapping[int, Sequence[tuple[int, float]]],
     began: Mapping[int, float | None],
 ) -> Measurement:
     measured = record.measurement
-    wanted = {CPU, *map(str, devices or ())}
     samples = {
         str(rank): [
             sample
             for sample in read_samples(read_start(node / names.SAMPLES, MOST_BYTES) or b"")
-            if devices is None or sample.device in wanted
+            if rank not in devices or sample.device in {CPU, *map(str, devices[rank])}
         ]
         for rank, node in nodes.items()
     }
@@ -118,7 +119,8 @@ def _sampled(
         power = energy.energy(of_nodes)
         heat = energy.thermals(with_begin)
         unsampled = [((), any_window, None)] * (len(record.hosts) - len(nodes))
-        whole = telemetry([*with_begin, *unsampled], sorted(wanted - {CPU}))
+        had = [sorted(map(str, devices.get(rank, ()))) for rank in nodes]
+        whole = telemetry([*with_begin, *unsampled], [*had, *([[]] * len(unsampled))])
     return replace(
         measured,
         energy=power,

@@ -10,9 +10,9 @@ from runner.terms.record import Telemetry
 
 def telemetry(
     nodes: Iterable[tuple[Sequence[Sample], Window | None, float | None]],
-    devices: Sequence[str],
+    devices: Iterable[Sequence[str]],
 ) -> Telemetry:
-    """Look at the samples of each of the nodes' `devices` within its window, and before it began.
+    """Look at the samples of a node's `devices` within its window, and before it began.
 
     A node is its samples (none: it was not sampled), its window, and when its launcher started
     (node time; None: not known).
@@ -20,7 +20,7 @@ def telemetry(
     gaps: list[float] = []
     before: list[float] = []
     missing = ""
-    for samples, window, began in nodes:
+    for (samples, window, began), had in zip(nodes, devices, strict=True):
         mib = (s.memory_used_mib for s in samples if began is not None and s.time < began)
         before += [used for used in mib if used is not None]
         if not samples:
@@ -29,7 +29,7 @@ def telemetry(
             missing = "when the counted steps ran is not known"
         else:
             sampled = by_device(samples)
-            gaps += [_gap(sampled.get(device, ()), window) for device in devices]
+            gaps += [_gap(sampled.get(device, ()), window) for device in had]
     gap = None if missing else max(gaps, default=0.0)
     return Telemetry(gap, missing, max(before, default=None))
 

@@ -46,7 +46,7 @@ def test_the_time_to_a_campaigns_end(
 def test_memory_is_the_fullest_devices_at_the_newest_samples(tmp_path: Path) -> None:
     """The header stands at the beginning only; what is read is that and the end."""
     path = tmp_path / "samples.csv"
-    assert memory(path, None) is None
+    assert memory(path, []) is None
     header = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"
     rows = [
         f"2026/11/21 10:{n // 60:02d}:{n % 60:02d}.000, {d}, 9 %, {900 - n // 10 + 100 * d} MiB\n"
@@ -55,9 +55,9 @@ def test_memory_is_the_fullest_devices_at_the_newest_samples(tmp_path: Path) -> 
     ]
     path.write_text(header + "".join(rows) + "2026/11/21 11:00")
     assert path.stat().st_size > 100_000
-    assert (memory(path, None), memory(path, [0])) == (701.0, 601.0)
+    assert (memory(path, []), memory(path, [0])) == (701.0, 601.0)
     path.write_text(STAMPS + "1790000000.000, 7 %, 12000 MiB, 64000 MiB\n")
-    assert memory(path, None) is None  # a node's own memory is not the run's
+    assert memory(path, []) is None  # a node's own memory is not the run's
 
 
 @pytest.fixture

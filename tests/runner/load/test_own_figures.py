@@ -29,7 +29,7 @@ def recorded() -> Record:
     measured = judge.measure_run("megatron_core", {0: LOG})
     run = replace(cell("a", 10.0), system="megatron_core", nodes=1, devices_per_node=1)
     run = replace(run, model=Decoder(24, 1024, 16, 1024, 50304), global_batch_size=64)
-    return with_fetched(replace(run, warmup_iters=10, measurement=measured), {0: LOG}, [0])
+    return with_fetched(replace(run, warmup_iters=10, measurement=measured), {0: LOG}, {0: [0]})
 
 
 def table(run: Record) -> Row:
@@ -112,10 +112,10 @@ def test_the_first_step_is_timed_from_the_launchers_start(tmp_path: Path) -> Non
     """The line of step 1 was there at 971 s, by the poll that saw it."""
     log = run_folder(tmp_path / "n1", "")
     (log.parent / "samples.csv").unlink()
-    assert with_fetched(a_run(), {0: log}, None).measurement.first_step is None
+    assert with_fetched(a_run(), {0: log}, {}).measurement.first_step is None
     done = {"schema": 1, "ended_by": "exit", "rc": 0, "started_at": 950.5}
     (log.parent / "done.json").write_text(json.dumps(done))
-    found = with_fetched(a_run(), {0: log}, None)
+    found = with_fetched(a_run(), {0: log}, {})
     assert found.measurement.first_step == FirstStep(20.5, 1)
     row = table(found)
     assert machine_value(row, "time_to_first_step_s") == 20.5
@@ -123,7 +123,7 @@ def test_the_first_step_is_timed_from_the_launchers_start(tmp_path: Path) -> Non
     assert any("(iteration 1)" in note for note in notes([row]))
     assert "time_to_first_step_s" in table(a_run()).missing
     (log.parent / "done.json").write_text("half")
-    assert with_fetched(a_run(), {0: log}, None).measurement.first_step is None
+    assert with_fetched(a_run(), {0: log}, {}).measurement.first_step is None
 
 
 def test_what_was_compiled_is_added_up(recorded: Record) -> None:

@@ -62,7 +62,7 @@ def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_pat
         samples += gpu_row(second, 1, "80 %" if steady else "0 %", 4000)
         samples += gpu_row(second, 7, "100 %", 16000)  # somebody else's
     path = run_folder(tmp_path / "n1", samples)
-    found = with_fetched(a_run(), {0: path}, [0, 1]).measurement
+    found = with_fetched(a_run(), {0: path}, {0: [0, 1]}).measurement
     assert found.utilisation is not None
     assert found.utilisation.source == "samples"
     assert found.utilisation.percent == pytest.approx(85, abs=5)
@@ -75,7 +75,7 @@ def test_a_recorded_run_of_four_gpus() -> None:
     measured = judge.measure_run("torch_gpt", {0: log})
     assert len(measured.intervals) == 60
     asked = replace(cell("a", 10.0), system="torch_gpt", warmup_iters=10, measurement=measured)
-    found = with_fetched(asked, {0: log}, [0, 1, 2, 3]).measurement
+    found = with_fetched(asked, {0: log}, {0: [0, 1, 2, 3]}).measurement
     assert found.utilisation is not None
     assert found.utilisation.percent == pytest.approx(99, abs=1)
     assert found.memory_used_mib == 15857
@@ -88,14 +88,14 @@ def test_a_node_that_logs_no_step_is_laid_over_the_one_that_does(tmp_path: Path)
     ]
     one, other = (run_folder(tmp_path / f"n{n}", text) for n, text in enumerate(both))
     other.write_bytes(b"nothing here\n")
-    found = with_fetched(a_run(), {0: one, 1: other}, [0]).measurement
+    found = with_fetched(a_run(), {0: one, 1: other}, {0: [0], 1: [0]}).measurement
     assert found.utilisation == Utilisation(70.0, "samples")
 
 
 def test_processors_give_utilisation_but_no_memory(tmp_path: Path) -> None:
     samples = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
     samples += "".join(f"{s}.500, 60 %, 9000 MiB, 16000 MiB\n" for s in range(960, 1000))
-    found = with_fetched(a_run(), {0: run_folder(tmp_path / "n", samples)}, [0]).measurement
+    found = with_fetched(a_run(), {0: run_folder(tmp_path / "n", samples)}, {0: [0]}).measurement
     assert found.utilisation == Utilisation(60.0, "samples")
     assert found.memory_used_mib == 300.0
 
@@ -119,7 +119,7 @@ timestamp, 971.5
 
 def test_without_samples_a_record_is_left_as_it_is(tmp_path: Path) -> None:
     run = a_run()
-    assert with_fetched(run, {0: tmp_path / "launcher.log"}, None) is run
+    assert with_fetched(run, {0: tmp_path / "launcher.log"}, {}) is run
 
 
 def test_fetched_tensorboard_files_give_the_losses_that_the_log_lacks(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_fetched_tensorboard_files_give_the_losses_that_the_log_lacks(tmp_path: 
     name = "events.out.tfevents.1.host"
     (folder / name).write_bytes(VERSION + event(1, "lm loss", 9.0) + event(2, "lm loss", 8.0))
     silent = replace(a_run(), measurement=Measurement((Interval(1, 1, 9.0),)))
-    found = with_fetched(silent, {0: tmp_path / "launcher.log"}, None)
+    found = with_fetched(silent, {0: tmp_path / "launcher.log"}, {})
     assert found.measurement.curve == ((1, 9.0), (2, 8.0))
-    assert with_fetched(a_run(), {0: tmp_path / "launcher.log"}, None).measurement.curve == ()
+    assert with_fetched(a_run(), {0: tmp_path / "launcher.log"}, {}).measurement.curve == ()
 
 
 def test_steps_are_timed_by_the_poll_that_brought_their_whole_line() -> None:
@@ -187,15 +187,15 @@ def test_a_poll_that_is_none_is_passed_over(tmp_path: Path, poll: str) -> None:
     """Issue 12, points 7 and 13: `size: Infinity` and brackets within brackets were tracebacks."""
     rows = "".join(gpu_row(second, 0, "50 %", 5) for second in range(10, 60))
     log = run_folder(tmp_path / "n1", GPU_HEADER + rows)
-    before = with_fetched(a_run(), {0: log}, None).measurement
+    before = with_fetched(a_run(), {0: log}, {}).measurement
     timeline = log.with_name("timeline.jsonl")
     timeline.write_bytes(poll.encode(errors="surrogateescape") + b"\n" + timeline.read_bytes())
-    assert with_fetched(a_run(), {0: log}, None).measurement == before
+    assert with_fetched(a_run(), {0: log}, {}).measurement == before
 
 
 def test_a_folder_called_like_an_event_file_is_none(tmp_path: Path) -> None:
     (tmp_path / "tensorboard" / "a.tfevents.b").mkdir(parents=True)
-    with_fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, None)
+    with_fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, {})
 
 
 def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_
     done = {"ended_by": "exit", "rc": 0, "started_at": 960.0}
     for wall_s, joules in ((29.4, 1440.0), (29.6, None)):  # the sampler's last look is at 989.5
         log.with_name("done.json").write_text(json.dumps({**done, "wall_s": wall_s}))
-        used = with_fetched(a_run(), {0: log}, [0]).measurement.energy
+        used = with_fetched(a_run(), {0: log}, {0: [0]}).measurement.energy
         assert used is not None
         assert used.joules == (None if joules is None else pytest.approx(joules))
 
