@@ -109,7 +109,8 @@ def _resampled(runs: tuple[tuple[float, ...], ...]) -> Floats | None:
 def _interval(values: Floats, widening: float) -> tuple[float, float]:
     tail = (100 - CONFIDENCE_PERCENT) / 2
     low, middle, high = np.percentile(values, [tail, 50, 100 - tail])
-    return float(middle - widening * (middle - low)), float(middle + widening * (high - middle))
+    more = widening - 1  # of one run it is 0, and the interval exactly the percentiles
+    return float(low - more * (middle - low)), float(high + more * (high - middle))
 
 
 def _widening(*runs: int) -> float:
