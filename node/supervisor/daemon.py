@@ -15,6 +15,7 @@ import time
 from node import sent
 from node.causes import Cause, EndedBy
 
+from . import scratch
 from .answers import RefusedError
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
@@ -65,6 +66,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
         try:
             lock = take_lock(job)
         except RefusedError as refusal:
+            scratch.remove(job)
             # Written so that nobody takes this folder for a run that goes on.
             refused = {"refused": refusal.cause, "message": str(refusal)}
             os.write(tell, json.dumps(refused).encode())
@@ -187,6 +189,7 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
     early = begin()
     if early is not None:
         end_sampler(sampler, {})
+        scratch.remove(job)
         return early
     killed_before = oom_kills()
     started_at, begun = time.time(), time.monotonic()

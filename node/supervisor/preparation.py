@@ -11,6 +11,7 @@ import time
 from node import sent
 from node.causes import Cause
 
+from . import scratch
 from .answers import RefusedError
 from .daemon import daemon
 from .files import write
@@ -30,6 +31,7 @@ RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must
 
 def check(job: dict[str, Any]) -> list[str]:
     """Refuse what would fail later, by name; return what may disturb the run, in sentences."""
+    scratch.sweep(job)
     for path, size in job.get("requires", {}).items():
         try:
             found = os.stat(path).st_size
@@ -80,15 +82,17 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
     (name to text, written into dir), requires (path to size in bytes or null), ports, device,
     device_ids, time_limit_s, lost_contact_s, grace_s, log_limit_bytes; mark (the same on every
-    node of the run); after (argvs); secrets (variables that are written into no file).
+    node of the run); scratch (a folder on a disk of the node's own, or ""); after (argvs); secrets
+    (variables that are written into no file).
     """
     secrets = job.pop("secrets", {})
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
-        noted = check(job)
+        noted = check(job) + scratch.notes(job)
         make_room(job["dir"])
         prune(job)
         limit_log(job)
+        scratch.make(job)
         # Of this run alone: another checkout may run the same campaign below another root.
         job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
         job["hostname"] = host_name()

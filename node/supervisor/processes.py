@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from . import scratch
+
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
@@ -173,6 +175,7 @@ def end_run(job: dict[str, Any], dead: dict[int, int]) -> tuple[int, int]:
     if job.get("after"):
         run_after(job)
         left = len(ours(job["mark"], os.getpid()))
+    scratch.remove(job)
     return signalled, left
 
 

@@ -22,7 +22,7 @@ from node.causes import Cause, EndedBy
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import head
+from . import head, scratch
 from .answers import RefusedError
 from .daemon import enter, hold, identify, watch
 from .files import read_json, size_of, write
@@ -178,8 +178,9 @@ def prepare(part: Task) -> None:
     job = part.job
     try:
         take_devices(job)
-        noted = check(job)
+        noted = check(job) + scratch.notes(job)
         limit_log(job)
+        scratch.make(job)
         lay_out(job)
         told = {"boot_id": boot_id(), "noted": noted}
         write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))

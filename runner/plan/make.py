@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from node.supervisor import names
 from node.supervisor.placeholders import MASTER_PORT
+from node.supervisor.scratch import PREFIX, TEMPORARY
 from runner.base.paths import BASE_PATH, dataset_home, system_home
 from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
@@ -39,7 +40,10 @@ def make_run(
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
     port = port_of(run_id, port_try)
     dirs = run_folders(cluster, cluster.nodes[: cell.nodes], run_id, folder)
-    contexts = [_context(cell, cluster, rank, run_dir, port) for rank, run_dir in enumerate(dirs)]
+    scratch = scratch_of(cell, cluster, dirs[0])
+    contexts = [
+        _context(cell, cluster, rank, run_dir, port, scratch) for rank, run_dir in enumerate(dirs)
+    ]
     seen = folder.parents[2] if cluster.slurm and folder else None  # the campaign's, on the nodes
     return Run(
         campaign=campaign,
@@ -91,11 +95,12 @@ def _node_run(
         serves=command.serves,
         after=command.after,
         step=command.step,
+        scratch=context.scratch,
     )
 
 
 def _context(
-    cell: Cell, cluster: Cluster, rank: int, run_dir: PurePosixPath, port: int
+    cell: Cell, cluster: Cluster, rank: int, run_dir: PurePosixPath, port: int, scratch: str
 ) -> NodeContext:
     """Gather what a system needs to know of a node to write its command."""
     root = cluster.nodes[rank].root
@@ -111,9 +116,10 @@ def _context(
         home=home,
         dataset=dataset_home(root, cell.dataset),
         run_dir=run_dir,
+        scratch=scratch,
         device=cluster.device,
         device_ids=cell.device_ids,
-        base_env=_base_env(home, cluster, image),
+        base_env=_base_env(home, cluster, image, scratch),
         env={**cluster.env, **cell.env},
         image=image,
         containers=cluster.containers,
@@ -133,22 +139,50 @@ def run_folders(
     return [cluster.run_folder(node, run_id) for node in nodes]
 
 
+def scratch_of(cell: Cell, cluster: Cluster, run_dir: PurePosixPath) -> str:
+    """Return the run's folder on a disk of each node's own, at one path; "" where it has none.
+
+    A root of the node's own needs none, nor does a container. What nodes share is too slow for it,
+    and they collide there.
+    """
+    if image_of(cell.system, cell.pin):
+        return ""
+    shared = cluster.root_shared or cluster.slurm
+    above = cluster.scratch or (PurePosixPath("/tmp") if shared else None)  # noqa: S108  # 0700
+    digest = hashlib.sha256(str(run_dir).encode()).hexdigest()[:12]
+    return str(above / f"{PREFIX}{digest}") if above else ""
+
+
 def port_of(run_id: str, port_try: int = 0) -> int:
     """Return a port of the run's own, the same on every node and in a dry run."""
     digest = hashlib.sha256(f"{run_id}#{port_try}".encode()).digest()
     return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
 
 
-def _base_env(home: PurePosixPath, cluster: Cluster, image: str) -> dict[str, str]:
-    """Return what every process of a run has, whatever its system. An image has a PATH of
-    its own.
+def _base_env(home: PurePosixPath, cluster: Cluster, image: str, scratch: str) -> dict[str, str]:
+    """Return what every process of a run has, whatever its system. An image has a PATH and caches
+    of its own, which go with its container.
     """
-    env = {} if image else {"PATH": f"{home}/env/bin:{BASE_PATH}"}
+    env = {} if image else {"PATH": f"{home}/env/bin:{BASE_PATH}", **_caches(home, scratch)}
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
     if cluster.device == "cuda":
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # device ids are nvidia-smi's
     return env
+
+
+def _caches(home: PurePosixPath, scratch: str) -> dict[str, str]:
+    """Return where compilers cache: in the run's scratch folder, or with the pin set on the node.
+
+    Their own choice is the home folder, where nodes that share it have raced and waited for locks.
+    """
+    above = scratch or f"{home}/cache"
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": f"{above}/inductor",
+        "TORCH_EXTENSIONS_DIR": f"{above}/extensions",
+        "TRITON_CACHE_DIR": f"{above}/triton",
+        **({"TMPDIR": f"{scratch}/{TEMPORARY}"} if scratch else {}),
+    }
 
 
 def _env(command: Command, cell: Cell, cluster: Cluster, context: NodeContext) -> dict[str, str]:

@@ -24,6 +24,7 @@ Host = Annotated[str, HostName]
 Variable = Annotated[str, VariableName]
 Inside = Annotated[str, InsidePath]
 Line = Annotated[str, Text(most=10_000)]
+Path = Annotated[str, Text(r"(?:/.*)?", most=10_000)]
 Rank = Annotated[int, Whole(0, MOST_NODES)]
 Port = Annotated[int, Whole(1, 65_535)]
 Seconds = Annotated[float, Number(0)]
@@ -33,7 +34,8 @@ Seconds = Annotated[float, Number(0)]
 class NodeRun:
     """One node's part of a run. `dir` and `runs` are folders on the node.
 
-    `serves`, `after` and `step`: see `Command`.
+    `serves`, `after` and `step`: see `Command`. `scratch`: a folder of the run's own on a disk of
+    the node's own, which is made before it and removed with it; "" for none.
     """
 
     host: Host
@@ -51,6 +53,7 @@ class NodeRun:
     serves: bool = False
     after: tuple[tuple[str, ...], ...] = ()
     step: tuple[str, ...] = ()
+    scratch: Path = ""
 
     @property
     def waits(self) -> bool:

@@ -68,6 +68,7 @@ class NodeContext:
     env: Mapping[str, str] = field(default_factory=dict)
     image: str = ""  # of a pin set that is one
     containers: Containers = field(default_factory=Containers)
+    scratch: str = ""  # a folder of the run's own on the node's disk
     cann_home: str = ""  # the folder with CANN's set_env.sh
 
     @property

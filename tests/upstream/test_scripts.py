@@ -51,7 +51,10 @@ def ours_of(run_: NodeRun) -> dict[str, str]:
 
 
 # Ours alone, in every run: docs/runs.md has each one's reason.
-EVERY_RUN = {"PATH", "PYTHONUNBUFFERED", "PYTHONFAULTHANDLER", "CUDA_DEVICE_ORDER", "CUDA_HOME"}
+EVERY_RUN = {
+    *("PATH", "PYTHONUNBUFFERED", "PYTHONFAULTHANDLER", "CUDA_DEVICE_ORDER", "CUDA_HOME"),
+    *("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+}
 
 
 def variables(theirs: Started, ours: NodeRun) -> dict[str, tuple[Any, Any]]:

@@ -22,6 +22,11 @@ from runner.terms.run import Run
 from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, small_run
 
 HOME = "/opt/tb/systems/torch_gpt/torch-2.13"
+CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "TRITON_CACHE_DIR": "triton",
+}
 DATA = "/opt/tb/datasets/default"
 
 
@@ -39,6 +44,7 @@ def test_two_nodes_of_two_devices_get_these_command_lines() -> None:
             "PATH": f"{HOME}/env/bin:{BASE_PATH}",
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
+            **{name: f"{HOME}/cache/{place}" for name, place in CACHES.items()},
             "OMP_NUM_THREADS": "1",
         }
         assert node.cwd == f"{HOME}/src"
@@ -123,6 +129,7 @@ def test_the_cells_variables_win_over_the_clusters_and_those_over_the_systems(
         "PATH": f"{HOME}/env/bin:{BASE_PATH}",
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
+        **{name: f"{HOME}/cache/{place}" for name, place in CACHES.items()},
     }
     assert dict(run.nodes[0].env) == {**base, **expected}
 
