@@ -24,6 +24,7 @@ TASK = "supervisor.task:task"
 POLL_S = 0.1  # between two looks at a run's folder
 LATE_S = 10.0  # for the last files of a job that is over to show here
 TOLD = (EndedBy.STOP, EndedBy.LEASE)  # by somebody who is not the node
+PYXIS = b"error: pyxis: "  # said on a node where no task could begin
 MEET_S = 600.0  # for all nodes of a run to come
 
 
@@ -117,4 +118,5 @@ def last_words(run: RunFolder) -> str:
     """Return what a task, or srun itself, printed at last; empty where they said nothing."""
     lines = tail(run.path / names.SUBMIT_OUTPUT).splitlines()
     tasks = [line for line in lines if not line.startswith((b"srun: ", b"slurmstepd: "))]
-    return judged_words(b"\n".join(tasks or lines))
+    container = [line for line in lines if PYXIS in line]  # what follows it names it no more
+    return judged_words(b"\n".join(container or tasks or lines))

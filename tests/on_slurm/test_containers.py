@@ -1,0 +1,159 @@
+"""Runs in containers on real Slurm. Podman is Debian's own; pyxis and Apptainer stand in.
+
+Neither can be had here. In place of pyxis stands a SPANK plugin that gives srun its options and
+checks them (pyxis_stub.c), in place of Apptainer a script with its options: both start the command
+uncontained, with the variables that a text in place of the image has. What plans, starts, watches
+and ends is real; the trainer is the stand-in's, as a module that `python3 -m` finds.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import stand_in
+from tests.cluster.node import Node
+from tests.cluster.slurm import SlurmCluster
+from tests.on_slurm.campaign import SlurmBench, chown, user_folder
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+IMAGE = "PATH=/usr/local/bin:/usr/bin:/bin\nVALUE=the image's\n"
+APPTAINER = """#!/bin/sh
+set -e
+[ "$1" = exec ] && shift
+while :; do
+  case "$1" in
+    --nv) ;;
+    --home=*) cd "${1#*=}" ;;
+    --pwd=*) pwd=${1#*=} ;;
+    --bind=*:*) bind=${1#*=}; [ -e "${bind%%:*}" ] || { echo "no ${bind%%:*}" >&2; exit 255; } ;;
+    *) break ;;
+  esac
+  shift
+done
+image=$1
+shift
+set -a
+while IFS== read -r name value; do eval "$name=\\$value"; done <"$image"
+cd "$pwd"
+exec "$@"
+"""
+
+
+def root_with(slurm: SlurmCluster, image: str) -> Path:
+    """A cluster_root whose pin set `container` is the text `IMAGE`, in a file of that name."""
+    root = slurm.shared / "contained"
+    stand_in.install(root, "/usr/bin/python3")
+    (pin,) = (root / "systems" / "torch_gpt").iterdir()
+    home = pin.with_name("container")
+    pin.rename(home)
+    shutil.rmtree(home / "env")
+    module = home / "src" / "torch" / "distributed" / "run.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(stand_in.TRAINER.format(python="/usr/bin/python3"))
+    (home / image).write_text(IMAGE)
+    chown(root)
+    return root
+
+
+def place(node: Node, path: str) -> Path:
+    return Path(f"/proc/{node.pid}/root{path}")
+
+
+@pytest.fixture
+def site(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
+    """Slurm, and nothing of an engine left on its nodes afterwards."""
+    yield slurm_cluster
+    for node in slurm_cluster.cluster.nodes:
+        for path in ("/etc/slurm/plugstack.conf", "/usr/local/bin/apptainer"):
+            place(node, path).unlink(missing_ok=True)
+    shutil.rmtree(slurm_cluster.shared / "contained", ignore_errors=True)
+
+
+def install_pyxis(slurm: SlurmCluster) -> None:
+    said = slurm.run(["srun", "--version"], check=True).stdout
+    major, minor, micro = map(int, re.findall(r"\d+", said)[:3])
+    version = (major << 16) + (minor << 8) + micro
+    plugin = slurm.shared / "pyxis_stub.so"
+    source = Path(__file__).with_name("pyxis_stub.c")
+    argv = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(plugin), str(source)]
+    subprocess.run([*argv, f"-DSLURM_VERSION_NUMBER={version}"], check=True)
+    for node in slurm.cluster.nodes:
+        place(node, "/etc/slurm/plugstack.conf").write_text(f"required {plugin}\n")
+
+
+def install_apptainer(slurm: SlurmCluster) -> None:
+    for node in slurm.cluster.nodes:
+        path = place(node, "/usr/local/bin/apptainer")
+        path.write_text(APPTAINER)
+        path.chmod(0o755)
+
+
+def bench(slurm: SlurmCluster, name: str, root: Path, **variables: Any) -> SlurmBench:
+    matrix = {
+        "name": name,
+        "defaults": {
+            **{"system": "torch_gpt", "pin": "container", "model": "gpt2-tiny", "train_iters": 3},
+            **{"nodes": 2, "devices_per_node": 1, "env": {"ACT": "show"}},
+        },
+        "axes": {"zero_stage": [0, 1]},
+        "warmup_iters": 0,
+    }
+    keys = {"cluster_root": str(root), "cluster_env": {"HF_TOKEN": "abc"}, **variables}
+    return SlurmBench(slurm, user_folder(slurm, name), matrix, keys)
+
+
+def run_well(campaign: SlurmBench, value: str) -> list[dict[str, Any]]:
+    """Run it; the rows of run.json. What the trainer printed is of the container."""
+    ran = campaign.run(env={"VALUE": "the user's", "LD_LIBRARY_PATH": "/opt/modules/lib"})
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    attempts = sorted(campaign.campaign.glob("*/repeat1/attempt1"))
+    assert len(attempts) == 2
+    for attempt in attempts:
+        outcome = json.loads((attempt / "outcome.json").read_text())
+        log = (attempt / "nodes/0001-rank1/launcher.log").read_text()
+        assert outcome["status"] == "ok", (outcome, log)
+        assert f"VALUE {value!r}" in log
+        assert "TOKEN of 3 letters" in log
+        assert "abc" not in (attempt / "job.sh").read_text() if (attempt / "job.sh").exists() else 1
+    return [json.loads((attempt / "run.json").read_text()) for attempt in attempts]
+
+
+@pytest.mark.parametrize("mode", ["job", "allocation"])
+def test_srun_has_the_supervisor_in_a_container_of_pyxis(site: SlurmCluster, mode: str) -> None:
+    install_pyxis(site)
+    root = root_with(site, "image.sqsh")
+    campaign = bench(site, f"pyxis-{mode}", root, slurm_mode=mode)
+    run_well(campaign, "the image's")
+    told = [
+        (root / f"systems/torch_gpt/container/image.sqsh.told.{rank}").read_text().splitlines()
+        for rank in (0, 1)
+    ]
+    mounts = f"--container-mounts=/scratch:/scratch,{root}:{root}"
+    mounts += f",{campaign.campaign}:{campaign.campaign}"
+    for lines in told:
+        assert lines.count(mounts) == lines.count("--no-container-mount-home=yes") == 2
+        named = {line for line in lines if line.startswith("--container-name=trainbench-")}
+        assert len(named) == (mode == "allocation"), named
+
+
+def test_a_missing_image_is_named(site: SlurmCluster) -> None:
+    install_pyxis(site)
+    root = root_with(site, "another.sqsh")
+    campaign = bench(site, "gone", root)
+    ran = campaign.run()
+    assert ran.returncode != 0
+    assert "pyxis: no such image" in ran.stdout
+
+
+def test_the_supervisor_starts_apptainer(site: SlurmCluster) -> None:
+    install_apptainer(site)
+    root = root_with(site, "image.sif")
+    (first, _) = run_well(bench(site, "apptainer", root), "the image's")
+    assert first["nodes"][0]["argv"][:2] == ["apptainer", "exec"]
