@@ -11,11 +11,22 @@ from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
 from runner.base.streams import complain, forgive, guard, nobody_reads
-from runner.commands import bench, collect, compare, doctor, export, parse, rerun, status, systems
+from runner.commands import (
+    bench,
+    collect,
+    compare,
+    doctor,
+    export,
+    parse,
+    rerun,
+    status,
+    stop,
+    systems,
+)
 
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
-COMMANDS = (bench, collect, status, parse, compare, export, rerun, doctor, systems)
+COMMANDS = (bench, collect, status, stop, parse, compare, export, rerun, doctor, systems)
 BY_NAME = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
 
 

@@ -21,11 +21,15 @@ LAUNCH_SSH = (
 
 @dataclass(frozen=True)
 class Played:
-    """How a play ended: ansible-runner's status and exit code, and Ansible's last words."""
+    """How a play ended: ansible-runner's status and exit code, and Ansible's last words.
+
+    `changed` are the hosts that say that a task changed something there.
+    """
 
     status: str
     rc: int
     words: str
+    changed: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -99,7 +103,8 @@ def _play(
     if ran.rc != 0 and not message:
         message = _last_words(Path(ran.config.artifact_dir) / "stdout")
     rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
-    return Played(status=str(ran.status), rc=rc, words=printable(message)[:WORDS])
+    changed = sorted((ran.stats or {}).get("changed") or {})
+    return Played(str(ran.status), rc, printable(message)[:WORDS], tuple(changed))
 
 
 def _last_words(path: Path) -> str:

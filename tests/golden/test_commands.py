@@ -59,6 +59,7 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
         ),
         (["systems"], ["name", "its parameters"]),
+        (["stop"], ["-i INVENTORY | --campaign NAME", "--runs", "stop.yml", "exit codes: 0"]),
         (
             ["compare"],
             [

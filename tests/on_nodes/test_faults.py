@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -232,11 +233,13 @@ def test_values_reach_the_trainer_as_they_are(tmp_path: Path, group: Group) -> N
     assert not Path("/run/owned").exists()
 
 
-def test_stop_playbook_ends_what_runs(tmp_path: Path, group: Group) -> None:
+def test_stop_ends_what_runs(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({"STEP_S": "0.5"}))  # long enough for a busy machine
-    argv = ["ansible-playbook", "playbooks/stop.yml", "-i", str(group.inventory)]
+    words = ["stop", "-i", str(group.inventory), "--runs", str(tmp_path / "others")]
+    argv = [sys.executable, "-m", "runner", *words]
     stopped = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert stopped.returncode == 0, stopped.stdout
+    assert stopped.returncode == 0, stopped.stderr
+    assert "node1: a run was ended" in stopped.stdout
     assert_next_cell_ran(bench, group)
     assert bench.outcome("env=STEP_S")["cause"] == "stopped"
 

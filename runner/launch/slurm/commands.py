@@ -89,11 +89,24 @@ def jobs(ids: Iterable[int]) -> dict[int, QueuedJob]:
     return {number: found[number] for number in wanted if number in found}
 
 
-def find_by_comment(mark: str) -> tuple[QueuedJob, ...]:
-    """Return this user's jobs whose comment is MARK and `mark`, the newest last."""
+def ours() -> dict[str, QueuedJob]:
+    """Return this user's jobs whose comment is MARK and a mark, by that mark; the newest of each.
+
+    The mark, not the id, says whose a job is: another cluster has the same ids.
+    """
     whose = f"--user={os.getuid()}"
     found = answers.queued(_squeue("--states=all", whose, f"--format={SQUEUE_FORMAT}"))
-    return tuple(found[number] for number in sorted(found) if found[number].comment == MARK + mark)
+    return {
+        found[number].comment.removeprefix(MARK): found[number]
+        for number in sorted(found)
+        if found[number].comment.startswith(MARK)
+    }
+
+
+def find_by_comment(mark: str) -> tuple[QueuedJob, ...]:
+    """Return this user's job whose comment is MARK and `mark`, if there is one."""
+    job = ours().get(mark)
+    return () if job is None else (job,)
 
 
 def ahead(waiting: Iterable[QueuedJob]) -> dict[int, int]:

@@ -25,6 +25,7 @@ class SshEngine:
 
     def __init__(self, cluster: Cluster, runs: Path) -> None:
         self.inventory = cluster.path
+        self.hosts = [node.host for node in cluster.nodes]
         self.nodes = cluster.nodes
         self.private = runs / names.ANSIBLE
 
@@ -70,6 +71,14 @@ class SshEngine:
     def waiting(self, run: RunFolder) -> str:
         """Do as Engine's: a node that is busy refuses the run."""
         return ""
+
+    def stop(self, cancelled: Callable[[], bool]) -> Sequence[str]:
+        """End every run on the nodes, and say where there was one."""
+        played = self.play("stop.yml", self.hosts, {}, cancelled)
+        ended = [f"{host}: a run was ended" for host in played.changed]
+        if not played.ok:
+            raise UserError("; ".join([*ended, f"not every node could be asked: {played.words}"]))
+        return ended
 
     def play(
         self,

@@ -93,6 +93,7 @@ def test_a_job_is_found_by_its_mark_alone(slurm: Answering) -> None:
     slurm({"squeue": Said(0, said.SQUEUE, "")})
     assert [job.id for job in commands.find_by_comment("abc")] == [1]
     assert commands.find_by_comment("ab") == ()
+    assert {mark: job.id for mark, job in commands.ours().items()} == {"abc": 1, "def": 7}
 
 
 def test_accounts_come_from_the_database_else_from_completions_else_not(slurm: Answering) -> None:
