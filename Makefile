@@ -36,7 +36,7 @@ endif
 PIP := $(BIN)/python -m pip install --quiet
 SETUP := ansible-playbook playbooks/setup.yml
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-NOT_SLOW := not slow and not oneflow
+NOT_SLOW := not slow and not oneflow and not slurm
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
   roles/container_image/files/trainbench-sshd
 
@@ -125,6 +125,11 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 .PHONY: cluster-down
 cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
 	python -m tests.cluster down --all
+
+.PHONY: slurm
+slurm: $(VENV)/.dev  ## The whole flow on real Slurm: setup, doctor, both modes, compare (root, ten minutes)
+	tools/system-packages
+	python -m pytest -q -m slurm tests
 
 .PHONY: slurm-cluster
 slurm-cluster: $(VENV)/.dev  ## Bring up Slurm: a login node and NODES=4 compute nodes on this machine (root)
