@@ -184,8 +184,8 @@ def prepare(part: Task) -> None:
         lay_out(job)
         told = {"boot_id": boot_id(), "noted": noted}
         write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))
-    except FileExistsError:
-        raise RefusedError(Cause.EXISTS, "this node's part began before, in %s" % job["dir"])
+    except FileExistsError:  # its records are the other's: nothing is written there
+        raise ProgramError("this node's part began before, in %s" % job["dir"])
     except OSError as error:
         raise RefusedError(Cause.IO_ERROR, "cannot prepare %s: %s" % (job["dir"], error.strerror))
 

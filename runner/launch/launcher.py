@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol, TypeVar
 
 from node.causes import Cause
+from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
@@ -134,7 +135,7 @@ class Launcher:
         began, clock = time.time(), time.monotonic()
         with self.view.running(cell, run.repeat, attempt, self.engine.waiting):
             message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
-        if self.interrupts.twice() and self.engine.goes_on(attempt):
+        if self.interrupts.twice() and self._may_go_on(attempt):
             words = f"it goes on, and the same command follows it; {message}".rstrip("; ")
             ended = Outcome(Cause.INTERRUPTED.status, Cause.INTERRUPTED, words)
             self.view.ended(cell, run.repeat, attempt, ended, Measurement())
@@ -145,6 +146,12 @@ class Launcher:
         write_json(attempt.path / names.OUTCOME, ended.to_json())
         self.view.ended(cell, run.repeat, attempt, ended, measured)
         return ended
+
+    def _may_go_on(self, attempt: Attempt) -> bool:
+        try:
+            return self.engine.goes_on(attempt)
+        except UserError:  # nobody can tell now: the next bench asks again
+            return True
 
     def _take_products(self, attempt: Attempt, began: float) -> None:
         """Take along what doctor measured of the run's nodes before, where it can be read."""

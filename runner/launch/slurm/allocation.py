@@ -135,7 +135,9 @@ class Allocation:
                 os.utime(lease)
             else:
                 ending = ending or time.monotonic()
-                if time.monotonic() - ending > orders.limits.grace_s + ENDING_S or cancelled():
+                if cancelled():
+                    step.kill()  # nobody waits for it; its lease ends the step
+                elif time.monotonic() - ending > orders.limits.grace_s + ENDING_S:
                     step.terminate()  # srun ends its step
             try:
                 step.wait(RENEW_S if ending is None else 0.1)

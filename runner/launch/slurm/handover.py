@@ -114,6 +114,12 @@ def follows(run: RunFolder, restart: int) -> RunFolder:
     return RunFolder(folder)
 
 
+def began_again(run: RunFolder) -> bool:
+    """Return whether a later start of its job has made the next attempt's folder."""
+    above, _, number = run.path.name.rpartition("attempt")
+    return (run.path.with_name(f"{above}attempt{int(number) + 1}") / names.RUN).exists()
+
+
 def last_words(run: RunFolder) -> str:
     """Return what a task, or srun itself, printed at last; empty where they said nothing."""
     lines = tail(run.path / names.SUBMIT_OUTPUT).splitlines()

@@ -22,6 +22,9 @@ from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
 
 AGAIN_S = 10.0  # between two tries to reach a controller
+HALT_S = 0.5  # between two looks whether a job that waits is to end
+LONGEST_LOOK_S = 5.0  # between two looks whether a job that waits has begun
+PATIENCE = 0.05  # of the time that it has waited by then
 UNBEGUN_S = 1.0  # for a job that is over to show that it had begun
 REASON_S = 30.0  # for Slurm to say why a job ended
 WAITING = ("PENDING", "REQUEUED", "CONFIGURING")
@@ -53,6 +56,8 @@ class Jobs:
     ) -> str:
         """Do as Engine's."""
         submitted = handover.submitted(run)
+        if submitted is not None and submitted.job_id is None and handover.over(run):
+            return handover.last_words(run)  # of a job whose number nobody wrote down
         if submitted is None or submitted.job_id is None:
             submitted = self.submit(folder, run, orders)
         if submitted is None:
@@ -75,17 +80,19 @@ class Jobs:
         text = script_of(self.slurm, campaign, run.path.resolve(), orders, submitted.mark)
         script.write_text(text, encoding="utf-8")
         script.chmod(0o700)
-        while True:
+        tried = False
+        while run.halt is None:
             try:
-                number = self.found(submitted) or commands.submit(script, self.secrets)
+                # One that was said to have failed may have come through.
+                there = self.found(submitted) if tried else None
+                number = there or commands.submit(script, self.secrets)
                 return handover.known(run, submitted, number)
             except ControllerError:
-                if run.halt is not None:
-                    return None
+                tried = True
                 time.sleep(AGAIN_S)
             except SlurmError as error:
                 run.ask_to_halt(Cause.LAUNCH_ERROR, str(error))
-                return None
+        return None
 
     def found(self, submitted: Submitted) -> int | None:
         """Return the job that a run was handed over as, where only its comment says so."""
@@ -113,6 +120,7 @@ class Followed:
     run: RunFolder
     orders: Orders
     submitted: Submitted
+    since: float = field(default_factory=time.monotonic)
     ending_since: float | None = None
     cancelled: bool = False
 
@@ -130,17 +138,28 @@ class Followed:
                 if gone():
                     return f"job {self.number} was asked to end, and nobody waited for that"
                 self.end_where_halted()
-                ended = queue.ended(self.number) or self.cancelled_in_vain()
-                if ended is not None:
-                    handover.await_records(run, handover.LATE_S if run.placement else UNBEGUN_S)
-                    handover.settle(run, ended)
-                    return handover.last_words(run)
                 if self.started_again():
                     return ""
-                time.sleep(handover.POLL_S)
+                ended = queue.ended(self.number) or self.cancelled_in_vain()
+                if ended is not None:
+                    handover.await_records(run, handover.LATE_S if run.begun_at else UNBEGUN_S)
+                    if not self.started_again():  # else it is the end of a later start
+                        handover.settle(run, ended)
+                    return handover.last_words(run)
+                self.rest(gone)
             if handover.needs_reason(run):
                 self.settle()
         return handover.last_words(run)
+
+    def rest(self, gone: Callable[[], bool]) -> None:
+        """Wait for the next look: the longer, the longer the job waits for nodes, as many may."""
+        time.sleep(handover.POLL_S)
+        if self.run.begun_at is not None:
+            return
+        now = time.monotonic()
+        until = now + min((now - self.since) * PATIENCE, LONGEST_LOOK_S)
+        while (left_s := until - time.monotonic()) > 0 and self.run.halt is None and not gone():
+            time.sleep(min(left_s, HALT_S))
 
     def cancelled_in_vain(self) -> Ended | None:
         """Cancel a job that can never start, and return why."""
@@ -154,7 +173,7 @@ class Followed:
         """Ask Slurm why the run was ended, which its nodes cannot know."""
         until = time.monotonic() + REASON_S
         self.jobs.queue.soon()
-        while time.monotonic() < until:
+        while time.monotonic() < until and not self.started_again():
             ended = self.jobs.queue.ended(self.number)
             if ended is not None:
                 handover.settle(self.run, ended)
@@ -170,7 +189,7 @@ class Followed:
         now = time.monotonic()
         if self.ending_since is None:
             self.ending_since = now
-            waits = self.run.placement is None
+            waits = self.run.begun_at is None
         else:
             waits = now - self.ending_since > self.orders.limits.grace_s + ENDING_S
         if waits and not self.cancelled:
@@ -182,18 +201,23 @@ class Followed:
             self.jobs.queue.soon()
 
     def started_again(self) -> bool:
-        """Whether Slurm has put the job back into its queue: this attempt of it is over."""
+        """Whether Slurm has put the job back into its queue, or started it again since.
+
+        Then this attempt of it is over, and the next is made, where its nodes have not.
+        """
         job = self.jobs.queue.look(self.number)
-        placement = self.run.placement
-        if job is None or placement is None or job.state not in WAITING:
+        waits = job is not None and job.state in WAITING and self.run.begun_at is not None
+        if not waits and not handover.began_again(self.run):
             return False
         try:
             record = commands.job(self.number)
         except ControllerError:
             return False
-        if record is None or record.restarts <= self.submitted.restart:
+        # One that Slurm has forgotten meanwhile had started at least once more.
+        restarts = record.restarts if record is not None else self.submitted.restart + 1
+        if restarts <= self.submitted.restart:
             return False
-        words = f"job {self.number} was requeued ({job.reason})"
-        handover.settle(self.run, Ended(Cause.REQUEUED, words))
-        handover.follows(self.run, record.restarts)
+        why = f" ({job.reason})" if job is not None and job.reason else ""
+        handover.settle(self.run, Ended(Cause.REQUEUED, f"job {self.number} was requeued{why}"))
+        handover.follows(self.run, restarts)
         return True

@@ -187,8 +187,12 @@ def test_slurm_says_why_a_run_ended_whose_nodes_did_not(site: Site) -> None:
 
 
 def test_a_supervisor_that_was_told_to_end_does_not_know_why(site: Site) -> None:
-    site.run.ask_to_halt(Cause.STOPPED, "node2: the supervisor was sent TERM", host="node2")
-    site.end(ended_by=EndedBy.STOP, rc=None, message="the supervisor was sent TERM")
+
+    def at_submission(script: Path) -> None:
+        site.run.ask_to_halt(Cause.STOPPED, "node2: the supervisor was sent TERM", host="node2")
+        site.end(ended_by=EndedBy.STOP, rc=None, message="the supervisor was sent TERM")
+
+    site.slurm.at_submission = at_submission
     site.queue.end = Ended(Cause.JOB_TIME_LIMIT, "job 7 reached Slurm's time limit")
     site.go()
     assert site.run.halt is not None
@@ -233,13 +237,38 @@ def test_a_halted_job_that_runs_ends_itself(site: Site) -> None:
 
     def at_submission(script: Path) -> None:
         site.placed()
+        site.run.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
         site.end()
 
     site.slurm.at_submission = at_submission
-    site.run.path.mkdir(parents=True, exist_ok=True)
-    site.run.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
     site.go()
     assert site.slurm.cancelled == []
+
+
+def test_a_run_that_is_to_end_is_not_submitted(site: Site) -> None:
+    site.run.ask_to_halt(Cause.INTERRUPTED, "stopped by Ctrl-C")
+    assert site.go() == "the job was not submitted"
+    assert site.slurm.submitted == []
+
+
+def test_a_finished_job_whose_id_was_never_written_down_is_not_submitted_again(site: Site) -> None:
+    """Bench was killed in sbatch, the job ended, and Slurm has forgotten it."""
+    handover.begun(site.run)
+    site.end()
+    assert site.jobs.goes_on(site.run)
+    site.go()
+    assert site.slurm.submitted == []
+    assert site.run.halt is None
+
+
+def test_a_job_that_came_through_though_sbatch_failed_is_not_submitted_again(site: Site) -> None:
+    site.slurm.refusals = [ControllerError("sbatch said nothing for 180 s")]
+    site.slurm.by_comment = (read(QueuedJob, QUEUED),)
+    site.queue.end = CANCELLED
+    site.go()
+    assert site.slurm.submitted == []
+    assert site.run.submitted is not None
+    assert site.run.submitted.job_id == 9
 
 
 def test_nobody_waits_after_a_second_ctrl_c(site: Site) -> None:
@@ -264,6 +293,40 @@ def test_a_requeued_job_ends_its_attempt_and_begins_the_next(site: Site) -> None
     assert later.submitted is not None
     assert (later.submitted.job_id, later.submitted.restart) == (7, 1)
     assert site.jobs.goes_on(later)
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_a_later_start_that_ended_before_anybody_looked_is_followed(
+    site: Site, placed: bool
+) -> None:
+    """Slurm is asked once a minute: the job was requeued, started again and ended in between."""
+    site.slurm.record = read(
+        JobRecord,
+        {
+            **{"id": 7, "state": "COMPLETED", "reason": "", "restarts": 1},
+            **{"exit_code": 0, "exit_signal": 0, "submitted_at": 1, "starts_at": 2},
+            **{"ends_at": 3, "partition": "main", "nodes": "", "comment": ""},
+        },
+    )
+
+    def at_submission(script: Path) -> None:
+        later = site.run.path.with_name("attempt2")
+        later.mkdir()
+        (later / names.RUN).write_bytes((site.run.path / names.RUN).read_bytes())
+        if placed:
+            site.placed()
+            site.run.ask_to_halt(Cause.STOPPED, "g1: the supervisor was sent TERM", host="g1")
+            site.end(ended_by=EndedBy.STOP, rc=None, message="the supervisor was sent TERM")
+        site.queue.end = Ended(Cause.JOB_FAILED, "job 7 ended and left no record")
+
+    site.slurm.at_submission = at_submission
+    site.go()
+    assert site.run.halt is not None
+    assert site.run.halt.cause == Cause.REQUEUED
+    later = RunFolder(site.run.path.with_name("attempt2"))
+    assert site.jobs.goes_on(later)
+    assert later.submitted is not None
+    assert later.submitted.restart == 1
 
 
 def test_hosts_are_those_that_the_job_had(site: Site) -> None:
