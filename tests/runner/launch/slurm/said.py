@@ -50,6 +50,28 @@ COMPLETED = """\
 2|CANCELLED|0:0|1795346246|1795346249|node1
 """
 
+# The same of one job that was preempted, requeued and then cancelled; of one preempted for good.
+REQUEUED = """\
+24|PREEMPTED|0:0|1795346646|1795346648|node[1-2]
+24|CANCELLED|0:0|1795346649|1795346649|(null)
+26|PREEMPTED|0:0|1795346651|1795346652|node[1-2]
+"""
+# Reasons of squeue's that are sentences: a drained node, a node that was asked for, an account.
+SENTENCES = (
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+    "ReqNodeNotAvail, UnavailableNodes:node2",
+    "Job's account not known, so it can't use this partition (debug allows zz)",
+)
+# scontrol's, as above: what ended each job, its reason and exit code.
+ENDS = {
+    "TIMEOUT": ("TimeLimit", "0:15"),
+    "DEADLINE": ("DeadLine", "0:1"),
+    "NODE_FAIL": ("NodeDown", "0:15"),
+    "PREEMPTED": ("None", "0:15"),
+    "CANCELLED": ("None", "0:15"),
+    "FAILED": ("NonZeroExitCode", "3:0"),
+}
+
 INVALID_JOB = "slurm_load_jobs error: Invalid job id specified\n"
 NO_ACCOUNTS = "Slurm accounting storage is disabled\n"
 NO_CONTROLLER = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"

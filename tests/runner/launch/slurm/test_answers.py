@@ -50,6 +50,9 @@ def test_of_a_job_that_was_requeued_the_last_start_counts() -> None:
     rows = ["5|PREEMPTED|0:0|10|20|n1", "5|COMPLETED|0:0|140|150|n2"]
     for order in (rows, rows[::-1]):
         assert answers.accounted("\n".join(order))[5].state == "COMPLETED"
+    recorded = answers.accounted(said.REQUEUED)
+    assert (recorded[24].state, recorded[24].nodes) == ("CANCELLED", "")
+    assert recorded[26].state == "PREEMPTED"
     waits = "5|PENDING|0:0|Unknown|Unknown|None assigned"
     for order in ([rows[0], waits], [waits, rows[0]]):
         found = answers.accounted("\n".join(order))[5]

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from node.causes import Cause
+from runner.launch.slurm.answers import recorded
 from runner.launch.slurm.states import ENDS, WAITING, is_held, job_end, never_starts
 
 from . import said
@@ -26,6 +27,19 @@ def test_each_end_is_a_cause_and_a_sentence_about_the_job(state: str) -> None:
     assert end is not None
     assert end.cause.meaning
     assert re.fullmatch(r"job 12 [a-z].{5,200}", end.words)
+
+
+@pytest.mark.parametrize("state", said.ENDS)
+def test_a_recorded_end_is_read_whole(state: str) -> None:
+    reason, exit = said.ENDS[state]
+    text = said.NO_OUTPUT_FOLDER.replace("JobState=FAILED", f"JobState={state}")
+    text = text.replace("JobLaunchFailure", reason).replace("ExitCode=0:53", f"ExitCode={exit}")
+    job = recorded(text)
+    assert job is not None
+    end = job_end(job.id, job.state, job.reason, job.exit_code, job.exit_signal)
+    assert end is not None
+    assert end.cause == ENDS[state][0]
+    assert state != "FAILED" or "ended with exit code 3" in end.words
 
 
 def test_who_cancelled_a_job_is_said() -> None:
@@ -62,10 +76,7 @@ def test_a_failed_job_says_how(reason: str, code: int, signal: int, words: str) 
         ("QOSMinGRES", "slurm_qos"),
         ("MaxMemPerLimit", "what is asked"),
         ("InvalidAccount", "slurm_account"),
-        (
-            "Job's account not known, so it can't use this partition (debug allows zz)",
-            "slurm_account",
-        ),
+        (said.SENTENCES[2], "slurm_account"),
         ("InvalidQOS", "slurm_qos"),
         ("BadConstraints", "slurm_constraint"),
         ("DependencyNeverSatisfied", "slurm_options"),
@@ -88,9 +99,7 @@ def test_what_can_never_be_met_is_said_with_the_cure(reason: str, key: str) -> N
         *("PartitionInactive", "Licenses", "Reservation", "NodeDown", "Cleaning", "Prolog"),
         *("QOSMaxJobsPerUserLimit", "QOSMaxCpuPerUserLimit", "QOSGrpCpuLimit", "QOSGrpGRES"),
         *("AssocGrpCPUMinutesLimit", "AssocMaxJobsLimit", "JobArrayTaskLimit", "JobHeldUser"),
-        "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority"
-        " partitions",
-        "ReqNodeNotAvail, UnavailableNodes:node2",
+        *said.SENTENCES[:2],
         "AReasonOf2030",
     ],
 )
