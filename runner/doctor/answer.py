@@ -27,6 +27,7 @@ class Answer:
 
     `unreachable`: node to why it could not be asked. `failures`: node to what its roles' verify
     entries said (`role`, `message`). `judgement` is None where nothing was to be measured.
+    `slurm_excluded` is what a Slurm inventory leaves out already; None for another inventory.
     """
 
     inventory: str
@@ -39,6 +40,7 @@ class Answer:
     comparison: NodeComparison = field(default_factory=NodeComparison)
     judgement: Judgement | None = None
     compared: bool = True
+    slurm_excluded: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -67,6 +69,17 @@ class Answer:
                     faults.setdefault(host, []).append(verdict.words)
         return faults
 
+    @property
+    def slurm_exclude(self) -> str | None:
+        """The nodes that a Slurm inventory had better leave out; None where there are none.
+
+        Where every node has a fault it is no node's, but what they have in common.
+        """
+        odd = [host for host in self.nodes if self.faults().get(host)]
+        if self.slurm_excluded is None or not odd or len(odd) == len(self.nodes):
+            return None
+        return ",".join(filter(None, [self.slurm_excluded, *odd]))
+
     def as_json(self, width: int) -> dict[str, Any]:
         """Return the object that docs/doctor.md describes."""
         return {
@@ -94,6 +107,7 @@ class Answer:
                 if self.compared
             ],
             "faults": self.faults(),
+            **({"slurm_exclude": self.slurm_exclude} if self.slurm_exclude else {}),
             "environment": dict(self.envs),
             "measured": None if self.judgement is None else self.judgement.as_json(),
             "text": plain_text(self.parts(width), width),
@@ -113,6 +127,9 @@ class Answer:
             parts.append(self._summary())
         if self.judgement is not None:
             parts += table.measured_parts(self.judgement)
+        if self.slurm_exclude:
+            words = f"to leave out what is odd or slow: slurm_exclude: {self.slurm_exclude}"
+            parts.append(one_line(words))
         return parts
 
     def _summary(self) -> Text:

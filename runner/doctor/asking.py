@@ -13,11 +13,10 @@ from runner.doctor.answer import Answer, gather
 from runner.folder.checkup import Checkup, checkup_of
 from runner.folder.products import keep_products
 from runner.inventory.inventory import load_inventory, refuse_unedited
-from runner.launch.engine import Engine
+from runner.launch.engine import Engine, Surveyor
 from runner.launch.engines import engine_of
 from runner.launch.interrupts import Interrupts
 from runner.launch.screen import live
-from runner.launch.ssh.ssh_engine import SshEngine
 from runner.terms.cluster import Cluster
 
 
@@ -28,10 +27,12 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     checkup = checkup_of(runs, cluster.label)
     engine, interrupts = engine_of(cluster, runs), Interrupts()
     console = Screen(stderr=True, soft_wrap=True)
-    with checkup.locked(), interrupts.handled():
-        answer = _survey(
-            checkup, cluster, SshEngine(cluster, runs), "env" in only, interrupts, console
-        )
+    with (
+        checkup.locked(),
+        interrupts.handled(),
+        engine.gathered(checkup.path, interrupts.once),
+    ):
+        answer = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
         if checks := [one for one in only if one != "env"]:
             answer = replace(
                 answer,
@@ -45,31 +46,28 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
 def _survey(
     checkup: Checkup,
     cluster: Cluster,
-    engine: SshEngine,
+    engine: Surveyor,
     roles: bool,
     interrupts: Interrupts,
     console: Screen,
 ) -> Answer:
     """Ask the nodes what they are, and with `roles` what each role's verify entry says."""
     checkup.forget()
-    hosts = [node.host for node in cluster.nodes]
-    title = f"asking {len(hosts)} node{'s' if len(hosts) > 1 else ''} what they are"
+    number = len(cluster.nodes)
+    title = f"asking {number} node{'s' if number > 1 else ''} what they are"
     with live(console, lambda elapsed_s: f"{title}, {elapsed_s:.0f} s"):
-        variables = {
-            "verify_out_dir": str(checkup.path.resolve()),
-            "verify_compare": False,
-            **({} if roles else {"verify_only": ["env"]}),
-        }
-        played = engine.play("verify.yml", hosts, variables, interrupts.once)
+        surveyed = engine.survey(checkup, roles, interrupts.once)
     if interrupts.count:
         raise KeyboardInterrupt
     if checkup.asked is None:
         # Ansible leaves a play in which no host is left, and with it what asked.json is written by.
-        silent = {host: why for host in hosts if (why := checkup.node(host).unreachable)}
+        silent = {host: why for host in surveyed.hosts if (why := checkup.node(host).unreachable)}
         if silent:
             raise UserError(unreachable(silent, cluster.path))
-        raise UserError(f"the nodes could not be asked: {played.words}")
-    return replace(gather(checkup, hosts), compared=roles)
+        raise UserError(f"the nodes could not be asked: {surveyed.words}")
+    answer = replace(gather(checkup, surveyed.hosts), compared=roles)
+    excluded = (cluster.slurm.exclude or "") if cluster.slurm else None
+    return replace(answer, slurm_excluded=excluded)
 
 
 def _measure(
@@ -92,6 +90,8 @@ def _measure(
         return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
     nodes = [node for node in cluster.nodes if node.host in answer.envs]
+    if cluster.slurm:  # whose step takes all of them, in an order of its own
+        nodes = list(cluster.nodes[: len(answer.nodes)])
     with live(console, line):
         judged = probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)
     now = time.time()

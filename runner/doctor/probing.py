@@ -162,6 +162,7 @@ def launch(
 
     probed = on_a_free_port(probe, interrupts)
     attempt = probed.attempt
+    hosts = list(attempt.hosts.values())  # on Slurm those of the job
     objects = [
         line
         for rank, path in attempt.logs().items()
@@ -169,13 +170,13 @@ def launch(
     ]
     return judgement.judge_probe(
         objects,
-        [node.host for node in nodes],
+        hosts,
         device=cluster.device,
         devices_per_node=min(node.devices for node in nodes),
         checks=checks,
         torch=pin,
         took_s=time.monotonic() - began,
-        failed=failed(attempt, objects, [node.host for node in nodes], probed.words),
+        failed=failed(attempt, objects, hosts, probed.words),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.terms.cell import Cell
 from runner.terms.inspected import Inspected
@@ -25,6 +26,14 @@ class Wanted:
     def nodes(self) -> int:
         """The most nodes that one of them has."""
         return max(cell.nodes for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """The hosts that doctor asked, and what can be said of those that gave no answer."""
+
+    hosts: Sequence[str]
+    words: str = ""
 
 
 class Engine(Protocol):
@@ -76,4 +85,21 @@ class Engine(Protocol):
         """Say what a run that has not begun waits for: `queued, 3rd, Priority, expected 12:40`.
 
         Nothing of one that goes on, or waits for nothing. Asks nobody: views call it all the time.
+        """
+
+
+class Surveyor(Engine, Protocol):
+    """An engine that asks the nodes for doctor, too."""
+
+    def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Hold the nodes that doctor asks and measures while the block lasts.
+
+        `folder` is the checkup's. Raises UserError where they cannot be had; KeyboardInterrupt.
+        """
+
+    def survey(self, checkup: Checkup, roles: bool, cancelled: Callable[[], bool]) -> Surveyed:
+        """Leave in a checkup's folder what each of these nodes is.
+
+        With `roles`, what each role's verify entry says stands there, too, where nodes are set up
+        one by one.
         """

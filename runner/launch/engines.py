@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.campaign import Campaign, find_campaign
-from runner.launch.engine import Engine
+from runner.launch.engine import Surveyor
 from runner.launch.slurm.preview import preview
 from runner.launch.slurm.slurm_engine import SlurmEngine
 from runner.launch.slurm.stopping import has_jobs, stop
@@ -24,7 +24,7 @@ def preview_of(cluster: Cluster, campaign: Campaign) -> Preview | None:
     return partial(preview, cluster, campaign) if cluster.slurm is not None else None
 
 
-def engine_of(cluster: Cluster, runs: Path) -> Engine:
+def engine_of(cluster: Cluster, runs: Path) -> Surveyor:
     """Return the engine of a cluster; `runs` is the folder of all campaigns."""
     if cluster.slurm is not None:
         return SlurmEngine(cluster, cluster.slurm)

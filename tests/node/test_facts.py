@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from node.facts import devices, host, installed, libraries, network, record
+from node.facts import devices, host, installed, libraries, network, record, survey
 from node.facts.machine import Machine
 from tests.node import run
 
@@ -325,3 +325,33 @@ def test_a_root_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     record.leave(facts, str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
     assert facts == {"disk": {}}
+
+
+# --- a task of srun -------------------------------------------------------------------------------
+
+
+def test_a_node_leaves_what_it_is_under_slurms_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(survey, "read", lambda spec: told.update(spec) or {"schema": 1})
+    spec = {"folder": str(tmp_path), "read": {"root": ROOT}, "expected": {"devices": 8}}
+    assert survey.leave(spec) == "n7"
+    assert told == {"root": ROOT, "addresses": ["n7"]}
+    assert json.loads((tmp_path / "n7.json").read_text()) == {
+        "env": {"schema": 1},
+        "expected": {"devices": 8},
+    }
+
+
+def test_a_node_that_cannot_say_what_it_is_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(spec: object) -> None:
+        raise OSError("no /proc")
+
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    monkeypatch.setattr(survey, "read", broken)
+    survey.leave({"folder": str(tmp_path), "read": {}, "expected": {}})
+    assert json.loads((tmp_path / "n7.json").read_text()) == {"unreachable": "no /proc"}

@@ -70,15 +70,40 @@ def step_of(
     )
 
 
-def script_of(slurm: Slurm, wanted: Wanted, campaign: Path, mark: str) -> str:
+def start(step: Sequence[str], secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a step of an allocation, which says what it has to say in a file."""
+    return subprocess.Popen(
+        step,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=clean_environment(secrets),
+        start_new_session=True,  # Ctrl-C is bench's, which ends the run by its own means
+    )
+
+
+@dataclass(frozen=True)
+class Span:
+    """How many nodes an allocation has to have, and for how long."""
+
+    nodes: int
+    time_s: float
+
+
+def span_of(wanted: Wanted) -> Span:
+    """Return what a campaign's runs need, one after the other."""
+    return Span(wanted.nodes, wanted.time_limit_s * len(wanted.cells))
+
+
+def script_of(slurm: Slurm, span: Span, campaign: Path, mark: str) -> str:
     """Write the job that holds the nodes of a campaign, whose folder is `campaign`."""
     folder = campaign / names.ALLOCATION
     arguments = {"lease": str(folder / LEASE), "lost_contact_s": ABANDONED_S}
     return allocation_script(
         slurm,
         name=campaign.name,
-        nodes=wanted.nodes,
-        time_s=wanted.time_limit_s * len(wanted.cells),
+        nodes=span.nodes,
+        time_s=span.time_s,
         output=PurePosixPath(folder / names.SUBMIT_OUTPUT),
         comment=MARK + mark,
         command=argv(PYTHON, HOLD, campaign, arguments),
@@ -106,13 +131,9 @@ class Allocation:
         campaign = folder.path.resolve()
         leave(handover.TASK, campaign)
         job = f"{self.job_id}"
-        step = subprocess.Popen(
+        step = start(
             step_of(self.cluster, campaign, run.path.resolve(), orders, submitted.mark, job, hosts),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=clean_environment(self.secrets),
-            start_new_session=True,  # Ctrl-C is bench's, which ends the run by its own means
+            self.secrets,
         )
         with step:
             self._follow(step, run, orders, lease, cancelled)
@@ -152,7 +173,7 @@ class Allocating:
     cluster: Cluster
     queue: Queue
     secrets: Mapping[str, str]
-    wanted: Wanted
+    span: Span
     campaign: Path
 
     @contextmanager
@@ -165,10 +186,10 @@ class Allocating:
         inside = os.environ.get(OUR_JOB, "")
         if inside.isdecimal():
             hosts = _hosts(int(inside))
-            if len(hosts) < self.wanted.nodes:
+            if len(hosts) < self.span.nodes:
                 raise UserError(
                     f"the allocation {inside} has {len(hosts)} nodes and a cell needs"
-                    f" {self.wanted.nodes}; ask salloc for more, or start bench outside of one"
+                    f" {self.span.nodes}; ask salloc for more, or start bench outside of one"
                 )
             yield Allocation(self.cluster, self.queue, self.secrets, int(inside), hosts)
             return
@@ -213,7 +234,7 @@ class Allocating:
         record = commands.job(job_id) if job_id else None
         if record is None or record.state not in ("PENDING", "CONFIGURING", "RUNNING"):
             return None
-        if record.state == "RUNNING" and len(_hosts(record.id)) < self.wanted.nodes:
+        if record.state == "RUNNING" and len(_hosts(record.id)) < self.span.nodes:
             _release(record.id)
             return None
         return record.id
@@ -225,7 +246,7 @@ class Allocating:
         assert self.cluster.slurm is not None
         campaign = self.campaign.resolve()
         leave(HOLD, campaign)
-        text = script_of(self.cluster.slurm, self.wanted, campaign, submitted.mark)
+        text = script_of(self.cluster.slurm, self.span, campaign, submitted.mark)
         script.write_text(text, encoding="utf-8")
         number = commands.submit(script, {})
         handover.known(self.run, submitted, number)

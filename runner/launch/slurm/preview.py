@@ -29,5 +29,5 @@ def preview(
             yield {"script": job.script_of(slurm, folder, path, run.orders, MARK)}
         else:
             step = allocation.step_of(cluster, folder, path, run.orders, MARK, JOB_ID, [HOSTS])
-            script = allocation.script_of(slurm, wanted, folder, MARK)
+            script = allocation.script_of(slurm, allocation.span_of(wanted), folder, MARK)
             yield {"script": script, "step": list(step)}

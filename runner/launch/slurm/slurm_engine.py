@@ -1,5 +1,6 @@
 """The engine whose nodes Slurm gives when a job starts: no ssh, no root, a shared folder."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,19 +12,22 @@ from runner.base.shape import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
-from runner.launch.engine import Wanted
+from runner.launch.engine import Surveyed, Wanted
 from runner.launch.slurm import commands, handover
-from runner.launch.slurm.allocation import Allocating, Allocation
+from runner.launch.slurm.allocation import OUR_JOB, Allocating, Allocation, Span, span_of
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.secrets import reveal
+from runner.launch.slurm.survey import survey
 from runner.plan.slurm_job import trial_script
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
 
+CHECKUP_S = 1_800.0  # that doctor may take, beside the margin of a job
 ALLOCATION_S = 5.0  # between two questions whether an allocation has begun, at most
 
 
@@ -54,10 +58,24 @@ class SlurmEngine:
         if self.slurm.mode == "job":
             yield
             return
-        folder = Allocating(self.cluster, self.queue, secrets, wanted, campaign)
+        folder = Allocating(self.cluster, self.queue, secrets, span_of(wanted), campaign)
         with folder.held(cancelled) as self.allocation:
             yield
         self.allocation = None
+
+    @contextmanager
+    def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Do as Surveyor's: an allocation, in mode `job`, too."""
+        nodes = 1 if os.environ.get(OUR_JOB) else self.slurm.nodes  # what there is of our own
+        queue, span = Queue(ALLOCATION_S), Span(nodes, CHECKUP_S)
+        with Allocating(self.cluster, queue, {}, span, folder).held(cancelled) as self.allocation:
+            yield
+        self.allocation = None
+
+    def survey(self, checkup: Checkup, roles: bool, cancelled: Callable[[], bool]) -> Surveyed:
+        """Do as Surveyor's; roles are asked on the login node, by verify.yml."""
+        assert self.allocation is not None  # it is asked within `gathered`
+        return survey(self.allocation, self.slurm, checkup, cancelled)
 
     def try_out(self, wanted: Wanted, campaign: Path) -> None:
         """Ask Slurm whether it would take such jobs, before any is in its queue.

@@ -1,7 +1,7 @@
 """The engine whose nodes are reached by Ansible's connections: a play a run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
-from runner.launch.engine import Wanted
+from runner.launch.engine import Surveyed, Wanted
 from runner.launch.play import Played, play
 from runner.launch.ssh import claim
 from runner.terms.cluster import Cluster
@@ -79,6 +80,20 @@ class SshEngine:
         if not played.ok:
             raise UserError("; ".join([*ended, f"not every node could be asked: {played.words}"]))
         return ended
+
+    def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Do as Surveyor's: they are there."""
+        return nullcontext()
+
+    def survey(self, checkup: Checkup, roles: bool, cancelled: Callable[[], bool]) -> Surveyed:
+        """Do as Surveyor's."""
+        hosts = self.hosts
+        variables = {
+            "verify_out_dir": str(checkup.path.resolve()),
+            "verify_compare": False,
+            **({} if roles else {"verify_only": ["env"]}),
+        }
+        return Surveyed(hosts, self.play("verify.yml", hosts, variables, cancelled).words)
 
     def play(
         self,

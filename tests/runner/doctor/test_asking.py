@@ -9,6 +9,8 @@ import pytest
 from runner.base.console import Screen
 from runner.doctor import asking, probing
 from runner.doctor.answer import Answer
+from runner.doctor.differences import Finding, NodeComparison
+from runner.doctor.items import SPOILS
 from runner.doctor.judgement import judge_probe
 from runner.folder.checkup import checkup_of
 from runner.folder.products import load_products
@@ -36,3 +38,25 @@ def test_what_the_probe_measured_is_kept_for_campaigns_on_the_same_inventory(
     asking._measure(checkup, cluster, answer, ["devices"], engine, Interrupts(), screen)
     (product,) = load_products(checkup_of(tmp_path, cluster.label).path).nodes["n1"]
     assert (product.arithmetic, product.tflop_per_s) == ("fp32", (0.5,))
+
+
+ODD = NodeComparison(
+    findings=(Finding("MTU", SPOILS, ("n2",), "1300", "1400", "it spoils"),), differences=()
+)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "nodes", "line"),
+    [
+        (None, ("n1", "n2"), None),
+        ("", ("n1", "n2"), "n2"),
+        ("n[7-9]", ("n1", "n2"), "n[7-9],n2"),
+        ("", ("n2",), None),  # all there are: it is no node's own
+    ],
+)
+def test_what_is_odd_is_a_line_for_a_slurm_inventory(
+    excluded: str | None, nodes: tuple[str, ...], line: str | None
+) -> None:
+    answer = Answer("rack", 0.0, nodes, comparison=ODD, slurm_excluded=excluded)
+    assert answer.slurm_exclude == line
+    assert answer.as_json(80).get("slurm_exclude") == line
