@@ -14,7 +14,8 @@ import time
 from node import visibility
 
 from .files import read_json, size_of, write
-from .names import ENDED, HALT, LOG, PLACEMENT, ROSTER, RUN
+from .names import ENDED, HALT, LOG, PLACEMENT, ROSTER, RUN, node
+from .orders import leave
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class Stalls:
         if sizes != self.sizes:
             self.sizes, self.grown = sizes, now
         return now - self.grown > self.limit_s
+
+
+def folders(run: str) -> list[str]:
+    """Return the folders of all nodes in a run's, by rank."""
+    nodes = read_json(os.path.join(run, RUN))["nodes"]
+    return [os.path.join(run, node(each["node_rank"], each["host"])) for each in nodes]
 
 
 class Roster:
@@ -138,3 +145,4 @@ def requeue(first: str, folder: str) -> None:
     for old, new in ((first, folder), (was, now)):
         text = text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1])
     write(os.path.join(folder, RUN), text)
+    leave(folder)

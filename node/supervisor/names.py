@@ -27,6 +27,7 @@ STARTED = "started.json"  # what ran, where only the job knew it
 
 # Of the run, where its nodes share a folder.
 RUN = "run.json"
+ORDERS = "orders"  # the same, a line for each node
 SUBMITTED = "slurm.json"  # the job that it was handed over as
 HALT = "halt"  # first cause, host and time; created exclusively, ends the run
 ROSTER = "roster"  # a file for each node that has come, and one for each that has ended

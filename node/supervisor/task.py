@@ -22,7 +22,7 @@ from node.causes import Cause, EndedBy
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import head, scratch
+from . import head, orders, scratch
 from .answers import RefusedError
 from .daemon import enter, hold, identify, watch
 from .files import read_json, size_of, write
@@ -67,29 +67,26 @@ class Task:
     def __init__(self, spec: dict[str, Any]) -> None:
         """Find the run and this node's part of it. Raises ProgramError where they do not fit."""
         self.folder = attempt_folder(spec)
-        run = read_json(os.path.join(self.folder, RUN))
         self.spec = spec
         self.secrets = taken_secrets()
         self.rank = int(os.environ.get("SLURM_NODEID", "0"))
-        self.nodes: list[dict[str, Any]] = run["nodes"]
-        if int(os.environ.get("SLURM_STEP_NUM_NODES", len(self.nodes))) != len(self.nodes):
+        run, mine, self.nodes = orders.read(self.folder, self.rank)
+        if int(os.environ.get("SLURM_STEP_NUM_NODES", self.nodes)) != self.nodes:
             raise ProgramError(
                 "Slurm started %s tasks of a run of %d nodes"
-                % (os.environ["SLURM_STEP_NUM_NODES"], len(self.nodes))
+                % (os.environ["SLURM_STEP_NUM_NODES"], self.nodes)
             )
         self.host = host_name()
-        self.folders = [
-            os.path.join(self.folder, node(each["node_rank"], each["host"])) for each in self.nodes
-        ]
-        self.job = job_of(run, self.rank, spec)
-        self.job["dir"] = self.folders[self.rank]
+        self.job = job_of(run, mine, spec)
+        self.job["dir"] = os.path.join(self.folder, node(self.rank, mine["host"]))
         self.job["runs"] = self.folder  # whose disk the run's files are on
         # What many nodes look at on a file system, they look at the less often.
-        self.every_s = max(LOOK_S, len(self.nodes) / NODES_A_SECOND)
+        self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
         self.looked = self.written = -1.0
         self.lease: dict[str, Any] = {}
-        self.roster = head.Roster(self.folder, len(self.nodes))
-        self.watchman = head.Stalls(self.folders, self.job["stall_limit_s"])
+        self.roster = head.Roster(self.folder, self.nodes)
+        watched = head.folders(self.folder) if self.rank == 0 else []
+        self.watchman = head.Stalls(watched, self.job["stall_limit_s"])
 
     def halt(self, cause: Cause, words: str) -> None:
         """Say first why the run ends; whoever comes later leaves it as it is."""
@@ -205,7 +202,7 @@ def meet(part: Task) -> dict[str, Any] | None:
     describe(part)
     path = os.path.join(part.folder, PLACEMENT)
     until = time.monotonic() + part.spec["patience_s"]
-    pause_s = max(0.01, len(part.nodes) / NODES_A_SECOND / 10)
+    pause_s = max(0.01, part.nodes / NODES_A_SECOND / 10)
     while True:
         if part.rank == 0:
             head.place(part.folder, part.roster, part.job["ports"])
@@ -295,9 +292,9 @@ def take_devices(job: dict[str, Any]) -> None:
         job["device_ids"] = [int(each) for each in visible[:wanted]]
 
 
-def job_of(run: dict[str, Any], rank: int, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return what the supervisor is to do, of run.json and of what srun's task was told."""
-    node = {key: value for key, value in run["nodes"][rank].items() if key != "host"}
+def job_of(run: dict[str, Any], mine: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what the supervisor is to do, of its orders and of what srun's task was told."""
+    node = {key: value for key, value in mine.items() if key != "host"}
     told = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
     limits = dict(run["supervisor"], lost_contact_s=spec.get("lost_contact_s") or 0.0)
     return {**node, **limits, **told}

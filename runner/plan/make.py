@@ -41,8 +41,10 @@ def make_run(
     port = port_of(run_id, port_try)
     dirs = run_folders(cluster, cluster.nodes[: cell.nodes], run_id, folder)
     scratch = scratch_of(cell, cluster, dirs[0])
+    addresses = tuple(node.address for node in cluster.nodes[: cell.nodes])
     contexts = [
-        _context(cell, cluster, rank, run_dir, port, scratch) for rank, run_dir in enumerate(dirs)
+        _context(cell, cluster, rank, run_dir, port, scratch, addresses)
+        for rank, run_dir in enumerate(dirs)
     ]
     seen = folder.parents[2] if cluster.slurm and folder else None  # the campaign's, on the nodes
     return Run(
@@ -100,7 +102,13 @@ def _node_run(
 
 
 def _context(
-    cell: Cell, cluster: Cluster, rank: int, run_dir: PurePosixPath, port: int, scratch: str
+    cell: Cell,
+    cluster: Cluster,
+    rank: int,
+    run_dir: PurePosixPath,
+    port: int,
+    scratch: str,
+    addresses: tuple[str, ...],
 ) -> NodeContext:
     """Gather what a system needs to know of a node to write its command."""
     root = cluster.nodes[rank].root
@@ -110,7 +118,7 @@ def _context(
         node_rank=rank,
         nnodes=cell.nodes,
         nproc_per_node=cell.devices_per_node,
-        addresses=tuple(each.address for each in cluster.nodes[: cell.nodes]),
+        addresses=addresses,
         master_address=cluster.nodes[0].address,
         master_port=MASTER_PORT if cluster.slurm else str(port),
         home=home,

@@ -9,6 +9,7 @@ from typing import Any
 
 from node.causes import Cause, EndedBy
 from node.supervisor.head import requeue
+from node.supervisor.orders import leave
 from node.visibility import fresh
 from runner.base.text import tail
 from runner.folder import names
@@ -31,6 +32,7 @@ MEET_S = 600.0  # for all nodes of a run to come
 def begun(run: RunFolder) -> Submitted:
     """Write down that a run is about to be handed over, under a mark of its own."""
     submitted = Submitted(secrets.token_hex(16), time.time())
+    leave(str(run.path))
     write_json(run.path / names.SUBMITTED, submitted.to_json())
     return submitted
 
