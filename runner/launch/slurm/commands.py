@@ -34,6 +34,8 @@ _UNREACHABLE = re.compile(
     r" out|backup controller|Zero Bytes|not connected|temporarily|try again|No route to host|"
     r"[Mm]unge|Protocol authentication|configuration source|fetch_config|Unexpected message"
 )
+# AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, QOSGrpSubmitJobsLimit
+_FULL = re.compile(r"\b\w+Submit\w*Limit\b")
 _UNKNOWN = re.compile(r"Invalid job id|already (completing|completed)|Invalid job/step")
 
 
@@ -43,6 +45,10 @@ class SlurmError(UserError):
 
 class ControllerError(SlurmError):
     """The controller cannot be reached, or is too busy: ask again later."""
+
+
+class QueueFullError(ControllerError):
+    """This user has as many jobs in the queue as a site allows: ask again when some have ended."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ def submit(script: Path, secrets: Mapping[str, str]) -> int:
     there is a job now: `find_by_comment` knows. Raises SlurmError with Slurm's words.
     """
     said = _run("sbatch", "--parsable", str(script), secrets=secrets, limit_s=SUBMIT_S)
+    if said.code != 0 and (full := _FULL.search(said.stderr)):
+        raise QueueFullError(f"the queue takes no more jobs of this user's ({full[0]})")
     if said.code != 0:
         raise SlurmError(f"sbatch refused {script}: {sentence(said.stderr)}")
     # Of `id;cluster`; a site's own words may come before it.
@@ -71,9 +79,17 @@ def submit(script: Path, secrets: Mapping[str, str]) -> int:
 
 
 def test_only(script: Path) -> str | None:
-    """Return why Slurm would not take job.sh, in one line; None where it would."""
+    """Return why Slurm would not take job.sh, in one line with the cure; None where it would.
+
+    It would where jobs of this user's must end first. Slurm says the same of nodes that are down or
+    drained now as of those that it does not have.
+    """
     said = _run("sbatch", "--test-only", str(script), limit_s=SUBMIT_S)
-    return sentence(said.stderr) or "sbatch gave no reason" if said.code != 0 else None
+    if said.code == 0 or _FULL.search(said.stderr):
+        return None
+    why = sentence(said.stderr) or "sbatch gave no reason"
+    hint = "; see what is asked of a node, and `sinfo -R` for nodes that are drained or down"
+    return why + (hint if "node configuration is not available" in why else "")
 
 
 def jobs(ids: Iterable[int]) -> dict[int, QueuedJob]:

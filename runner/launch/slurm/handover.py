@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.placement import Submitted
+from runner.folder.queued import Queued
 from runner.folder.stored import UnreadableError, write_json
 from runner.judge.decide import last_words as judged_words
 from runner.launch.slurm.program import argv, python_of
@@ -42,6 +44,13 @@ def known(run: RunFolder, submitted: Submitted, job_id: int) -> Submitted:
     now = replace(submitted, job_id=job_id)
     write_json(run.path / names.SUBMITTED, now.to_json())
     return now
+
+
+def held_back(run: RunFolder, error: Exception) -> None:
+    """Write down why a run is not in the queue yet, for who watches it."""
+    queued = Queued(state="not submitted", reason=str(error)[:100], asked_at=time.time())
+    with suppress(OSError):  # a full disk here: the run's own files say it
+        write_json(run.path / names.QUEUE, queued.to_json())
 
 
 def submitted(run: RunFolder) -> Submitted | None:

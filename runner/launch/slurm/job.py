@@ -13,7 +13,7 @@ from runner.folder.lock import HeldFolder
 from runner.folder.placement import Submitted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
-from runner.launch.slurm.commands import ControllerError, SlurmError
+from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.states import Ended
@@ -22,6 +22,7 @@ from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
 
 AGAIN_S = 10.0  # between two tries to reach a controller
+FULL_S = 60.0  # between two tries where the site's limit of jobs is reached
 HALT_S = 0.5  # between two looks whether a job that waits is to end
 LONGEST_LOOK_S = 5.0  # between two looks whether a job that waits has begun
 PATIENCE = 0.05  # of the time that it has waited by then
@@ -87,9 +88,14 @@ class Jobs:
                 there = self.found(submitted) if tried else None
                 number = there or commands.submit(script, self.secrets)
                 return handover.known(run, submitted, number)
-            except ControllerError:
+            except ControllerError as error:
                 tried = True
-                time.sleep(AGAIN_S)
+                handover.held_back(run, error)
+                until = time.monotonic() + (
+                    FULL_S if isinstance(error, QueueFullError) else AGAIN_S
+                )
+                while run.halt is None and time.monotonic() < until:
+                    time.sleep(handover.POLL_S)
             except SlurmError as error:
                 run.ask_to_halt(Cause.LAUNCH_ERROR, str(error))
         return None

@@ -25,6 +25,7 @@ LONGEST_S = 60.0  # what administrators ask for
 SILENT_S = 15.0  # the longest while the controller is away, who has no work by it
 PLACE_S = 30.0  # between two questions for the places of jobs that wait
 WRITTEN_S = 30.0  # between two times that the same is written down
+YEAR_S = 366 * 86_400
 MOST_REASON = 100  # letters
 NEW_S = 5.0  # where one of them has none yet
 FORGOTTEN_AFTER = 2  # times that squeue, scontrol and sacct know nothing of a job
@@ -53,11 +54,13 @@ class _Known:
             return Queued()
         held = f" (`scontrol release {job.id}` lets it go)" if is_held(job.reason) else ""
         waits = job.state in WAITING
+        # Slurm names a day in a thousand years for what cannot start as things are.
+        soon = job.starts_at is not None and job.starts_at < self.asked_at + YEAR_S
         return Queued(
             state=job.state,
             reason=(job.reason + held)[:MOST_REASON],
             position=self.place if waits else None,
-            expected_start=job.starts_at if waits else None,
+            expected_start=job.starts_at if waits and soon else None,
             asked_at=round(self.asked_at, 3),
             job_id=str(job.id),
         )

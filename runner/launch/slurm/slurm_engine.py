@@ -122,6 +122,8 @@ class SlurmEngine:
     def waiting(self, run: RunFolder) -> str:
         """Do as Engine's."""
         submitted = handover.submitted(run)
-        if submitted is None or submitted.job_id is None or run.placement is not None:
+        if submitted is None or run.placement is not None:
             return ""
+        if submitted.job_id is None:
+            return run.queued.words() if run.queued else ""
         return self.queue.words(submitted.job_id)

@@ -79,6 +79,20 @@ NO_PARTITION = """\
 sbatch: error: invalid partition specified: nope
 allocation failure: Invalid partition name specified
 """
+# With slurmdbd, and a QOS that allows one job.
+FULL = """\
+sbatch: error: QOSMaxSubmitJobPerUserLimit
+sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit,\
+ user's size and/or time limits)
+"""
+# sacct --allocations --duplicates, with slurmdbd: cancelled, failed, requeued and then cancelled.
+ACCOUNTED = """\
+1|CANCELLED by 20000|0:0|1795349347|1795349348|node2
+2|FAILED|3:0|1795349348|1795349348|node2
+3|REQUEUED|0:0|1795349348|1795349350|node2
+3|CANCELLED by 20000|0:0|1795349352|1795349352|None assigned
+"""
+NO_SUCH_NODES = "allocation failure: Requested node configuration is not available\n"
 MPI = """\
 MPI plugin types are...
 \tpmix

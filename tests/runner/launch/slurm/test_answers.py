@@ -40,6 +40,10 @@ def test_sacct_is_read_also_without_a_database() -> None:
 
 
 def test_who_cancelled_a_job_is_known_and_names_that_were_cut_are_whole() -> None:
+    recorded = answers.accounted(said.ACCOUNTED)
+    states = [(job.state, job.by, job.nodes) for job in recorded.values()]
+    cancelled = ("CANCELLED", 20000)
+    assert states == [(*cancelled, "node2"), ("FAILED", None, "node2"), (*cancelled, "")]
     output = "5|CANCELLED by 1000|0:15|1|2|n1\n6|OUT_OF_ME+|0:125|1|2|n1\n7|CANCELLED+|0:0|1|2|n1\n"
     jobs = answers.accounted(output)
     assert (jobs[5].state, jobs[5].by) == ("CANCELLED", 1000)

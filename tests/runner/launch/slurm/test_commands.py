@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.launch.slurm import commands
-from runner.launch.slurm.commands import ControllerError, Said, SlurmError
+from runner.launch.slurm.commands import ControllerError, QueueFullError, Said, SlurmError
 
 from . import said
 
@@ -62,6 +62,18 @@ def test_a_refused_job_is_a_sentence_and_an_odd_answer_is_to_be_looked_for(
 def test_a_job_that_slurm_would_take_has_no_sentence(slurm: Answering) -> None:
     slurm({"sbatch": Said(0, "", "sbatch: Job 13 to start at 1795369649 using ...")})
     assert commands.test_only(Path("job.sh")) is None
+
+
+def test_a_queue_that_is_full_for_this_user_is_tried_again(slurm: Answering) -> None:
+    slurm({"sbatch": Said(1, "", said.FULL)})
+    with pytest.raises(QueueFullError, match=r"no more jobs .* \(QOSMaxSubmitJobPerUserLimit\)"):
+        commands.submit(Path("job.sh"), {})
+    assert commands.test_only(Path("job.sh")) is None
+
+
+def test_nodes_that_may_be_drained_are_named_as_such(slurm: Answering) -> None:
+    slurm({"sbatch": Said(1, "", said.NO_SUCH_NODES)})
+    assert "sinfo -R" in (commands.test_only(Path("job.sh")) or "")
 
 
 def test_all_jobs_are_asked_for_at_once(slurm: Answering) -> None:

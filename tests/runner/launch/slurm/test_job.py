@@ -21,7 +21,7 @@ from runner.folder.placement import Submitted
 from runner.folder.stored import write_json
 from runner.launch.slurm import commands, handover, job
 from runner.launch.slurm.answers import JobRecord, QueuedJob
-from runner.launch.slurm.commands import ControllerError, SlurmError
+from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
 from runner.launch.slurm.states import Ended
 from runner.plan.make import make_run
 from runner.terms.slurm import Slurm
@@ -334,3 +334,18 @@ def test_hosts_are_those_that_the_job_had(site: Site) -> None:
     site.placed()
     assert list(site.run.hosts.values()) == ["g1", "g2"]
     assert all(host in str(site.run.log(rank)) for rank, host in enumerate(planned))
+
+
+def test_a_run_that_the_queue_has_no_room_for_is_held_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site allows a user so many jobs: the next is submitted when one has ended."""
+    monkeypatch.setattr(job, "FULL_S", 0.0)
+    full = "the queue takes no more jobs of this user's (QOSMaxSubmitJobPerUserLimit)"
+    site.slurm.refusals = [QueueFullError(full)]
+    site.slurm.at_submission = lambda script: site.end()
+    site.go()
+    assert site.slurm.submitted
+    assert site.run.halt is None
+    assert site.run.queued is not None
+    assert site.run.queued.words() == f"not submitted, {full}"

@@ -176,11 +176,16 @@ def test_an_absent_controller_changes_nothing_that_is_known(
 
 def test_what_a_job_waits_for_is_said(watched: Watched) -> None:
     slurm = Slurm(dict(JOBS), private="jobs")
-    slurm.queue[3] = replace(JOBS[3], starts_at=int(time.mktime((2031, 1, 2, 12, 40, 0, 0, 0, -1))))
+    at = int(time.time()) + 86_400
+    slurm.queue[3] = replace(JOBS[3], starts_at=at)
     queue = watched(slurm, 1, 3, 7)
     assert queue.words(3) == "queued"
     queue.ask()
-    assert queue.words(3) == "queued, BeginTime, expected 2031-01-02 12:40"
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    assert queue.words(3) == f"queued, BeginTime, expected {day}"
+    slurm.queue[3] = replace(JOBS[3], starts_at=34007604015)  # so sbatch said of an unknown QOS
+    queue.ask()
+    assert queue.words(3) == "queued, BeginTime"
     assert queue.words(7) == "queued, JobHeldUser (`scontrol release 7` lets it go)"
     assert queue.words(1) == ""
     assert queue.words(99) == ""
