@@ -272,7 +272,7 @@ def test_a_job_that_came_through_though_sbatch_failed_is_not_submitted_again(sit
 
 
 def test_nobody_waits_after_a_second_ctrl_c(site: Site) -> None:
-    assert site.go(gone=True) == "job 7 was asked to end, and nobody waited for that"
+    assert site.go(gone=True) == "job 7 was told to end; `scancel 7` ends it at once"
 
 
 def test_a_requeued_job_ends_its_attempt_and_begins_the_next(site: Site) -> None:
