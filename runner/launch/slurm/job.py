@@ -142,7 +142,8 @@ class Followed:
         with queue.watching(self.number, run.path / names.QUEUE):
             while not handover.over(run):
                 if gone():
-                    return f"job {self.number} was told to end; `scancel {self.number}` ends it at once"
+                    number = self.number
+                    return f"job {number} was told to end; `scancel {number}` ends it at once"
                 self.end_where_halted()
                 if self.started_again():
                     return ""
