@@ -33,7 +33,6 @@ from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
 from runner.terms.run import Run
 from runner.terms.settings import Settings
-from runner.terms.slurm import KEYS as SLURM_KEYS
 from runner.terms.slurm import Slurm
 from tests.hostile import WAYS
 from tests.runner.builders import one_device
@@ -47,7 +46,12 @@ def keys() -> str:
 
 
 def slurm_keys() -> str:
-    return "".join(f"| `{name}` | {text} |\n" for name, text in SLURM_KEYS.items())
+    rows = ""
+    for each in dataclasses.fields(Slurm):
+        told = each.default not in (dataclasses.MISSING, None, False, ())
+        default = f" (default {each.default})" if told else ""
+        rows += f"| `{each.metadata['key']}` | {each.metadata['help']}{default} |\n"
+    return rows
 
 
 def slurm_options() -> str:
