@@ -5,181 +5,98 @@ lease: a bench that was killed leaves it to the next one for a while, and no lon
 """
 
 import os
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from node.causes import Cause
 from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
-from runner.folder.lock import HeldFolder
 from runner.folder.placement import Submitted
 from runner.launch.engine import Wanted
 from runner.launch.screen import live
 from runner.launch.slurm import commands, handover
-from runner.launch.slurm.answers import MARK
+from runner.launch.slurm.answers import MARK, JobRecord
 from runner.launch.slurm.commands import ControllerError
 from runner.launch.slurm.program import PYTHON, argv, leave
 from runner.launch.slurm.queue import Queue
-from runner.launch.slurm.variables import clean_environment
-from runner.plan.slurm_job import allocation_script, srun_argv
+from runner.launch.slurm.step import LEASE, RENEW_S, Allocation
+from runner.plan.slurm_job import allocation_script
 from runner.terms.cluster import Cluster
-from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
 
 OUR_JOB = "SLURM_JOB_ID"
 HOLD = "supervisor.holder:hold"
-LEASE = "lease"
-RENEW_S = 1.0
-LOST_S = 60.0  # a shared folder may show a renewed lease so late
+GOES_ON = ("PENDING", "CONFIGURING", "RUNNING")
+RUNNING = "RUNNING"
+LEFT_S = 30.0  # for a run that a killed bench left to end
 ABANDONED_S = 600.0  # for another bench to go on in an allocation that nobody renews
-ENDING_S = 15.0
-WAIT_S = 0.5
-
-
-def step_of(
-    cluster: Cluster,
-    campaign: Path,
-    run: Path,
-    orders: Orders,
-    mark: str,
-    job_id: str,
-    hosts: Sequence[str],
-) -> tuple[str, ...]:
-    """Return what starts a run as a step of an allocation; `campaign` and `run` are folders."""
-    assert cluster.slurm is not None
-    told = {
-        "mark": mark,
-        "lease": str(run / LEASE),
-        "lost_contact_s": max(LOST_S, cluster.lost_contact_s),
-    }
-    return srun_argv(
-        cluster.slurm,
-        len(orders.nodes),
-        handover.task(campaign, run, orders, told),
-        orders=orders,
-        job_id=job_id,
-        nodelist=hosts,
-        output=PurePosixPath(run / names.SUBMIT_OUTPUT),
-        overlap=True,
-    )
-
-
-def start(step: Sequence[str], secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a step of an allocation, which says what it has to say in a file."""
-    return subprocess.Popen(
-        step,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=clean_environment(secrets),
-        start_new_session=True,  # Ctrl-C is bench's, which ends the run by its own means
-    )
 
 
 @dataclass(frozen=True)
 class Span:
-    """How many nodes an allocation has to have, and for how long."""
+    """How many nodes an allocation has to have, and for how long: for all runs, and for one."""
 
     nodes: int
     time_s: float
+    run_s: float
 
 
 def span_of(wanted: Wanted) -> Span:
     """Return what a campaign's runs need, one after the other."""
-    return Span(wanted.nodes, wanted.time_limit_s * len(wanted.cells))
+    one_s = wanted.time_limit_s
+    return Span(wanted.nodes, one_s * len(wanted.cells), one_s)
 
 
-def script_of(slurm: Slurm, span: Span, campaign: Path, mark: str) -> str:
-    """Write the job that holds the nodes of a campaign, whose folder is `campaign`."""
+def script_of(
+    slurm: Slurm, span: Span, campaign: Path, mark: str, longest_s: float | None = None
+) -> str:
+    """Write the job that holds the nodes of a campaign, whose folder is `campaign`.
+
+    It asks for the time that all runs may take, but for no more than a partition gives, which is
+    `longest_s`.
+    """
+    time_s = span.time_s
+    if longest_s is not None:
+        time_s = min(time_s, longest_s - slurm.time_margin_s)
     folder = campaign / names.ALLOCATION
     arguments = {"lease": str(folder / LEASE), "lost_contact_s": ABANDONED_S}
     return allocation_script(
         slurm,
         name=campaign.name,
         nodes=span.nodes,
-        time_s=span.time_s,
+        time_s=time_s,
         output=PurePosixPath(folder / names.SUBMIT_OUTPUT),
         comment=MARK + mark,
         command=argv(PYTHON, HOLD, campaign, arguments),
     )
 
 
-@dataclass(frozen=True)
-class Allocation:
-    """Nodes that a campaign has for itself."""
-
-    cluster: Cluster
-    queue: Queue
-    secrets: Mapping[str, str]
-    job_id: int
-    hosts: tuple[str, ...]
-
-    def run(
-        self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
-    ) -> str:
-        """Do as Engine's: start a step, and renew its lease until it is over."""
-        hosts = self.hosts[: len(orders.nodes)]
-        lease = run.path / LEASE
-        lease.touch()
-        submitted = handover.known(run, handover.begun(run), self.job_id)
-        campaign = folder.path.resolve()
-        leave(handover.TASK, campaign)
-        job = f"{self.job_id}"
-        step = start(
-            step_of(self.cluster, campaign, run.path.resolve(), orders, submitted.mark, job, hosts),
-            self.secrets,
-        )
-        with step:
-            self._follow(step, run, orders, lease, cancelled)
-        handover.await_records(run, WAIT_S if step.returncode else handover.LATE_S)
-        if handover.needs_reason(run) and (ended := self.queue.ended(self.job_id)):
-            handover.settle(run, ended)
-        return handover.last_words(run) or f"srun ended with exit code {step.returncode}"
-
-    def _follow(
-        self,
-        step: subprocess.Popen[bytes],
-        run: RunFolder,
-        orders: Orders,
-        lease: Path,
-        cancelled: Callable[[], bool],
-    ) -> None:
-        ending: float | None = None
-        while step.poll() is None:
-            if run.halt is None:
-                os.utime(lease)
-            else:
-                ending = ending or time.monotonic()
-                if cancelled():
-                    step.kill()  # nobody waits for it; its lease ends the step
-                elif time.monotonic() - ending > orders.limits.grace_s + ENDING_S:
-                    step.terminate()  # srun ends its step
-            try:
-                step.wait(RENEW_S if ending is None else 0.1)
-            except subprocess.TimeoutExpired:
-                continue
-
-
-@dataclass(frozen=True)
+@dataclass
 class Allocating:
-    """An allocation of a campaign's own: its folder, its lease, its job."""
+    """An allocation of a campaign's own: its folder, its lease, its job.
+
+    `now` is the one that it has; another takes its place where its time runs out.
+    """
 
     cluster: Cluster
+    slurm: Slurm
     queue: Queue
     secrets: Mapping[str, str]
     span: Span
     campaign: Path
+    now: Allocation | None = None
+    ours: int | None = None
 
     @contextmanager
-    def held(self, cancelled: Callable[[], bool]) -> Iterator[Allocation]:
-        """Hold the nodes: of the allocation that we are in, of the campaign's last, or of a new
-        one.
+    def held(self, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Hold nodes for a campaign: of the allocation that we are in, of the campaign's last, or
+        of a new one.
 
         Raises UserError where it is too small, or Slurm would not give it; KeyboardInterrupt.
         """
@@ -191,15 +108,44 @@ class Allocating:
                     f"the allocation {inside} has {len(hosts)} nodes and a cell needs"
                     f" {self.span.nodes}; ask salloc for more, or start bench outside of one"
                 )
-            yield Allocation(self.cluster, self.queue, self.secrets, int(inside), hosts)
+            self.now = Allocation(self.cluster, self.queue, self.secrets, int(inside), hosts)
+            yield
             return
         with self.renewed():
-            number = self.last() or self.submit()
             try:
-                hosts = self.granted(number, cancelled)
-                yield Allocation(self.cluster, self.queue, self.secrets, number, hosts)
+                self.granted(cancelled)
+                yield
             finally:
-                _release(number)
+                self.release()
+
+    def granted(self, cancelled: Callable[[], bool]) -> Allocation:
+        """Return an allocation with time for one more run. Raises as `held` does."""
+        if self.now is not None and not (
+            self.ours and self.runs_out(commands.job(self.now.job_id))
+        ):
+            return self.now
+        self.release()
+        number = self.last() or self.submit()
+        self.ours = number
+        hosts = self._wait(number, cancelled)
+        self.now = Allocation(self.cluster, self.queue, self.secrets, number, hosts)
+        return self.now
+
+    def runs_out(self, record: JobRecord | None) -> bool:
+        """Whether an allocation is over, or will be before one more run of the campaign is."""
+        if record is None or record.state not in GOES_ON:
+            return True
+        if record.state != RUNNING or record.ends_at is None:
+            return False
+        needed_s = self.span.run_s + self.slurm.time_margin_s / 2
+        return record.ends_at - time.time() < needed_s
+
+    def release(self) -> None:
+        """Give the nodes back, of an allocation of our own."""
+        number, self.ours, self.now = self.ours, None, None
+        if number is not None:
+            with suppress(ControllerError):  # its lease ends it
+                commands.cancel([number])
 
     @property
     def run(self) -> RunFolder:
@@ -226,33 +172,48 @@ class Allocating:
             thread.join()
 
     def last(self) -> int | None:
-        """Return the campaign's last allocation, where it has not ended and is large enough."""
+        """Return the campaign's last allocation, where it goes on and is large and long enough.
+
+        What a bench that was killed left in it is ended first.
+        """
         was = handover.submitted(self.run)
         if was is None:
             return None
         job_id = was.job_id or _found(was)
         record = commands.job(job_id) if job_id else None
-        if record is None or record.state not in ("PENDING", "CONFIGURING", "RUNNING"):
+        if record is None or record.state not in GOES_ON:
             return None
-        if record.state == "RUNNING" and len(_hosts(record.id)) < self.span.nodes:
-            _release(record.id)
+        small = record.state == RUNNING and len(_hosts(record.id)) < self.span.nodes
+        if small or self.runs_out(record):
+            self.ours = record.id
+            self.release()
             return None
+        self.end_steps(record.id)
         return record.id
+
+    def end_steps(self, number: int) -> None:
+        """End the runs that go on in an allocation without the bench that started them."""
+        for folder in self.campaign.glob(names.ATTEMPTS):
+            run = RunFolder(folder)
+            submitted = handover.submitted(run)
+            if submitted is not None and submitted.job_id == number and not handover.over(run):
+                run.ask_to_halt(Cause.CONTROL_LOST, "the process that ran bench is gone")
+                handover.await_records(run, LEFT_S)
 
     def submit(self) -> int:
         """Ask for the nodes."""
         submitted = handover.begun(self.run)
         script = self.run.path / names.SUBMIT_SCRIPT
-        assert self.cluster.slurm is not None
         campaign = self.campaign.resolve()
         leave(HOLD, campaign)
-        text = script_of(self.cluster.slurm, self.span, campaign, submitted.mark)
+        longest_s = commands.partition_limit_s(self.slurm.partition)
+        text = script_of(self.slurm, self.span, campaign, submitted.mark, longest_s)
         script.write_text(text, encoding="utf-8")
         number = commands.submit(script, {})
         handover.known(self.run, submitted, number)
         return number
 
-    def granted(self, number: int, cancelled: Callable[[], bool]) -> tuple[str, ...]:
+    def _wait(self, number: int, cancelled: Callable[[], bool]) -> tuple[str, ...]:
         """Wait for the nodes, and return them. Raises UserError where they do not come."""
 
         def line(elapsed_s: float) -> str:
@@ -281,10 +242,3 @@ def _hosts(number: int) -> tuple[str, ...]:
 def _found(was: Submitted) -> int | None:
     jobs = commands.find_by_comment(was.mark)
     return jobs[-1].id if jobs else None
-
-
-def _release(number: int) -> None:
-    try:
-        commands.cancel([number])
-    except ControllerError:
-        return  # its lease ends it

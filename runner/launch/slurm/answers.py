@@ -186,6 +186,19 @@ def ahead(output: str, jobs: Iterable[QueuedJob]) -> dict[int, int]:
     }
 
 
+def longest_s(output: str, name: str | None) -> float | None:
+    """Read MaxTime of a partition (None: the default one) in what `scontrol -o show partition`
+    prints: D-HH:MM:SS or UNLIMITED.
+    """
+    wanted = re.compile(rf"PartitionName={re.escape(name)}\s" if name else r"\sDefault=YES\s")
+    line = next((line for line in output.splitlines() if wanted.search(f"{line} ")), "")
+    match = re.search(r"\sMaxTime=(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)\s", f"{line} ")
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
 def sentence(stderr: str) -> str:
     """Return what a program of Slurm's complains about, as one line without its own name."""
     lines = (line.strip() for line in stderr.splitlines())

@@ -187,6 +187,17 @@ def configuration() -> dict[str, str]:
     return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", said.stdout, re.MULTILINE))
 
 
+def partition_limit_s(name: str | None) -> float | None:
+    """Return the longest that a job of a partition (None: the default one) may take, in seconds.
+
+    None where there is no limit, or several partitions are meant.
+    """
+    if name is not None and "," in name:
+        return None
+    said = _run("scontrol", "--oneliner", "show", "partition", *([name] if name else []))
+    return answers.longest_s(said.stdout, name) if _knows(said) else None
+
+
 def srun_help() -> str:
     """Return `srun --help`, which has the options of a site's plugins, such as pyxis."""
     return _run("srun", "--help").stdout

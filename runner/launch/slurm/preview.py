@@ -6,6 +6,7 @@ from typing import Any
 from runner.folder.campaign import Campaign
 from runner.launch.engine import Wanted
 from runner.launch.slurm import allocation, job
+from runner.launch.slurm.step import step_of
 from runner.terms.cluster import Cluster
 from runner.terms.run import Run
 
@@ -28,6 +29,6 @@ def preview(
         if slurm.mode == "job":
             yield {"script": job.script_of(slurm, folder, path, run.orders, MARK)}
         else:
-            step = allocation.step_of(cluster, folder, path, run.orders, MARK, JOB_ID, [HOSTS])
+            step = step_of(cluster, folder, path, run.orders, MARK, JOB_ID, [HOSTS])
             script = allocation.script_of(slurm, allocation.span_of(wanted), folder, MARK)
             yield {"script": script, "step": list(step)}

@@ -16,7 +16,7 @@ from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.launch.engine import Surveyed, Wanted
 from runner.launch.slurm import commands, handover
-from runner.launch.slurm.allocation import OUR_JOB, Allocating, Allocation, Span, span_of
+from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, span_of
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.secrets import reveal
@@ -40,7 +40,7 @@ class SlurmEngine:
         # Nodes of an allocation that has begun wait for us.
         self.queue = Queue() if slurm.mode == "job" else Queue(ALLOCATION_S)
         self.jobs = Jobs(self.slurm, self.queue, {})
-        self.allocation: Allocation | None = None
+        self.nodes: Allocating | None = None
 
     @property
     def at_once(self) -> int:
@@ -58,24 +58,39 @@ class SlurmEngine:
         if self.slurm.mode == "job":
             yield
             return
-        folder = Allocating(self.cluster, self.queue, secrets, span_of(wanted), campaign)
-        with folder.held(cancelled) as self.allocation:
+        with self.allocated(self.queue, secrets, span_of(wanted), campaign, cancelled):
             yield
-        self.allocation = None
 
     @contextmanager
     def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
         """Do as Surveyor's: an allocation, in mode `job`, too."""
         nodes = 1 if os.environ.get(OUR_JOB) else self.slurm.nodes  # what there is of our own
-        queue, span = Queue(ALLOCATION_S), Span(nodes, CHECKUP_S)
-        with Allocating(self.cluster, queue, {}, span, folder).held(cancelled) as self.allocation:
+        span = Span(nodes, CHECKUP_S, CHECKUP_S)
+        with self.allocated(Queue(ALLOCATION_S), {}, span, folder, cancelled):
             yield
-        self.allocation = None
+
+    @contextmanager
+    def allocated(
+        self,
+        queue: Queue,
+        secrets: Mapping[str, str],
+        span: Span,
+        folder: Path,
+        cancelled: Callable[[], bool],
+    ) -> Iterator[None]:
+        """Have runs go through an allocation while the block lasts."""
+        nodes = Allocating(self.cluster, self.slurm, queue, secrets, span, folder)
+        with nodes.held(cancelled):
+            self.nodes = nodes
+            try:
+                yield
+            finally:
+                self.nodes = None
 
     def survey(self, checkup: Checkup, roles: bool, cancelled: Callable[[], bool]) -> Surveyed:
         """Do as Surveyor's; roles are asked on the login node, by verify.yml."""
-        assert self.allocation is not None  # it is asked within `gathered`
-        return survey(self.allocation, self.slurm, checkup, cancelled)
+        assert self.nodes is not None  # it is asked within `gathered`
+        return survey(self.nodes.granted(cancelled), self.slurm, checkup, cancelled)
 
     def try_out(self, wanted: Wanted, campaign: Path) -> None:
         """Ask Slurm whether it would take such jobs, before any is in its queue.
@@ -112,8 +127,10 @@ class SlurmEngine:
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
     ) -> str:
         """Do as Engine's."""
-        mode = self.allocation or self.jobs
-        return mode.run(folder, run, orders, cancelled)
+        if self.nodes is None:
+            return self.jobs.run(folder, run, orders, cancelled)
+        nodes = self.nodes.granted(lambda: cancelled() or run.halt is not None)
+        return nodes.run(folder, run, orders, cancelled)
 
     def goes_on(self, run: RunFolder) -> bool:
         """Do as Engine's; a step ends with the bench that started it."""

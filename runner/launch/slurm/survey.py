@@ -13,8 +13,8 @@ from runner.folder.checkup import Checkup
 from runner.folder.stored import SCHEMA, write_json
 from runner.launch.engine import Surveyed
 from runner.launch.slurm import handover
-from runner.launch.slurm.allocation import Allocation, start
 from runner.launch.slurm.program import PYTHON, argv, leave
+from runner.launch.slurm.step import Allocation, start
 from runner.plan.slurm_job import srun_argv
 from runner.terms.slurm import Slurm
 
