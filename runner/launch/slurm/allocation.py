@@ -120,9 +120,7 @@ class Allocating:
 
     def granted(self, cancelled: Callable[[], bool]) -> Allocation:
         """Return an allocation with time for one more run. Raises as `held` does."""
-        if self.now is not None and not (
-            self.ours and self.runs_out(commands.job(self.now.job_id))
-        ):
+        if self.now is not None and (self.ours is None or self.lasts(self.ours)):
             return self.now
         self.release()
         number = self.last() or self.submit()
@@ -130,6 +128,13 @@ class Allocating:
         hosts = self._wait(number, cancelled)
         self.now = Allocation(self.cluster, self.queue, self.secrets, number, hosts)
         return self.now
+
+    def lasts(self, number: int) -> bool:
+        """Whether an allocation has time for one more run; so it is taken while nobody knows."""
+        try:
+            return not self.runs_out(commands.job(number))
+        except ControllerError:
+            return True
 
     def runs_out(self, record: JobRecord | None) -> bool:
         """Whether an allocation is over, or will be before one more run of the campaign is."""

@@ -108,7 +108,11 @@ class SlurmEngine:
             for text, cell in asked.items():
                 script.write_text(text, encoding="utf-8")
                 if why := commands.test_only(script):
-                    raise UserError(f"Slurm would not take the job of cell {cell.name}: {why}")
+                    hint = "; or nodes that have it are down or drained: `sinfo -R`"
+                    raise UserError(
+                        f"Slurm would not take the job of cell {cell.name}: {why}"
+                        + (hint if "configuration is not available" in why else "")
+                    )
         finally:
             script.unlink(missing_ok=True)
 

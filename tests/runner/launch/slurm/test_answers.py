@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from runner.launch.slurm import answers
 
 from . import said
@@ -96,3 +98,18 @@ def test_hostile_text_is_no_job_and_takes_no_time() -> None:
         assert answers.recorded(much) is None
         assert len(answers.sentence(much[:1_000_000])) <= 1_000
     assert time.process_time() - began < 10
+
+
+PARTITIONS = (  # of slurm 22.05.8, shortened
+    "PartitionName=main AllowGroups=ALL Default=YES MaxTime=UNLIMITED MinNodes=1\n"
+    "PartitionName=short AllowGroups=ALL Default=NO MaxTime=1-02:03:04 MinNodes=1\n"
+    "PartitionName=quick AllowGroups=ALL Default=NO MaxNodes=2 MaxTime=00:30:00 MinNodes=1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [(None, None), ("main", None), ("short", 93_784.0), ("quick", 1800.0), ("sho", None)],
+)
+def test_a_partition_says_how_long_a_job_may_take(name: str | None, seconds: float | None) -> None:
+    assert answers.longest_s(PARTITIONS, name) == seconds
