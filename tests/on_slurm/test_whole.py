@@ -24,7 +24,10 @@ def slurm() -> Iterator[SlurmCluster]:
     """Four compute nodes, set up by the login node's user with setup.yml."""
     with SlurmCluster(4, variables={"cluster_systems": ["torch_gpt"]}) as cluster:
         setup = ["ansible-playbook", "playbooks/setup.yml", "-i", str(cluster.inventory)]
-        cluster.run(setup, check=True, timeout=900)
+        # The checkout is root's here, so that its runs/ is not the user's.
+        elsewhere = f"verify_out_dir={user_folder(cluster, 'verify')}"
+        ran = cluster.run([*setup, "-e", elsewhere], timeout=900)
+        assert ran.returncode == 0, ran.stdout[-3000:]
         yield cluster
 
 
