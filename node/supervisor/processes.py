@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MARK = "PYTHON_TRAINBENCH_RUN"  # the deepspeed launcher forwards variables that begin with PYTHON
 SUPERVISOR = "TRAINBENCH_SUPERVISOR"  # which process supervises them, on its node: state.identity()
+SIGNATURE = (MARK, SUPERVISOR)  # what the run's processes are found by
 KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
 # What Slurm and pyxis put into a task's environment, and what pyxis and enroot make of it for
 # PyTorch's images: ranks and an address that are srun's, and not the launcher's.

@@ -28,9 +28,9 @@ def ask_to_stop(reason: str) -> None:
             os.kill(state["pid"], signal.SIGTERM)
 
 
-def lost_supervisor() -> dict[str, Any]:
+def lost_supervisor(job: dict[str, Any] | None = None) -> dict[str, Any]:
     """The daemon was killed: end what it left, by the run's mark, and say so."""
-    job = read_json(JOB)
+    job = read_json(JOB) if job is None else job
     signalled, left = end_run(job, {})
     done: dict[str, Any] = {
         "rc": None,

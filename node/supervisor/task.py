@@ -27,8 +27,10 @@ from .answers import RefusedError
 from .daemon import enter, hold, identify, watch
 from .files import read_json, size_of, write
 from .folders import limit_log
+from .guard import guard, release
 from .inspection import inspect
 from .names import (
+    DONE,
     HALT,
     LOG,
     PLACEMENT,
@@ -41,6 +43,7 @@ from .names import (
 )
 from .preparation import check, lay_out
 from .state import TERMINATED, boot_id, finish, lease_age
+from .stopping import lost_supervisor
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -87,6 +90,8 @@ class Task:
         self.roster = head.Roster(self.folder, self.nodes)
         watched = head.folders(self.folder) if self.rank == 0 else []
         self.watchman = head.Stalls(watched, self.job["stall_limit_s"])
+        self.parent = os.getppid()  # slurmstepd
+        self.guarded: int | None = None
 
     def halt(self, cause: Cause, words: str) -> None:
         """Say first why the run ends; whoever comes later leaves it as it is."""
@@ -97,6 +102,8 @@ class Task:
         """Return how the run is to end; None while it may go on."""
         if TERMINATED:
             return {"ended_by": EndedBy.STOP, "message": TERMED}
+        if os.getppid() != self.parent:
+            return {"ended_by": EndedBy.ERROR, "message": "slurmstepd, which started it, is gone"}
         now = time.monotonic()
         if now - self.looked < self.every_s:
             return None
@@ -136,6 +143,7 @@ def task(spec: dict[str, Any]) -> NoReturn:
     except RefusedError as refusal:
         refuse(part, refusal)
     enter(part.job["dir"])
+    part.guarded = guard(lambda: lost(part))
     done = if_told(hold(lambda: run(part)))
     if not ended_well(done):
         part.halt(cause_of(done), "%s: %s" % (part.host, words_of(done)))
@@ -156,12 +164,30 @@ def if_told(done: dict[str, Any]) -> dict[str, Any]:
 
 
 def end(part: Task, done: dict[str, Any]) -> NoReturn:
-    """Write how this node ended; node rank 0 waits for the others and says that all have."""
+    """Write how this node ended, wait for the others, and leave."""
     finish(done)
+    wait_for_others(part)
+    if part.guarded is not None:
+        release(part.guarded)
+    os._exit(0)
+
+
+def wait_for_others(part: Task) -> None:
+    """Say that this node has ended; node rank 0 waits for the others and says that all have."""
     part.roster.ended(part.rank)
     if part.rank == 0:
         head.finish(part.folder, part.roster, lambda: bool(TERMINATED))
-    os._exit(0)
+
+
+def lost(part: Task) -> None:
+    """End what this node's supervisor left, which was killed, and the run; in the guard."""
+    if not os.path.exists(DONE):
+        words = words_of({"ended_by": EndedBy.SUPERVISOR_LOST})
+        part.halt(Cause.SUPERVISOR_LOST, "%s: %s" % (part.host, words))
+        placement = read_json(os.path.join(part.folder, PLACEMENT))
+        after = filled(part.job["after"], placement) if placement else []
+        lost_supervisor(dict(part.job, after=after))
+    wait_for_others(part)
 
 
 def run(part: Task) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from node.supervisor.processes import SIGNATURE
 from node.supervisor.task import DEVICES
 from runner.base.errors import UserError
 from runner.systems.common.pins import pins
@@ -17,8 +18,6 @@ from runner.terms.cluster import Cluster
 from runner.terms.container_engines import ENGINES, Container, ContainerEngine, Mount
 from runner.terms.run import Command, NodeContext
 
-# The supervisor sets it, and finds the container's processes by it.
-RUN_MARK = "PYTHON_TRAINBENCH_RUN"
 SSHD = "trainbench-sshd"  # of the image: roles/container_image/files
 JOB_ID = "{job_id}"  # whoever starts srun fills it in
 WITHIN = "/etc/trainbench"  # where the image expects the mesh and the host key
@@ -104,7 +103,7 @@ def wrap(
         cwd=command.cwd,
         home=str(node.run_dir),
         mounts=mounts,
-        env=(*names, *(DEVICES if cluster.slurm else ()), RUN_MARK),
+        env=(*names, *(DEVICES if cluster.slurm else ()), *SIGNATURE),
         # Its sshd keeps the variables for a session there, secret ones among them.
         memory=("/root/.ssh",) if command.ssh else (),
         gpus=node.device == "cuda",

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,17 @@ def test_a_launcher_that_slurm_ends_with_its_supervisor_was_stopped(
 def test_causes_of_a_task_are_known_ones() -> None:
     text = Path(task.__file__).read_text(encoding="utf-8")
     assert all(name in Cause.__members__ for name in re.findall(r"\bCause\.([A-Z_]+)", text))
+
+
+def test_a_node_whose_slurmstepd_is_gone_ends_its_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on real Slurm: the run went on, on a node that Slurm had given up."""
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    part = task.Task(spec(run_folder(tmp_path / "attempt1")))
+    part.looked = time.monotonic()
+    assert part.asked() is None
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    asked = part.asked()
+    assert asked is not None
+    assert (asked["ended_by"], "slurmstepd" in asked["message"]) == (EndedBy.ERROR, True)

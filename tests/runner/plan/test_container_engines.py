@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from node.supervisor.processes import SIGNATURE
 from node.supervisor.task import DEVICES
 from runner.base.errors import UserError
 from runner.inventory import site_engine
@@ -99,12 +100,13 @@ def test_podman_takes_the_file_into_a_storage_on_the_nodes_own_disk() -> None:
         "--storage-opt=overlay.ignore_chown_errors=true",
         *(f"--root={images}/storage", f"--runroot={images}/run"),
     )
-    variables = [word for name in ("NOTE", "HF_TOKEN", *DEVICES) for word in ("--env", name)]
+    names = ("NOTE", "HF_TOKEN", *DEVICES, *SIGNATURE)
+    variables = [word for name in names for word in ("--env", name)]
     assert wrapped.argv == (
         *(*podman, "run", "--rm", "--quiet", "--name", NAME, "--network=host", "--ipc=host"),
         *("--device=nvidia.com/gpu=all", "--volume", f"{SCRATCH}:{SCRATCH}"),
         *("--volume", f"{CAMPAIGN}:{CAMPAIGN}", "--volume", f"{ROOT}:{ROOT}"),
-        *("--workdir", f"{HOME}/src", *variables, "--env", "PYTHON_TRAINBENCH_RUN"),
+        *("--workdir", f"{HOME}/src", *variables),
         *(f"docker-archive:{HOME}/image.tar", *command().argv),
     )
     assert wrapped.after == ((*podman, "rm", "--force", "--ignore", "--time=0", NAME),)

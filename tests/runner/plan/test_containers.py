@@ -41,7 +41,7 @@ def test_a_nodes_command_is_the_engines() -> None:
         *("--workdir", f"{HOME}/src"),
         *("--env", "PYTHONUNBUFFERED", "--env", "PYTHONFAULTHANDLER"),
         *("--env", "OMP_NUM_THREADS", "--env", "NOTE", "--env", "HF_TOKEN"),
-        *("--env", "PYTHON_TRAINBENCH_RUN"),
+        *("--env", "PYTHON_TRAINBENCH_RUN", "--env", "TRAINBENCH_SUPERVISOR"),
     )
     assert node.argv[node.argv.index(IMAGE) + 1 :][:3] == ("python3", "-m", "torch.distributed.run")
     assert "word" not in " ".join(node.argv)
