@@ -152,6 +152,16 @@ overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand
 	tools/system-packages
 	python -m benchmarks.overhead
 
+.PHONY: slurm-overhead
+slurm-overhead: $(VENV)/.dev  ## Measure what a run costs on Slurm beyond a script of sbatch and srun (root)
+	tools/system-packages
+	python -m benchmarks.slurm_overhead
+
+.PHONY: scale
+scale: $(VENV)/.dev  ## Measure what grows with the nodes of a run, up to 32, on both engines (root)
+	tools/system-packages
+	python -m benchmarks.scale
+
 .PHONY: setting-up
 setting-up: $(VENV)/.dev setup  ## Measure a setup.yml that has nothing to do, on 1 to 8 nodes (root)
 	tools/system-packages

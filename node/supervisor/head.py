@@ -14,7 +14,7 @@ import time
 from node import visibility
 
 from .files import read_json, size_of, write
-from .names import ENDED, HALT, LOG, PLACEMENT, ROSTER, RUN, node
+from .names import ENDED, HALT, LOG, MEETING, PLACEMENT, ROSTER, RUN, node
 from .orders import leave
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
@@ -87,7 +87,7 @@ class Roster:
 
 
 def place(run: str, roster: Roster, wanted: list[int]) -> None:
-    """Write placement.json once every node has come."""
+    """Write placement.json once every node has come, then what all of them wait for."""
     if roster.absent():
         return
     nodes = roster.facts()
@@ -101,6 +101,8 @@ def place(run: str, roster: Roster, wanted: list[int]) -> None:
         **{key: [node[key] for node in nodes] for key in ("host", "address", "devices", "cpus")},
     }
     write(os.path.join(run, PLACEMENT), json.dumps(placement))
+    meeting = {"port": placement["port"], "address": [nodes[0]["address"]]}
+    write(os.path.join(run, MEETING), json.dumps(meeting))
 
 
 def free_port(wanted: int) -> int:

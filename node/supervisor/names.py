@@ -32,6 +32,7 @@ SUBMITTED = "slurm.json"  # the job that it was handed over as
 HALT = "halt"  # first cause, host and time; created exclusively, ends the run
 ROSTER = "roster"  # a file for each node that has come, and one for each that has ended
 PLACEMENT = "placement.json"
+MEETING = "meeting.json"  # of it what most nodes need: where node rank 0 is reached
 ENDED = "ended"  # every node has said how it ended
 
 

@@ -33,6 +33,7 @@ from .names import (
     DONE,
     HALT,
     LOG,
+    MEETING,
     PLACEMENT,
     PREPARED,
     RUN,
@@ -223,10 +224,10 @@ def refuse(part: Task, refusal: RefusedError) -> NoReturn:
 
 
 def meet(part: Task) -> dict[str, Any] | None:
-    """Say that this node is ready, and wait for placement.json; what ended the run before."""
+    """Say that this node is ready, and wait for all others; what ended the run before."""
     part.roster.come(part.rank, facts(part))
     describe(part)
-    path = os.path.join(part.folder, PLACEMENT)
+    path = os.path.join(part.folder, MEETING)
     until = time.monotonic() + part.spec["patience_s"]
     pause_s = max(0.01, part.nodes / NODES_A_SECOND / 10)
     while True:
@@ -234,6 +235,8 @@ def meet(part: Task) -> dict[str, Any] | None:
             head.place(part.folder, part.roster, part.job["ports"])
         placement = read_json(path) if visibility.fresh(path) else None
         if placement is not None:
+            if needs_others(part.job):  # whose addresses grow with the nodes
+                placement = read_json(os.path.join(part.folder, PLACEMENT))
             begin(part, placement)
             return None
         early = part.asked()
@@ -246,6 +249,12 @@ def meet(part: Task) -> dict[str, Any] | None:
         time.sleep(pause_s)
 
 
+def needs_others(job: dict[str, Any]) -> bool:
+    """Whether a node has to know of others than node rank 0."""
+    told = [job[key] for key in ("argv", "env", "after", "files")]
+    return any(found[1] for found in WORD.finditer(json.dumps(told)))
+
+
 def begin(part: Task, placement: dict[str, Any]) -> None:
     """Fill in what only the job knows, and write down what runs."""
     job = part.job
@@ -255,7 +264,7 @@ def begin(part: Task, placement: dict[str, Any]) -> None:
         if WORD.search(text):
             write(name, filled(text, placement))
     started = {key: job[key] for key in ("argv", "env", "cwd", "device_ids")}
-    late_s = visibility.delay_s(os.path.join(part.folder, PLACEMENT))
+    late_s = visibility.delay_s(os.path.join(part.folder, MEETING))
     write(STARTED, json.dumps(dict(started, schema=1, late_s=late_s), indent=1))
     job["env"] = dict(job["env"], **part.secrets)
     part.watchman.begin(time.monotonic())

@@ -123,6 +123,16 @@ def test_other_numbers_of_tasks_than_of_nodes_are_refused(
         task.Task(spec(run_folder(tmp_path / "attempt1")))
 
 
+@pytest.mark.parametrize(
+    ("words", "all_of_them"), [([MASTER_ADDR, MASTER_PORT], False), ([f"a {node_addr(1)}"], True)]
+)
+def test_a_node_reads_the_addresses_of_all_only_where_it_needs_them(
+    words: list[str], all_of_them: bool
+) -> None:
+    job = {"argv": ["x"], "env": {}, "after": [], "files": {"hostfile": "\n".join(words)}}
+    assert task.needs_others(job) is all_of_them
+
+
 def come(roster: head.Roster, rank: int) -> None:
     facts = {"host": f"n{rank}", "address": f"10.0.0.{rank}", "devices": [rank], "cpus": 4}
     roster.come(rank, facts)
