@@ -122,9 +122,9 @@ class Allocating:
         """Return an allocation with time for one more run. Raises as `held` does."""
         if self.now is not None and (self.ours is None or self.lasts(self.ours)):
             return self.now
+        taken_over = None if self.ours else self.last()
         self.release()
-        number = self.last() or self.submit()
-        self.ours = number
+        number = self.ours = taken_over or self.submit()
         hosts = self._wait(number, cancelled)
         self.now = Allocation(self.cluster, self.queue, self.secrets, number, hosts)
         return self.now
