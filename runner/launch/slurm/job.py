@@ -14,6 +14,7 @@ from runner.folder.placement import Submitted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
+from runner.launch.slurm.leaving import Leaving
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.states import Ended
@@ -51,6 +52,7 @@ class Jobs:
     queue: Queue
     secrets: Mapping[str, str]
     handing: set[Path] = field(default_factory=set)  # runs that another thread hands over now
+    leaving: Leaving = field(default_factory=Leaving)
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
@@ -156,6 +158,7 @@ class Followed:
                 self.rest(gone)
             if handover.needs_reason(run):
                 self.settle()
+            self.jobs.leaving.add(self.number)
         return handover.last_words(run)
 
     def rest(self, gone: Callable[[], bool]) -> None:

@@ -57,6 +57,7 @@ class SlurmEngine:
         self.jobs = replace(self.jobs, secrets=secrets)
         if self.slurm.mode == "job":
             yield
+            self.jobs.leaving.see_off(cancelled)
             return
         with self.allocated(self.queue, secrets, span_of(wanted), campaign, cancelled):
             yield
@@ -98,23 +99,32 @@ class SlurmEngine:
         Raises UserError with Slurm's own words.
         """
         script = campaign / names.TRIAL
-        asked = {
-            trial_script(
-                self.slurm, cell.placement, nodes=cell.nodes, time_s=wanted.time_limit_s
-            ): cell
-            for cell in wanted.cells
-        }
         try:
-            for text, cell in asked.items():
+            for text, what in self.trials(wanted).items():
                 script.write_text(text, encoding="utf-8")
                 if why := commands.test_only(script):
                     hint = "; or nodes that have it are down or drained: `sinfo -R`"
                     raise UserError(
-                        f"Slurm would not take the job of cell {cell.name}: {why}"
+                        f"Slurm would not take {what}: {why}"
                         + (hint if "configuration is not available" in why else "")
                     )
         finally:
             script.unlink(missing_ok=True)
+
+    def trials(self, wanted: Wanted) -> dict[str, str]:
+        """Return the jobs that Slurm is asked about, to what each is in words."""
+        if self.slurm.mode == "job":
+            time_s = wanted.time_limit_s
+            each = (
+                (trial_script(self.slurm, c.placement, nodes=c.nodes, time_s=time_s), c.name)
+                for c in wanted.cells
+            )
+            return {text: f"the job of cell {name}" for text, name in each}
+        if os.environ.get(OUR_JOB):
+            return {}  # it was granted
+        span = span_of(wanted)
+        text = trial_script(self.slurm, {}, nodes=span.nodes, time_s=span.time_s)
+        return {text: "the job that holds the nodes"}
 
     def inspect(
         self,

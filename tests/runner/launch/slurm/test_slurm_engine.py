@@ -1,0 +1,36 @@
+"""What Slurm is asked before anything is in its queue."""
+
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from runner.launch.engine import Wanted
+from runner.launch.slurm.slurm_engine import SlurmEngine
+from runner.terms.slurm import Slurm
+from tests.runner.builders import small_cluster, small_matrix
+
+CELLS = small_matrix({"nodes": [1, 2], "zero_stage": [0, 1]}).cells
+WANTED = Wanted(CELLS, 600.0)
+
+
+def engine(mode: Literal["job", "allocation"]) -> SlurmEngine:
+    slurm = replace(Slurm(nodes=2), mode=mode)
+    return SlurmEngine(replace(small_cluster(), slurm=slurm), slurm)
+
+
+def test_each_kind_of_job_is_asked_about_once() -> None:
+    trials = engine("job").trials(WANTED)
+    assert sorted(text.count("--nodes=2") for text in trials) == [0, 1]
+    assert all(what.startswith("the job of cell nodes=") for what in trials.values())
+
+
+def test_of_an_allocation_the_job_that_holds_the_nodes_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    ((text, what),) = engine("allocation").trials(WANTED).items()
+    assert what == "the job that holds the nodes"
+    assert "--nodes=2" in text
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert engine("allocation").trials(WANTED) == {}
