@@ -41,7 +41,7 @@ class Inventories:
     """All hosts in one group, or in its children."""
 
     name = "inventories"
-    share = 12
+    share = 6
 
     @cached_property
     def known(self) -> inventory_check.Known:

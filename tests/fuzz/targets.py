@@ -7,7 +7,8 @@ from tests.fuzz.folders import Folders
 from tests.fuzz.inventories import Inventories
 from tests.fuzz.logs import Logs
 from tests.fuzz.matrices import Matrices
+from tests.fuzz.slurm import Slurm
 
 TARGETS: tuple[Target, ...] = (
-    *(Logs(), Answers(), Folders(), Archives(), Matrices(), Inventories()),
+    *(Logs(), Answers(), Folders(), Archives(), Matrices(), Inventories(), Slurm()),
 )

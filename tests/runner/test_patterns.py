@@ -13,7 +13,7 @@ from runner.archive.redact import Redaction
 from runner.judge.diagnosis.line_judge import _as_before
 from tests.runner.growth import modules_of, patterns_of, superlinear
 
-PACKAGES = ("archive", "base", "figures", "folder", "judge", "load", "logs")
+PACKAGES = ("archive", "base", "figures", "folder", "judge", "launch.slurm", "load", "logs")
 PATTERNS = {
     pattern: where
     for package in PACKAGES

@@ -70,7 +70,6 @@ class JobRecord:
     ends_at: int | None
     partition: Facts
     nodes: Facts
-    comment: Facts
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,6 @@ _SQUEUE = {
     "comment": "%k",
 }
 _PLACE = {"id": "%i", "priority": "%Q", "partition": "%P"}
-_PLACED = re.compile(r"[0-9]{1,18}(_\S*)?\|[0-9]{1,18}")  # the id of an array's is 12_[3-9]
 # What there is without a database, too (sacct --completion).
 _SACCT = {
     "id": "JobID",
@@ -118,20 +116,19 @@ _SACCT = {
 }
 # The first of each is the job's own: what users write (Comment) stands behind them.
 _SCONTROL = {
-    "id": r"JobId=(\d+)",
-    "state": r"JobState=(\w+)",
-    "reason": r"Reason=(.*?) Dependency=",
-    "restarts": r"Restarts=(\d+)",
-    "exit": r"ExitCode=(\S+)",
-    "submitted_at": r"SubmitTime=(\S+)",
-    "starts_at": r"StartTime=(\S+)",
-    "ends_at": r"EndTime=(\S+)",
-    "partition": r"Partition=(\S*)",
-    "nodes": r"NodeList=(\S*)",
-    "comment": r"Comment=(.*?)(?: +\w+=|$)",
+    "id": "JobId",
+    "state": "JobState",
+    "reason": "Reason",
+    "restarts": "Restarts",
+    "exit": "ExitCode",
+    "submitted_at": "SubmitTime",
+    "starts_at": "StartTime",
+    "ends_at": "EndTime",
+    "partition": "Partition",
+    "nodes": "NodeList",
 }
+_AFTER = {"reason": " Dependency="}  # what follows on a field that may have blanks
 MOST_RECORD = 100_000  # letters of a job's record; what we read of it stands at its beginning
-_SCONTROL_FIELDS = {name: re.compile(rf"(?:^|\s){field}") for name, field in _SCONTROL.items()}
 SQUEUE_FORMAT = "|".join(_SQUEUE.values())
 PLACE_FORMAT = "|".join(_PLACE.values())
 SACCT_FORMAT = ",".join(_SACCT.values())
@@ -149,9 +146,13 @@ def queued(output: str) -> dict[int, QueuedJob]:
 
 def recorded(output: str) -> JobRecord | None:
     """Read what `scontrol -o show job` prints of one job."""
-    output = output[:MOST_RECORD]
-    found = {name: field.search(output) for name, field in _SCONTROL_FIELDS.items()}
-    return _noun(JobRecord, {name: match[1] if match else "" for name, match in found.items()})
+    text = f" {output[:MOST_RECORD]}"
+
+    def field(name: str, key: str) -> str:
+        _, _, rest = text.partition(f" {key}=")
+        return rest.partition(_AFTER.get(name, " "))[0].strip()
+
+    return _noun(JobRecord, {name: field(name, key) for name, key in _SCONTROL.items()})
 
 
 def accounted(output: str) -> dict[int, AccountedJob]:
@@ -172,11 +173,12 @@ def accounted(output: str) -> dict[int, AccountedJob]:
 
 def ahead(output: str, jobs: Iterable[QueuedJob]) -> dict[int, int]:
     """Count before each job those of its partition that go first, in squeue's PLACE_FORMAT."""
-    waiting = [
-        (row["partition"], (-int(row["priority"]), int(row["id"].partition("_")[0])))
-        for row in _rows(output, tuple(_PLACE))
-        if _PLACED.fullmatch(f"{row['id']}|{row['priority']}")
-    ]
+    waiting = []
+    for row in _rows(output, tuple(_PLACE)):
+        number = _number(row["id"].partition("_")[0])  # an array's is 12_[3-9]
+        priority = _number(row["priority"])
+        if number is not None and priority is not None:
+            waiting.append((row["partition"], (-priority, number)))
     return {
         job.id: sum(
             partition == job.partition and place < (-job.priority, job.id)
@@ -231,9 +233,13 @@ _MAYBE = ("by", "submitted_at", "starts_at", "ends_at")
 def _value(name: str, text: str) -> int | str | None:
     """Return a field as JSON would have it; what is no number stays text, and fits not."""
     if name in _WHOLE or name in _MAYBE:
-        number = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+        number = _number(text)
         return text if number is None and name in _WHOLE else number
     return "" if text in _NOTHING and name != "state" else text
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 def _is_later(job: AccountedJob, other: AccountedJob | None) -> bool:

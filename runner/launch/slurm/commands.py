@@ -35,7 +35,7 @@ _UNREACHABLE = re.compile(
     r"[Mm]unge|Protocol authentication|configuration source|fetch_config|Unexpected message"
 )
 # AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, QOSGrpSubmitJobsLimit
-_FULL = re.compile(r"\b\w+Submit\w*Limit\b")
+_FULL = re.compile(r"\b(?:QOS|Assoc)(?:Max|Grp)Submit[A-Za-z]{0,40}")
 _UNKNOWN = re.compile(r"Invalid job id|already (completing|completed)|Invalid job/step")
 
 
@@ -184,7 +184,8 @@ def configuration() -> dict[str, str]:
     """Return what slurm.conf says, as the controller has it: ClusterName, MinJobAge and so on."""
     said = _run("scontrol", "show", "config")
     _knows(said)
-    return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", said.stdout, re.MULTILINE))
+    lines = (line.partition("=") for line in said.stdout.split("\n"))
+    return {key.strip(): value.strip() for key, parts, value in lines if parts}
 
 
 def partition_limit_s(name: str | None) -> float | None:

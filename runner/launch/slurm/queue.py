@@ -49,21 +49,23 @@ class _Known:
     @property
     def queued(self) -> Queued:
         """Where it stands."""
-        job = self.job
-        if job is None:
-            return Queued()
-        held = f" (`scontrol release {job.id}` lets it go)" if is_held(job.reason) else ""
-        waits = job.state in WAITING
-        # Slurm names a day in a thousand years for what cannot start as things are.
-        soon = job.starts_at is not None and job.starts_at < self.asked_at + YEAR_S
-        return Queued(
-            state=job.state,
-            reason=(job.reason + held)[:MOST_REASON],
-            position=self.place if waits else None,
-            expected_start=job.starts_at if waits and soon else None,
-            asked_at=round(self.asked_at, 3),
-            job_id=str(job.id),
-        )
+        return queued_of(self.job, self.place, self.asked_at) if self.job else Queued()
+
+
+def queued_of(job: QueuedJob, place: int | None, asked_at: float) -> Queued:
+    """Return where a job stands, as its run's folder keeps it."""
+    held = f" (`scontrol release {job.id}` lets it go)" if is_held(job.reason) else ""
+    waits = job.state in WAITING
+    # Slurm names a day in a thousand years for what cannot start as things are.
+    soon = job.starts_at is not None and job.starts_at < asked_at + YEAR_S
+    return Queued(
+        state=job.state,
+        reason=(job.reason + held)[:MOST_REASON],
+        position=place if waits else None,
+        expected_start=job.starts_at if waits and soon else None,
+        asked_at=round(asked_at, 3),
+        job_id=str(job.id),
+    )
 
 
 class Queue:

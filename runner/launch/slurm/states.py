@@ -65,9 +65,10 @@ _FAILURES: Mapping[str, str] = MappingProxyType(
     }
 )
 # What an administrator, other jobs or time may change passes; this does not.
+_OF_A_JOB = "(Cpu|CPU|GRES|Nodes?|Mem(ory)?|Energy|BB|Billing|License)"
 _NEVER = (
     (
-        r"PartitionTimeLimit|(QOS|Assoc)Max(Wall|Cpu|CPU|GRES)\w*(Duration|Minutes)\w*",
+        rf"PartitionTimeLimit|(QOS|Assoc)Max(Wall|{_OF_A_JOB}Minutes)\w*",
         "its time limit is above that of the partition, QOS or account; lower time_limit_s or"
         " slurm_time_margin_s, or name another slurm_partition or slurm_qos",
     ),
@@ -81,7 +82,7 @@ _NEVER = (
         " another slurm_partition",
     ),
     (
-        r"(QOS|Assoc)Max\w+Per(Job|Node)\w*|(QOS|Assoc)Min\w+|MaxMemPerLimit",
+        rf"(QOS|Assoc)Max{_OF_A_JOB}Per(Job|Node)\w*|(QOS|Assoc)Min\w+|MaxMemPerLimit",
         "a job of this QOS or account may not ask for so much, or so little; see slurm_qos,"
         " slurm_account and what is asked of a node",
     ),
@@ -112,7 +113,6 @@ _NEVER = (
     ),
 )
 _NEVER_PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _NEVER)
-_HELD = re.compile(r"JobHeld(User|Admin)|.*requeued (in )?held( state)?")
 
 
 def job_end(
@@ -148,4 +148,4 @@ def never_starts(number: int, reason: str) -> Ended | None:
 
 def is_held(reason: str) -> bool:
     """Say whether a job waits for a person to release it."""
-    return _HELD.fullmatch(reason) is not None
+    return reason.startswith("JobHeld") or ("requeued" in reason and "held" in reason)

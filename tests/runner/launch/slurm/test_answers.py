@@ -30,7 +30,7 @@ def test_scontrol_is_read() -> None:
     job = answers.recorded(said.RUNNING)
     assert job is not None
     assert (job.state, job.nodes, job.partition) == ("RUNNING", "node[1-2]", "debug")
-    assert (job.restarts, job.submitted_at, job.comment) == (0, 1795346242, "trainbench:abc")
+    assert (job.restarts, job.submitted_at) == (0, 1795346242)
     failed = answers.recorded(said.NO_OUTPUT_FOLDER)
     assert failed is not None
     assert (failed.reason, failed.exit_code, failed.exit_signal) == ("JobLaunchFailure", 0, 53)
