@@ -131,7 +131,8 @@ def look_at_memory(around: Around) -> list[str]:
         )
     except (KeyError, ValueError, IndexError):
         return []
-    granted = (number_of("SLURM_MEM_PER_NODE") or 0) * MIB or total
+    of_cpus = (number_of("SLURM_MEM_PER_CPU") or 0) * (number_of("SLURM_CPUS_ON_NODE") or 0)
+    granted = (number_of("SLURM_MEM_PER_NODE") or of_cpus) * MIB or total
     if available >= leftovers.MEMORY_NOTED * total:
         return []  # the usual case needs no processes
     others = [one for pid, one in around.table.items() if pid not in around.own]

@@ -83,6 +83,20 @@ def test_a_full_disk_is_refused_by_folder(
     assert surroundings.look_at_disks(job(tmp_path, env={"HOME": "/"})) == []
 
 
+def test_a_job_is_granted_its_part_of_a_nodes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other jobs of a shared node hold is theirs."""
+    text = "MemTotal:  1000000 kB\nMemAvailable:  50000 kB\n"
+    monkeypatch.setattr(surroundings, "read_text", lambda path: text)
+    (note,) = surroundings.look_at_memory(Around())
+    assert note.startswith("only 0.0 of 1.0 GiB of memory are free; pid ")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "12")
+    assert surroundings.look_at_memory(Around()) == []
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "49")
+    assert surroundings.look_at_memory(Around()) != []
+
+
 def test_devices_are_those_that_the_environment_shows(tmp_path: Path) -> None:
     def shown(**env: str) -> list[str]:
         return surroundings.visible_devices(job(tmp_path, env=env), "CUDA_VISIBLE_DEVICES")

@@ -87,6 +87,12 @@ FAULTS = (
         outside.folder_not_mounted,
         (("did_not_run", "job_failed"),),
     ),
+    SlurmFault(
+        "shared memory of a node full",
+        outside.shared_memory_full,
+        (("did_not_run", "disk_full"),),
+        says="nccl-aBc9 has 18 MiB, of root",
+    ),
     SlurmFault("a node's clock is an hour ahead", outside.clock_ahead, OK),
     SlurmFault("shared folder shows files 5 s late", outside.files_late, OK),
     SlurmFault("shared folder full", outside.shared_full, (("none", ""),), shared_mib=128),

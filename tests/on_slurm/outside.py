@@ -112,6 +112,22 @@ def folder_not_mounted(stage: SlurmStage) -> Row:
     return stage.row(took_s)
 
 
+def shared_memory_full(stage: SlurmStage) -> Row:
+    """A dead process has left a node's /dev/shm full."""
+    before_only(stage)
+    node = stage.slurm.compute[1]
+    node.exec(["mount", "-o", "remount,size=20m", "/dev/shm"], check=True)
+    node.exec(["sh", "-c", "head -c 18M /dev/zero > /dev/shm/nccl-aBc9"], check=True)
+    try:
+        stage.bench.start(*STRUCK)
+        took_s = stage.until_struck_ended()
+        stage.bench.finish()
+    finally:
+        node.exec(["rm", "/dev/shm/nccl-aBc9"], check=True)
+        node.exec(["mount", "-o", "remount,size=50%", "/dev/shm"], check=True)
+    return stage.row(took_s)
+
+
 def clock_ahead(stage: SlurmStage) -> Row:
     """A node's Python believes that it is an hour later: nodes of a test share one kernel."""
     node, python = stage.slurm.compute[1], base_python()
