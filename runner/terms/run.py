@@ -72,9 +72,14 @@ class NodeContext:
     cann_home: str = ""  # the folder with CANN's set_env.sh
 
     @property
+    def in_job(self) -> bool:
+        """Whether a job of Slurm's gives the node, its devices and the port."""
+        return not self.master_port.isdecimal()
+
+    @property
     def ports(self) -> tuple[int, ...]:
         """The run's port, for a node that needs it beside the first; where it is known before."""
-        return (int(self.master_port),) if self.master_port.isdecimal() else ()
+        return () if self.in_job else (int(self.master_port),)
 
     @property
     def events(self) -> str:

@@ -51,6 +51,7 @@ def slurm_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **key
         name="rack",
         path=Path("inventory/rack"),
         device=keys.pop("device", "cpu"),
+        env=keys.pop("env", {}),
         nodes=tuple(
             Node(f"rank{rank}", node_addr(rank), devices, PurePosixPath(root))
             for rank in range(nodes)

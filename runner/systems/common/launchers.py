@@ -64,7 +64,11 @@ def deepspeed(
         written[".deepspeed_env"] = environment_file(variables, quotes=quotes)
         needed[PDSH] = None
         options += ["--hostfile", HOSTFILE, "--master_addr", node.master_address]
-    options += _devices(node)
+    if node.in_job and node.device == "cuda":
+        # It takes these where no option says which; the supervisor puts the job's in their place.
+        env = {**env, "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(node.nproc_per_node)))}
+    else:
+        options += _devices(node)
     return Command(
         argv=(program, *options, *script) if node.node_rank == 0 else (),
         env=env,

@@ -14,7 +14,7 @@ from runner.systems.common import launchers
 from runner.systems.common.registry import load_system
 from runner.systems.megatron_deepspeed import last_iteration
 from runner.terms.cluster import Cluster
-from tests.runner.builders import small_cluster, small_matrix, small_run
+from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, small_run
 
 CUDA = small_cluster(2, 8, device="cuda")
 CPU = small_cluster(2, 8)
@@ -32,6 +32,7 @@ LIBAI_CPU = {
 LM = {"system": "megatron_lm", "devices_per_node": 8}
 LM_DS = {**LM, "deepspeed": "on", "launcher": "deepspeed", "tensor_parallel": 4}
 OF = {"system": "oneflow_gpt", "devices_per_node": 8}
+SLURM = slurm_cluster(devices=8, device="cuda", gpus_per_node="8")
 NAMED = Cluster(
     name="named",
     path=CUDA.path,
@@ -148,6 +149,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
         ({**LM_DS, "nodes": 2}, APART, ["cluster_root is /opt/tb on n1 and /data on n2"]),
         ({**LM_DS, "nodes": 2, "env": {"A": "b=c"}}, CUDA, ["variable A holds", "`=`"]),
         ({**OF, "nodes": 2}, NAMED, ["IPv4 address", "cluster_address"]),
+        ({**OF, "nodes": 2}, SLURM, ["known by their names; set nodes: 1"]),
         ({**OF, "train_iters": 15}, CUDA, ["train_iters 15 is not a multiple of 10"]),
         (OF, CPU, ["oneflow_gpt trains on cuda"]),
         (ASCEND, CUDA, ["pin 2e49c279 runs on npu", "take pin b4d4a0e"]),

@@ -10,7 +10,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.systems import torch_gpt
-from tests.runner.builders import small_cluster, small_matrix, small_run
+from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, small_run
 
 AFTER_THE_SCRIPT = """\
 --device cpu --data-path /opt/tb/datasets/default/default_text_document
@@ -120,6 +120,19 @@ def test_the_deepspeed_launcher_starts_both_nodes_from_the_first() -> None:
         assert "/usr/bin/pdsh" in node.requires
         assert node.files["hostfile"].count(" slots=1\n") == 2
         assert "DS_ACCELERATOR=cpu\n" in node.files[".deepspeed_env"]
+
+
+def test_on_slurm_the_deepspeed_launcher_has_the_jobs_devices_on_one_node() -> None:
+    cluster = slurm_cluster(devices=2, device="cuda", gpus_per_node="2")
+    here = {**LAUNCHED, "nodes": 1, "devices_per_node": 2}
+    (node,) = small_run(here, cluster).nodes
+    assert node.env["CUDA_VISIBLE_DEVICES"] == "0,1"  # the supervisor puts the job's there
+    options = node.argv[1 : node.argv.index("--no_local_rank")]
+    assert options[:2] == ("--master_port", "{master_port}")
+    assert not {"--num_gpus", "--num_nodes", "--include"}.intersection(options)
+    cell = small_matrix(defaults=LAUNCHED).cells[0]
+    with pytest.raises(UserError, match=r"which Slurm's nodes refuse; take launcher torch\."):
+        torch_gpt.check(cell, cluster)
 
 
 def test_torchrun_starts_the_deepspeed_engine_too() -> None:
