@@ -91,7 +91,8 @@ def wrap(
             f"the launcher starts processes over ssh, which a container of {engine.name} does not"
             " let in; name launcher torchrun, or cluster_container_engine podman or docker"
         )
-    folders = [each for each in (root, campaign, cluster.scratch) if each]
+    scratch = PurePosixPath(node.scratch) if node.scratch else None
+    folders = [each for each in (root, campaign, scratch) if each]
     mounts = [Mount(str(each), str(each)) for each in _outermost(folders)]
     keys = {f"{node.home}/mesh": "mesh", HOST_KEY: "ssh_host_ed25519_key"} if command.ssh else {}
     mounts += [Mount(place, f"{WITHIN}/{within}", True) for place, within in keys.items()]
@@ -101,7 +102,7 @@ def wrap(
         image=node.image if stored else engine.file(node.home),
         argv=(*((SSHD, str(settings.ssh_port)) if command.ssh else ()), *command.argv),
         cwd=command.cwd,
-        home=str(node.run_dir),
+        home=node.scratch or str(node.run_dir),
         mounts=mounts,
         env=(*names, *(DEVICES if cluster.slurm else ()), *SIGNATURE),
         # Its sshd keeps the variables for a session there, secret ones among them.

@@ -12,6 +12,7 @@ from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
+from runner.terms.container_engines import ENGINES
 from runner.terms.orders import Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
@@ -150,10 +151,10 @@ def run_folders(
 def scratch_of(cell: Cell, cluster: Cluster, run_dir: PurePosixPath) -> str:
     """Return the run's folder on a disk of each node's own, at one path; "" where it has none.
 
-    A root of the node's own needs none, nor does a container. What nodes share is too slow for it,
-    and they collide there.
+    A root of the node's own needs none, nor does a container that can be written to. What nodes
+    share is too slow for it, and they collide there.
     """
-    if image_of(cell.system, cell.pin):
+    if image_of(cell.system, cell.pin) and ENGINES[cluster.containers.engine].writable:
         return ""
     shared = cluster.root_shared or cluster.slurm
     above = cluster.scratch or (PurePosixPath("/tmp") if shared else None)  # noqa: S108  # 0700

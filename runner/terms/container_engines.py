@@ -61,8 +61,9 @@ class ContainerEngine:
 
     `kept`: each node has the image in the engine's own storage; else, and always where the nodes
     share their root, it is a file whose name ends in `suffix`. `filed`: the engine takes such a
-    file. `separators` are letters that no path may have that is mounted. `over_ssh`: sshd runs in
-    its containers. `by_srun`: srun alone starts them, with the node's whole task within.
+    file. `writable`: what a run caches goes into the container, and with it. `separators` are
+    letters that no path may have that is mounted. `over_ssh`: sshd runs in its containers.
+    `by_srun`: srun alone starts them, with the node's whole task within.
     """
 
     name: str
@@ -71,6 +72,7 @@ class ContainerEngine:
     separators: str
     kept: bool = False
     filed: bool = True
+    writable: bool = True
     over_ssh: bool = True
     by_srun: bool = False
 
@@ -118,8 +120,9 @@ class Storing(ContainerEngine):
         # A user of a cluster has one uid: what the image gives to others is theirs.
         options = ("--storage-driver=overlay", "--storage-opt=overlay.ignore_chown_errors=true")
         places = (f"--root={container.storage}/storage", f"--runroot={container.storage}/run")
-        # systemd's would be no part of the job, whose limits and end are the step's cgroup.
-        return (self.program, "--cgroup-manager=cgroupfs", *options, *places)
+        # systemd's cgroup would be no part of the job, whose limits and end are the step's; what
+        # the engine says of a user without further uids is no error of the trainer's.
+        return (self.program, "--log-level=fatal", "--cgroup-manager=cgroupfs", *options, *places)
 
     def made(self, image: str, archive: str, file: str) -> Sequence[Argv]:
         """Return how it is saved."""
@@ -221,8 +224,8 @@ _ENGINES = (
         gpus="--gpus=all",
         remove=("rm", "--force"),
     ),
-    Apptainer("apptainer", "apptainer", "sif", ":,", over_ssh=False),
-    Apptainer("singularity", "singularity", "sif", ":,", over_ssh=False),
+    Apptainer("apptainer", "apptainer", "sif", ":,", writable=False, over_ssh=False),
+    Apptainer("singularity", "singularity", "sif", ":,", writable=False, over_ssh=False),
     Pyxis("pyxis", "enroot", "sqsh", ":,", over_ssh=False, by_srun=True),
 )
 ENGINES: Mapping[str, ContainerEngine] = {engine.name: engine for engine in _ENGINES}

@@ -1,9 +1,9 @@
-"""Runs in containers on real Slurm. Podman is Debian's own; pyxis and Apptainer stand in.
+"""Runs in containers on real Slurm: by Debian's podman without root; pyxis and Apptainer stand in.
 
-Neither can be had here. In place of pyxis stands a SPANK plugin that gives srun its options and
-checks them (pyxis_stub.c), in place of Apptainer a script with its options: both start the command
-uncontained, with the variables that a text in place of the image has. What plans, starts, watches
-and ends is real; the trainer is the stand-in's, as a module that `python3 -m` finds.
+Those two cannot be had here. In place of pyxis stands a SPANK plugin that gives srun its options
+and checks them (pyxis_stub.c), in place of Apptainer a script with its options: both start the
+command uncontained, with the variables that a text in place of the image has. What plans, starts,
+watches and ends is real; the trainer is the stand-in's, as a module that `python3 -m` finds.
 """
 
 import json
@@ -20,6 +20,7 @@ from tests import stand_in
 from tests.cluster.node import Node
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
+from tests.on_slurm.tiny_image import write_image
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -43,6 +44,28 @@ set -a
 while IFS== read -r name value; do eval "$name=\\$value"; done <"$image"
 cd "$pwd"
 exec "$@"
+"""
+
+# What a node of a site has and a test node has not; the user has no range in /etc/subuid.
+PODMAN = """
+set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q && apt-get install -qy --no-install-recommends podman runc
+mkdir -p /etc/containers/containers.conf.d /dev/mqueue /sys/fs/cgroup/devices
+cat > /etc/containers/containers.conf.d/site.conf <<END
+[engine]
+events_logger = "file"
+runtime = "runc"
+END
+mount -t mqueue none /dev/mqueue
+mount -t cgroup -o devices none /sys/fs/cgroup/devices
+chmod 755 /sys/fs/cgroup
+mount -t tmpfs -o size=1g,mode=1777 none /scratch # overlays lie on no overlay, as a node's root is
+"""
+TIDY = """
+for place in /scratch /dev/mqueue /sys/fs/cgroup/devices; do
+  mountpoint -q $place && umount -l $place
+done
 """
 
 
@@ -71,6 +94,7 @@ def site(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
     """Slurm, and nothing of an engine left on its nodes afterwards."""
     yield slurm_cluster
     for node in slurm_cluster.cluster.nodes:
+        node.exec(["sh", "-c", TIDY])
         for path in ("/etc/slurm/plugstack.conf", "/usr/local/bin/apptainer"):
             place(node, path).unlink(missing_ok=True)
     shutil.rmtree(slurm_cluster.shared / "contained", ignore_errors=True)
@@ -135,8 +159,7 @@ def test_srun_has_the_supervisor_in_a_container_of_pyxis(site: SlurmCluster, mod
         (root / f"systems/torch_gpt/container/image.sqsh.told.{rank}").read_text().splitlines()
         for rank in (0, 1)
     ]
-    mounts = f"--container-mounts=/scratch:/scratch,{root}:{root}"
-    mounts += f",{campaign.campaign}:{campaign.campaign}"
+    mounts = f"--container-mounts={root}:{root},{campaign.campaign}:{campaign.campaign}"
     for lines in told:
         assert lines.count(mounts) == lines.count("--no-container-mount-home=yes") == 2
         named = {line for line in lines if line.startswith("--container-name=trainbench-")}
@@ -157,3 +180,24 @@ def test_the_supervisor_starts_apptainer(site: SlurmCluster) -> None:
     root = root_with(site, "image.sif")
     (first, _) = run_well(bench(site, "apptainer", root), "the image's")
     assert first["nodes"][0]["argv"][:2] == ["apptainer", "exec"]
+
+
+@pytest.mark.network
+def test_podman_without_root_runs_a_file_of_the_root(site: SlurmCluster) -> None:
+    used = site.compute[:2]
+    for node in used:
+        node.exec(["sh", "-c", PODMAN], check=True, timeout=300)
+    runs_in_podman(site, f"{used[0].hostname},{used[1].hostname}")
+    for node in used:
+        assert "podman" not in node.exec(["ps", "-eo", "args"], check=True).stdout
+
+
+def runs_in_podman(slurm: SlurmCluster, nodes: str) -> None:
+    root = root_with(slurm, "image.txt")
+    image = root / "systems/torch_gpt/container/image.tar"
+    write_image(image, "localhost/trainbench/torch_gpt:container", {"VALUE": "of the image"})
+    # A test node's own /proc has mounts in it, so that nobody without root may mount another.
+    options = {"cluster_container_options": ["--pid=host"], "slurm_nodelist": nodes}
+    campaign = bench(slurm, "podman", root, cluster_container_engine="podman", **options)
+    for run in run_well(campaign, "of the image"):
+        assert f"docker-archive:{image}" in run["nodes"][0]["argv"]

@@ -51,6 +51,7 @@ def on_slurm(engine: str, *options: str, lasting: bool = False, **more: Any) -> 
         device_ids=None,
         image="localhost/x:container",
         containers=Containers(engine, options=options),
+        scratch="" if ENGINES[engine].writable else f"{SCRATCH}/run",
     )
     slurm = Slurm(nodes=2, mode="allocation" if lasting else "job")
     cluster = small_cluster(
@@ -63,7 +64,7 @@ def test_pyxis_has_srun_put_the_whole_task_into_the_container() -> None:
     wrapped = on_slurm("pyxis", "--container-env=NCCL_VERSION")
     assert wrapped.step == (
         f"--container-image={HOME}/image.sqsh",
-        f"--container-mounts={SCRATCH}:{SCRATCH},{CAMPAIGN}:{CAMPAIGN},{ROOT}:{ROOT}",
+        f"--container-mounts={CAMPAIGN}:{CAMPAIGN},{ROOT}:{ROOT}",
         *("--no-container-mount-home", "--no-container-remap-root"),
         *("--no-container-entrypoint", "--container-writable", "--container-env=NCCL_VERSION"),
     )
@@ -84,9 +85,10 @@ def test_pyxis_unpacks_the_image_once_a_node_where_the_job_has_more_runs() -> No
 def test_apptainer_runs_the_file_where_it_lies() -> None:
     wrapped = on_slurm("apptainer", "--writable-tmpfs")
     assert wrapped.argv == (
-        *("apptainer", "exec", "--nv", f"--home={RUN_DIR}", f"--pwd={HOME}/src"),
-        *("--writable-tmpfs", f"--bind={SCRATCH}:{SCRATCH}", f"--bind={CAMPAIGN}:{CAMPAIGN}"),
-        *(f"--bind={ROOT}:{ROOT}", f"{HOME}/image.sif", *command().argv),
+        *("apptainer", "exec", "--nv", f"--home={SCRATCH}/run", f"--pwd={HOME}/src"),
+        *("--writable-tmpfs", f"--bind={SCRATCH}/run:{SCRATCH}/run"),
+        *(f"--bind={CAMPAIGN}:{CAMPAIGN}", f"--bind={ROOT}:{ROOT}"),
+        *(f"{HOME}/image.sif", *command().argv),
     )
     assert (wrapped.step, wrapped.after) == ((), ())
     assert on_slurm("singularity").argv[0] == "singularity"
@@ -96,7 +98,8 @@ def test_podman_takes_the_file_into_a_storage_on_the_nodes_own_disk() -> None:
     wrapped = on_slurm("podman")
     images = f"{SCRATCH}/trainbench-images-2687f289"
     podman = (
-        *("/usr/bin/podman", "--cgroup-manager=cgroupfs", "--storage-driver=overlay"),
+        *("/usr/bin/podman", "--log-level=fatal", "--cgroup-manager=cgroupfs"),
+        *("--storage-driver=overlay",),
         "--storage-opt=overlay.ignore_chown_errors=true",
         *(f"--root={images}/storage", f"--runroot={images}/run"),
     )
@@ -104,7 +107,7 @@ def test_podman_takes_the_file_into_a_storage_on_the_nodes_own_disk() -> None:
     variables = [word for name in names for word in ("--env", name)]
     assert wrapped.argv == (
         *(*podman, "run", "--rm", "--quiet", "--name", NAME, "--network=host", "--ipc=host"),
-        *("--device=nvidia.com/gpu=all", "--volume", f"{SCRATCH}:{SCRATCH}"),
+        "--device=nvidia.com/gpu=all",
         *("--volume", f"{CAMPAIGN}:{CAMPAIGN}", "--volume", f"{ROOT}:{ROOT}"),
         *("--workdir", f"{HOME}/src", *variables),
         *(f"docker-archive:{HOME}/image.tar", *command().argv),
