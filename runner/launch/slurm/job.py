@@ -14,7 +14,7 @@ from runner.folder.placement import Submitted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
-from runner.launch.slurm.leaving import Leaving
+from runner.launch.slurm.leaving import LeavingJobs
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.states import Ended
@@ -52,7 +52,7 @@ class Jobs:
     queue: Queue
     secrets: Mapping[str, str]
     handing: set[Path] = field(default_factory=set)  # runs that another thread hands over now
-    leaving: Leaving = field(default_factory=Leaving)
+    leaving: LeavingJobs = field(default_factory=LeavingJobs)
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]

@@ -12,7 +12,7 @@ LOOK_S = 0.2
 RUNNING = "RUNNING"
 
 
-class Leaving:
+class LeavingJobs:
     """Jobs of a campaign that are to leave; threads add to them.
 
     One stays where a node's slurmstepd is gone: srun waits for it to the job's time limit.

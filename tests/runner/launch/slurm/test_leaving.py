@@ -8,7 +8,7 @@ from runner.base.shape import read
 from runner.launch.slurm import commands, leaving
 from runner.launch.slurm.answers import QueuedJob
 from runner.launch.slurm.commands import ControllerError
-from runner.launch.slurm.leaving import Leaving
+from runner.launch.slurm.leaving import LeavingJobs
 from tests.runner.launch.slurm.test_job import QUEUED
 
 
@@ -35,7 +35,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
 
 
 def test_who_stays_is_cancelled_and_nobody_else(slurm: Slurm) -> None:
-    jobs = Leaving()
+    jobs = LeavingJobs()
     for number in (1, 2, 3):
         jobs.add(number)
     jobs.see_off(lambda: False)
@@ -46,7 +46,7 @@ def test_one_that_stays_is_cancelled_while_other_runs_end(
     slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leaving, "LEAVES_S", 0.0)
-    jobs = Leaving()
+    jobs = LeavingJobs()
     jobs.add(2)
     jobs.add(3)
     assert slurm.cancelled == [2]
@@ -55,7 +55,7 @@ def test_one_that_stays_is_cancelled_while_other_runs_end(
 def test_nobody_waits_for_them_after_ctrl_c_or_without_a_controller(
     slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = Leaving()
+    jobs = LeavingJobs()
     jobs.add(2)
     jobs.see_off(lambda: True)
     assert slurm.cancelled == []
