@@ -1,5 +1,7 @@
 """On real Slurm: secrets stand nowhere, and `stop` ends what a bench that was killed left."""
 
+import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
 CELL = {"system": "torch_gpt", "model": "gpt2-tiny", "nodes": 2, "devices_per_node": 1}
 
 
@@ -47,6 +49,35 @@ def test_a_secret_reaches_the_trainer_and_no_file(slurm_cluster: SlurmCluster, m
     assert subprocess.run(words, capture_output=True, text=True).stdout == ""
 
 
+def stop(bench: SlurmBench, *words: str) -> list[str]:
+    """What `python -m runner stop` says."""
+    argv = [sys.executable, "-m", "runner", "stop", *words, "--runs", str(bench.runs)]
+    said: str = bench.slurm.run(argv, check=True, timeout=90).stdout
+    return said.splitlines()
+
+
+def test_stop_ends_an_allocation_after_its_run(slurm_cluster: SlurmCluster) -> None:
+    install_stand_in(slurm_cluster)
+    matrix = {
+        "name": "left",
+        "defaults": {**CELL, "train_iters": 200},
+        "axes": {"env": [{"STEP_S": "0.5"}]},
+    }
+    folder = user_folder(slurm_cluster, "left-allocation")
+    bench = SlurmBench(slurm_cluster, folder, matrix, {"slurm_mode": "allocation"})
+    bench.start()
+    bench.wait_for_step(1)
+    bench.signal(signal.SIGKILL)
+    bench.finish()
+    run, allocation = stop(bench, "--campaign", bench.campaign.name)
+    assert run.endswith("was ended")
+    assert re.fullmatch(r"left-slurm: its allocation: job \d+ was ended", allocation)
+    assert slurm_cluster.jobs() == []
+    (attempt,) = bench.campaign.glob("*/repeat1/attempt1")
+    assert json.loads((attempt / "halt").read_text())["cause"] == "stopped"
+    assert len(list(attempt.glob("nodes/*/done.json"))) == 2
+
+
 def test_stop_ends_what_a_killed_bench_left(slurm_cluster: SlurmCluster) -> None:
     """Four nodes: two runs go on and one waits, beside a job of the user's own."""
     install_stand_in(slurm_cluster)
@@ -59,15 +90,11 @@ def test_stop_ends_what_a_killed_bench_left(slurm_cluster: SlurmCluster) -> None
     bench.signal(signal.SIGKILL)
     bench.finish()
 
-    def stop(*words: str) -> str:
-        argv = [sys.executable, "-m", "runner", "stop", *words, "--runs", str(bench.runs)]
-        return str(slurm_cluster.run(argv, check=True, timeout=90).stdout)
-
-    said = stop("--campaign", bench.campaign.name)
-    assert said.count("was ended\n") == 2
-    assert said.count("was cancelled; it had not begun\n") == 1
+    said = stop(bench, "--campaign", bench.campaign.name)
+    assert sum(line.endswith("was ended") for line in said) == 2
+    assert sum(line.endswith("was cancelled; it had not begun") for line in said) == 1
     assert [line.split()[0] for line in slurm_cluster.jobs()] == [own.strip()]
-    assert stop("-i", str(bench.inventory)) == "there was nothing to end\n"
+    assert stop(bench, "-i", str(bench.inventory)) == ["there was nothing to end"]
     slurm_cluster.run(["scancel", own.strip()], check=True)
     bench.run("--stop-after", "3")
     ended = [bench.outcome(f"env=CELL_{name}") for name in "abc"]
