@@ -86,6 +86,11 @@ faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes
 	tools/system-packages
 	python -m tests.faults
 
+.PHONY: slurm-faults
+slurm-faults: $(VENV)/.dev  ## The same on real Slurm: jobs, nodes, the controller, bench, the shared folder (root)
+	tools/system-packages
+	python -m tests.on_slurm
+
 .PHONY: hostile
 hostile: $(VENV)/.dev  ## A node that answers in every way of docs/security.md, on real test nodes (root)
 	tools/system-packages

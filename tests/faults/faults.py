@@ -22,7 +22,7 @@ import runpy, sys, time
 true, true_ns = time.time, time.time_ns
 time.time = lambda: true() + 3600
 time.time_ns = lambda: true_ns() + 3600 * 10**9
-sys.argv = words = [word for word in sys.argv[1:] if word not in ("-I", "-S")]
+sys.argv = words = [word for word in sys.argv[1:] if word not in ("-I", "-S", "-IS")]
 if words[:1] == ["-"]:
     exec(compile(sys.stdin.read(), "<stdin>", "exec"), {{"__name__": "__main__"}})
 elif words[:1] == ["-c"]:

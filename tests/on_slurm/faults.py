@@ -95,7 +95,7 @@ FAULTS = (
     ),
     SlurmFault("a node's clock is an hour ahead", outside.clock_ahead, OK),
     SlurmFault("shared folder shows files 5 s late", outside.files_late, OK),
-    SlurmFault("shared folder full", outside.shared_full, (("none", ""),), shared_mib=128),
+    SlurmFault("shared folder full", outside.shared_full, (("none", ""),), shared_mib=256),
     # the controller and bench
     SlurmFault("controller down for a minute", control.controller_down, OK),
     SlurmFault("bench killed while the job waits", control.runner_killed_queued, OK),
