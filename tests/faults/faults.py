@@ -377,7 +377,8 @@ def play(fault: Fault[S], stage: S) -> list[str]:
     if fault.says not in row.reason:
         wrong.append(f"{fault.says!r} is not in {row.reason!r}")
     if not row.fine:
-        wrong.append(f"left {stage.left()}, lost {row.lost}, after {row.after}")
+        why = stage.outcome("after").get("reason")
+        wrong.append(f"left {stage.left()}, lost {row.lost}, after {row.after}: {why}")
     return wrong
 
 

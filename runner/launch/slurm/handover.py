@@ -1,5 +1,6 @@
 """A run as Slurm has it: what is written down before it is handed over, and how it ended."""
 
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -27,6 +28,8 @@ TASK = "supervisor.task:task"
 POLL_S = 0.1  # between two looks at a run's folder
 LATE_S = 10.0  # for the last files of a job that is over to show here
 TOLD = (EndedBy.STOP, EndedBy.LEASE)  # by somebody who is not the node
+SLURMS = re.compile(rb"(\d+: )?(srun: |slurmstepd[-:])")
+KILLED = re.compile(rb"srun: error: \S+: task \d+: ")  # as srun says which task ended first
 PYXIS = b"error: pyxis: "  # said on a node where no task could begin
 MEET_S = 600.0  # for all nodes of a run to come
 
@@ -134,6 +137,7 @@ def began_again(run: RunFolder) -> bool:
 def last_words(run: RunFolder) -> str:
     """Return what a task, or srun itself, printed at last; empty where they said nothing."""
     lines = tail(run.path / names.SUBMIT_OUTPUT).splitlines()
-    tasks = [line for line in lines if not line.startswith((b"srun: ", b"slurmstepd: "))]
+    tasks = [line for line in lines if not SLURMS.match(line)]
     container = [line for line in lines if PYXIS in line]  # what follows it names it no more
-    return judged_words(b"\n".join(container or tasks or lines))
+    killed = [line for line in lines if KILLED.match(line)]  # the first, by srun's own account
+    return judged_words(b"\n".join(container or tasks or killed[:1] or lines))

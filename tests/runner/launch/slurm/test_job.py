@@ -207,6 +207,19 @@ def test_our_own_records_win_over_what_slurm_says(site: Site, done: dict[str, An
     assert site.run.halt is None
 
 
+def test_srun_says_which_task_was_killed(site: Site) -> None:
+    site.queue.end = Ended(Cause.JOB_FAILED, "job 7 ended with exit code 137 and left no record")
+    (site.run.path / names.SUBMIT_OUTPUT).write_text(
+        "0: slurmstepd-node2: error: *** STEP 7.0 ON node2 CANCELLED AT 2026-11-22T12:04:26 ***\n"
+        "srun: error: node3: task 1: Killed\n"
+        "srun: Terminating StepId=7.0\n"
+        "srun: error: node2: task 0: Terminated\n"
+    )
+    site.go()
+    assert site.run.halt is not None
+    assert site.run.halt.message.endswith("left no record: srun: error: node3: task 1: Killed")
+
+
 def test_a_job_that_can_never_start_is_cancelled(site: Site) -> None:
     site.queue.never = Ended(Cause.NEVER_STARTS, "job 7 never starts (PartitionTimeLimit): ...")
     site.go()
