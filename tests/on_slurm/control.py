@@ -3,8 +3,10 @@
 import json
 import signal
 import time
+from collections.abc import Callable
 
 from runner.folder import names
+from tests.cluster.slurm_files import JOBS_ENDED
 from tests.faults.faults import before_only
 from tests.faults.stage import PATIENCE_S, Row
 from tests.on_nodes.campaign import wait
@@ -69,19 +71,28 @@ def forgotten(stage: SlurmStage) -> Row:
     return _followed(stage, number)
 
 
-def forgotten_without_record(stage: SlurmStage) -> Row:
-    """A job that never began is cancelled and forgotten while no bench runs."""
-    stage.slurm.configure(MinJobAge=2)
-    before_only(stage)
-    stage.block()
-    stage.bench.start(*STRUCK)
-    number = stage.until_submitted()
-    stage.kill_runner()
-    stage.slurm.run(["scancel", str(number)], check=True)
-    wait(lambda: not stage.record(number), 120, "the controller to forget the job")
-    stage.unblock()
-    stage.bench.run(*STRUCK)
-    return stage.row(None)
+def forgotten_without_record(where: str) -> Callable[[SlurmStage], Row]:
+    """A job that never began is cancelled, and forgotten, while no bench runs.
+
+    `where`: by the controller, whose list of ended jobs (`sacct -c`) has it, or by both.
+    """
+
+    def do(stage: SlurmStage) -> Row:
+        stage.slurm.configure(MinJobAge=2)
+        before_only(stage)
+        stage.block()
+        stage.bench.start(*STRUCK)
+        number = stage.until_submitted()
+        stage.kill_runner()
+        stage.slurm.run(["scancel", str(number)], check=True)
+        wait(lambda: not stage.record(number), 120, "the controller to forget the job")
+        if where == "both":
+            stage.slurm.login.exec(["truncate", "-s", "0", JOBS_ENDED], check=True)
+        stage.unblock()
+        stage.bench.run(*STRUCK)
+        return stage.row(None)
+
+    return do
 
 
 def _followed(stage: SlurmStage, number: int) -> Row:
@@ -105,7 +116,7 @@ def ctrl_c_once(stage: SlurmStage) -> Row:
 
 
 def ctrl_c_twice(stage: SlurmStage) -> Row:
-    """Ctrl-C twice: jobs are left, and the next bench follows them."""
+    """Ctrl-C twice: nobody waits for the jobs, which were told to end; the next bench looks."""
     stage.start()
     number = stage.until_submitted()
     for _ in range(2):

@@ -78,7 +78,7 @@ FAULTS = (
     SlurmFault("node down", outside.node_down, LOST),
     SlurmFault("slurmd killed on a node", outside.slurmd_killed, OK),
     SlurmFault(
-        "supervisor killed", kill_program(1, "supervisor.task"), (("failed", "supervisor_lost"),)
+        "supervisor killed", kill_program(1, "supervisor.task"), (("failed", "job_failed"),)
     ),
     SlurmFault("link down for 2 s", outside.link_down_shortly, OK),
     SlurmFault("nodes drained while the job waits", outside.drained_while_pending, OK),
@@ -104,12 +104,17 @@ FAULTS = (
     SlurmFault("bench killed before it wrote the job's id", control.runner_killed_before_id, OK),
     SlurmFault("job forgotten by Slurm, its records there", control.forgotten, OK),
     SlurmFault(
-        "job forgotten by Slurm, without a record",
-        control.forgotten_without_record,
+        "job cancelled and forgotten, `sacct -c` has it",
+        control.forgotten_without_record("controller"),
+        (("did_not_run", "cancelled"),),
+    ),
+    SlurmFault(
+        "job cancelled and forgotten, by sacct too",
+        control.forgotten_without_record("both"),
         (("did_not_run", "job_lost"),),
     ),
     SlurmFault("Ctrl-C once", control.ctrl_c_once, INTERRUPTED),
-    SlurmFault("Ctrl-C twice, then bench again", control.ctrl_c_twice, OK),
+    SlurmFault("Ctrl-C twice, then bench again", control.ctrl_c_twice, INTERRUPTED),
     SlurmFault("two benches at once", control.two_benches, OK),
     SlurmFault("the user's SBATCH_, SLURM_ and SQUEUE_ variables", control.user_variables, OK),
     # what Slurm can never give
