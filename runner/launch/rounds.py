@@ -2,13 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from runner.judge.decide import is_finished
 from runner.launch.launcher import Launcher, Planned, on_a_free_port
 from runner.launch.side_by_side import each
 from runner.terms.cell import Cell, Matrix
 from runner.terms.outcome import Outcome
 
 Repeat = tuple[Cell, int]  # one of a cell's
+
+
+class Begun(NamedTuple):
+    """A repeat of a cell, its attempt, and whether an earlier bench had begun that."""
+
+    asked: Repeat
+    planned: Planned
+    followed: bool
 
 
 @dataclass(frozen=True)
@@ -30,16 +40,17 @@ class Rounds:
             if (planned := self.launcher.going_on(cell.id, repeat)) is not None
         }
 
-        def begin(asked: Repeat) -> tuple[Repeat, Planned]:
+        def begin(asked: Repeat) -> Begun:
             cell, repeat = asked
-            return asked, follow.get((cell.id, repeat)) or self.plan(asked)
+            followed = follow.get((cell.id, repeat))
+            return Begun(asked, followed or self.plan(asked), followed is not None)
 
         each(
             sorted(todo, key=lambda asked: (asked[0].id, asked[1]) not in follow),
             begin,
             self.finish,
             at_once=engine.at_once,
-            handed_over=lambda begun: engine.goes_on(begun[1].attempt),
+            handed_over=lambda begun: engine.goes_on(begun.planned.attempt),
             over=lambda: self.launcher.interrupts.over,
         )
 
@@ -47,13 +58,18 @@ class Rounds:
         """Plan a repeat of a cell as a new attempt."""
         return self.launcher.plan(self.matrix, *asked, self.sizes, port_try)
 
-    def finish(self, begun: tuple[Repeat, Planned]) -> None:
-        """Launch a run, and again what fails, until it is ok or has been retried enough."""
-        asked, planned = begun
+    def finish(self, begun: Begun) -> None:
+        """Launch a run, and again what fails, until it is ok or has been retried enough.
+
+        What an earlier bench had begun is made again as if that had said how it ended.
+        """
+        asked, interrupts = begun.asked, self.launcher.interrupts
         try:
-            ended = self.launch(asked, planned)
+            ended = self.launch(asked, begun.planned)
+            if begun.followed and not is_finished(ended) and not interrupts.over:
+                ended = self.launch(asked, self.plan(asked))
             for _ in range(self.retry):
-                if ended.status == "ok" or self.launcher.interrupts.over:
+                if ended.status == "ok" or interrupts.over:
                     break
                 ended = self.launch(asked, self.plan(asked))
         except Exception as error:

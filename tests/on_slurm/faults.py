@@ -78,7 +78,7 @@ FAULTS = (
     SlurmFault("node down", outside.node_down, LOST),
     SlurmFault("slurmd killed on a node", outside.slurmd_killed, OK),
     SlurmFault(
-        "supervisor killed", kill_program(1, "supervisor.task"), (("failed", "job_failed"),)
+        "supervisor killed", kill_program(1, "supervisor.task"), (("failed", "supervisor_lost"),)
     ),
     SlurmFault("link down for 2 s", outside.link_down_shortly, OK),
     SlurmFault("nodes drained while the job waits", outside.drained_while_pending, OK),
