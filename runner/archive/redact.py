@@ -21,6 +21,7 @@ from runner.base.env import SECRET
 from runner.base.errors import UserError
 
 REDACTED = "redacted"
+PLACED = "placement"  # of a cell: what it asks of Slurm
 MOST_USERS = 2_000  # each word of each log is compared with all of them
 # Users whose name tells nobody anything, or is a word that logs are full of.
 _COMMON = frozenset(
@@ -38,6 +39,8 @@ _AT = re.compile(rf"(?<![\w.-])([A-Za-z_][\w-]*)@(?=[\w-]+\.|{_IPV4}|[\w-]+[:\s]
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 # DeepSpeed's launcher prints the nodes once more, as base64 of JSON.
 _WORLD = re.compile(r"(?<=world_info=)[\w+/=-]{8,}")
+# Lines of job.sh that tell the site: its accounts, partitions and nodes, also as n[01-04].
+_SITE = r"^#SBATCH --(?:account|partition|qos|reservation|constraint|nodelist|exclude)=\S+"
 _VERSION = re.compile(r"(?:version|driver|cudnn|cann)\W{0,3}$|==$", re.IGNORECASE)
 
 
@@ -122,6 +125,8 @@ class Redaction:
 
     def content(self, content: Any, key: str = "") -> Any:
         """Redact every string of JSON; a host's name by itself is one, however short."""
+        if isinstance(content, Mapping) and key == PLACED:
+            return dict.fromkeys(content, REDACTED)
         if isinstance(content, Mapping):
             return {
                 self._hosts.get(str(name)) or self.text(str(name)): self.content(value, str(name))
@@ -148,6 +153,7 @@ class Redaction:
         parts = []
         if self._secrets:
             parts.append(f"(?P<secret>{names(list(self._secrets))})")
+        parts.append(rf"(?P<site>{_SITE})")
         parts.append(rf"(?P<world>{_WORLD.pattern})")
         parts.append(rf"(?P<login>{_LOGIN.pattern})")
         # Python names the group that was closed last: the outer one.
@@ -174,6 +180,8 @@ class Redaction:
         text = match[0]
         if kind == "world":
             return self._world(text)
+        if kind == "site":
+            return f"{text.partition('=')[0]}={REDACTED}"
         if kind == "home":
             return self._home(text)
         if kind in ("v4", "v6"):

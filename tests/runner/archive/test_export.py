@@ -225,7 +225,7 @@ def test_redacted_or_not_the_figures_are_the_same(
     said = [row.pop("reason") for row in theirs]
     for rows in (ours, theirs):
         for row in rows:
-            for key in ("reason", "runs", "axes"):
+            for key in ("reason", "runs", "axes", "hosts"):
                 row.pop(key, None)
     assert ours == theirs
     assert ours[0]["matmul_tflop_per_s"] == 0.5
@@ -281,6 +281,21 @@ def test_nodes_that_a_log_encodes_badly_are_taken_out(inside: bytes) -> None:
     """Issue 12, point 13: brackets within brackets raised RecursionError."""
     world = base64.urlsafe_b64encode(inside).decode()
     assert Redaction([], []).text(f"world_info={world.rstrip('=')}=") == "world_info=redacted"
+
+
+def test_a_job_of_slurms_does_not_tell_the_site() -> None:
+    script = (
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --account=lab-x\n#SBATCH --nodelist=n[01-04]\n"
+    )
+    redaction = Redaction([], [])
+    assert redaction.text(script) == (
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --account=redacted\n#SBATCH --nodelist=redacted\n"
+    )
+    cell = {"nodes": 2, "placement": {"partition": "lab-x", "exclude": "n[01-04]"}}
+    assert redaction.content(cell) == {
+        "nodes": 2,
+        "placement": {"partition": "redacted", "exclude": "redacted"},
+    }
 
 
 def test_a_log_that_names_users_without_end_is_not_redacted_for_hours() -> None:
