@@ -79,17 +79,14 @@ def submit(script: Path, secrets: Mapping[str, str]) -> int:
 
 
 def test_only(script: Path) -> str | None:
-    """Return why Slurm would not take job.sh, in one line with the cure; None where it would.
+    """Return why Slurm would not take job.sh, in one line; None where it would.
 
-    It would where jobs of this user's must end first. Slurm says the same of nodes that are down or
-    drained now as of those that it does not have.
+    It would where jobs of this user's must end first.
     """
     said = _run("sbatch", "--test-only", str(script), limit_s=SUBMIT_S)
     if said.code == 0 or _FULL.search(said.stderr):
         return None
-    why = sentence(said.stderr) or "sbatch gave no reason"
-    hint = "; see what is asked of a node, and `sinfo -R` for nodes that are drained or down"
-    return why + (hint if "node configuration is not available" in why else "")
+    return sentence(said.stderr) or "sbatch gave no reason"
 
 
 def jobs(ids: Iterable[int]) -> dict[int, QueuedJob]:
@@ -168,11 +165,6 @@ def cancel(ids: Iterable[int]) -> None:
         _knows(_run("scancel", *map(str, wanted)))
 
 
-def signal_step(number: int, step: int, name: signal.Signals = signal.SIGTERM) -> None:
-    """Send a signal to all processes of a job's step."""
-    _knows(_run("scancel", f"--signal={name.name.removeprefix('SIG')}", f"{number}.{step}"))
-
-
 def hosts(nodes: str) -> tuple[str, ...]:
     """Return the hosts of a node list such as node[1-4], in its order."""
     said = _run("scontrol", "show", "hostnames", nodes)
@@ -199,15 +191,13 @@ def partition_limit_s(name: str | None) -> float | None:
     return answers.longest_s(said.stdout, name) if _knows(said) else None
 
 
-def srun_help() -> str:
-    """Return `srun --help`, which has the options of a site's plugins, such as pyxis."""
-    return _run("srun", "--help").stdout
-
-
 def mpi_types() -> tuple[str, ...]:
     """Return what --mpi of srun may be here."""
     said = _run("srun", "--mpi=list")
-    return tuple(re.findall(r"^\s+([\w.-]+)\s*$", said.stdout + said.stderr, re.MULTILINE))
+    lines = (said.stdout + said.stderr).split("\n")
+    listed = [line.strip() for line in lines if line.startswith("\t")]
+    versions = [line.partition(" available: ")[2].split(",") for line in lines]
+    return (*listed, *(each.strip() for version in versions for each in version if each))
 
 
 def _squeue(*argv: str) -> str:

@@ -98,6 +98,10 @@ class SlurmEngine:
 
         Raises UserError with Slurm's own words.
         """
+        if self.slurm.mpi and self.slurm.mpi not in (types := commands.mpi_types()):
+            raise UserError(
+                f"slurm_mpi: srun knows no {self.slurm.mpi} here, but {', '.join(types)}"
+            )
         script = campaign / names.TRIAL
         try:
             for text, what in self.trials(wanted).items():

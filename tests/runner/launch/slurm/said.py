@@ -92,7 +92,6 @@ ACCOUNTED = """\
 3|REQUEUED|0:0|1795349348|1795349350|node2
 3|CANCELLED by 20000|0:0|1795349352|1795349352|None assigned
 """
-NO_SUCH_NODES = "allocation failure: Requested node configuration is not available\n"
 MPI = """\
 MPI plugin types are...
 \tpmix

@@ -1,6 +1,5 @@
 """Each program of Slurm's is asked in one way, and what it says becomes an answer or a sentence."""
 
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -71,11 +70,6 @@ def test_a_queue_that_is_full_for_this_user_is_tried_again(slurm: Answering) -> 
     assert commands.test_only(Path("job.sh")) is None
 
 
-def test_nodes_that_may_be_drained_are_named_as_such(slurm: Answering) -> None:
-    slurm({"sbatch": Said(1, "", said.NO_SUCH_NODES)})
-    assert "sinfo -R" in (commands.test_only(Path("job.sh")) or "")
-
-
 def test_all_jobs_are_asked_for_at_once(slurm: Answering) -> None:
     asked = slurm({"squeue": Said(0, said.SQUEUE, "")})
     assert sorted(commands.jobs([7, 1, 1, 99])) == [1, 7]
@@ -126,8 +120,7 @@ def test_jobs_are_cancelled_by_id_and_those_that_are_gone_are_no_error(slurm: An
     )
     commands.cancel([9, 3])
     commands.cancel([])
-    commands.signal_step(9, 0, signal.SIGUSR1)
-    assert asked == [("scancel", "3", "9"), ("scancel", "--signal=USR1", "9.0")]
+    assert asked == [("scancel", "3", "9")]
     slurm({"scancel": Said(1, "", "scancel: error: Access/permission denied")})
     with pytest.raises(SlurmError, match="permission denied"):
         commands.cancel([3])
@@ -137,7 +130,7 @@ def test_what_a_site_has_is_read(slurm: Answering) -> None:
     config = "Configuration data as of 1\nMinJobAge               = 30 sec\nPrivateData = none\n"
     slurm({"config": Said(0, config, ""), "mpi": Said(0, "", said.MPI)})
     assert commands.configuration() == {"MinJobAge": "30 sec", "PrivateData": "none"}
-    assert commands.mpi_types() == ("pmix", "none", "cray_shasta", "pmi2")
+    assert commands.mpi_types() == ("pmix", "none", "cray_shasta", "pmi2", "pmix_v4")
 
 
 def test_a_controller_that_is_down_is_asked_again_later(

@@ -1,11 +1,14 @@
 """What Slurm is asked before anything is in its queue."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from runner.base.errors import UserError
 from runner.launch.engine import Wanted
+from runner.launch.slurm import commands
 from runner.launch.slurm.slurm_engine import SlurmEngine
 from runner.terms.slurm import Slurm
 from tests.runner.builders import small_cluster, small_matrix
@@ -34,3 +37,15 @@ def test_of_an_allocation_the_job_that_holds_the_nodes_is_asked_about(
     assert "--nodes=2" in text
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert engine("allocation").trials(WANTED) == {}
+
+
+def test_an_mpi_that_srun_does_not_know_is_refused_before_anything_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sbatch --test-only takes any: the step would fail."""
+    monkeypatch.setattr(commands, "mpi_types", lambda: ("none", "pmix"))
+    monkeypatch.setattr(commands, "test_only", lambda script: None)
+    slurm = Slurm(nodes=2, mpi="pmi9")
+    with pytest.raises(UserError, match="slurm_mpi: srun knows no pmi9 here, but none, pmix"):
+        SlurmEngine(small_cluster(), slurm).try_out(WANTED, tmp_path)
+    SlurmEngine(small_cluster(), replace(slurm, mpi="pmix")).try_out(WANTED, tmp_path)
