@@ -19,6 +19,7 @@ from runner.terms.slurm import OPTIONS, Slurm, SlurmWord
 
 MOST_MINUTES = 2**31 - 1
 USERS_OWN = ("HOME", "USER", "LOGNAME")  # that a task in a container gets, for enroot
+FORGET = ("enroot", "remove", "--force")  # containers by their names
 NOT_OF_SBATCH = ("mpi", "requeue")  # mpi is srun's, and the other is always said
 
 
@@ -134,6 +135,13 @@ def _container(orders: Orders | None, job_id: int | str) -> Iterator[str]:
     secrets = (SECRETS + name for name in orders.secrets)
     yield f"--export={','.join((*USERS_OWN, *secrets))}"
     yield from (word.replace(JOB_ID, str(job_id)) for word in step)
+
+
+def kept_containers(orders: Orders, job_id: int | str) -> set[str]:
+    """Return what enroot calls the containers that outlive a run's step."""
+    words = orders.nodes[0].step
+    names = [word.partition("=")[2] for word in words if word.startswith("--container-name=")]
+    return {f"pyxis_{name.replace(JOB_ID, str(job_id))}" for name in names}
 
 
 def job_name(run_id: str) -> str:

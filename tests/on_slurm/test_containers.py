@@ -68,6 +68,11 @@ for place in /scratch /dev/mqueue /sys/fs/cgroup/devices; do
 done
 """
 
+PLACED = (
+    *("/etc/slurm/plugstack.conf", "/usr/local/bin/apptainer"),
+    *("/usr/local/bin/enroot", "/run/enroot-said"),
+)
+
 
 def root_with(slurm: SlurmCluster, image: str) -> Path:
     """A cluster_root whose pin set `container` is the text `IMAGE`, in a file of that name."""
@@ -95,7 +100,7 @@ def site(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
     yield slurm_cluster
     for node in slurm_cluster.cluster.nodes:
         node.exec(["sh", "-c", TIDY])
-        for path in ("/etc/slurm/plugstack.conf", "/usr/local/bin/apptainer"):
+        for path in PLACED:
             place(node, path).unlink(missing_ok=True)
     shutil.rmtree(slurm_cluster.shared / "contained", ignore_errors=True)
 
@@ -110,6 +115,10 @@ def install_pyxis(slurm: SlurmCluster) -> None:
     subprocess.run([*argv, f"-DSLURM_VERSION_NUMBER={version}"], check=True)
     for node in slurm.cluster.nodes:
         place(node, "/etc/slurm/plugstack.conf").write_text(f"required {plugin}\n")
+        place(node, "/run/enroot-said").touch()
+        place(node, "/usr/local/bin/enroot").write_text('#!/bin/sh\necho "$@" >>/run/enroot-said\n')
+        for path in ("/usr/local/bin/enroot", "/run/enroot-said"):
+            place(node, path).chmod(0o777)
 
 
 def install_apptainer(slurm: SlurmCluster) -> None:
@@ -160,10 +169,16 @@ def test_srun_has_the_supervisor_in_a_container_of_pyxis(site: SlurmCluster, mod
         for rank in (0, 1)
     ]
     mounts = f"--container-mounts={root}:{root},{campaign.campaign}:{campaign.campaign}"
+    removed = [place(node, "/run/enroot-said").read_text().split() for node in site.compute]
+    removed = [said for said in removed if said]
+    assert len(removed) == (2 if mode == "allocation" else 0)  # on the nodes of the allocation
     for lines in told:
         assert lines.count(mounts) == lines.count("--no-container-mount-home=yes") == 2
         named = {line for line in lines if line.startswith("--container-name=trainbench-")}
         assert len(named) == (mode == "allocation"), named
+        names = {f"pyxis_{line.partition('=')[2]}" for line in named}
+        assert all(said[:2] == ["remove", "--force"] for said in removed)
+        assert all(set(said[2:]) == names for said in removed)
 
 
 def test_a_missing_image_is_named(site: SlurmCluster) -> None:

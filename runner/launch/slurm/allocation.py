@@ -109,7 +109,10 @@ class Allocating:
                     f" {self.span.nodes}; ask salloc for more, or start bench outside of one"
                 )
             self.now = Allocation(self.cluster, self.queue, self.secrets, int(inside), hosts)
-            yield
+            try:
+                yield
+            finally:
+                self.release()
             return
         with self.renewed():
             try:
@@ -146,8 +149,10 @@ class Allocating:
         return record.ends_at - time.time() < needed_s
 
     def release(self) -> None:
-        """Give the nodes back, of an allocation of our own."""
-        number, self.ours, self.now = self.ours, None, None
+        """Leave nothing on the nodes; give them back, of an allocation of our own."""
+        now, number, self.ours, self.now = self.now, self.ours, None, None
+        if now is not None:
+            now.forget()
         if number is not None:
             with suppress(ControllerError):  # its lease ends it
                 commands.cancel([number])

@@ -4,8 +4,9 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from runner.folder import names
 from runner.folder.attempt import RunFolder
@@ -14,7 +15,7 @@ from runner.launch.slurm import handover
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.variables import clean_environment
-from runner.plan.slurm_job import srun_argv
+from runner.plan.slurm_job import FORGET, kept_containers, srun_argv
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
 
@@ -22,6 +23,7 @@ LEASE = "lease"
 RENEW_S = 1.0
 LOST_S = 60.0  # a shared folder may show a renewed lease so late
 ENDING_S = 15.0  # for a run that is told to end, beyond what its processes have for that
+FORGET_S = 60.0  # for nodes to remove what they have unpacked
 WAIT_S = 0.5  # for the last files of a step that srun says has failed
 
 
@@ -74,6 +76,7 @@ class Allocation:
     secrets: Mapping[str, str]
     job_id: int
     hosts: tuple[str, ...]
+    containers: set[str] = field(default_factory=set)  # that pyxis has unpacked for further runs
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
@@ -86,6 +89,7 @@ class Allocation:
         campaign = folder.path.resolve()
         leave(handover.TASK, campaign)
         job = f"{self.job_id}"
+        self.containers.update(kept_containers(orders, job))
         step = start(
             step_of(self.cluster, campaign, run.path.resolve(), orders, submitted.mark, job, hosts),
             self.secrets,
@@ -96,6 +100,24 @@ class Allocation:
         if handover.needs_reason(run) and (ended := self.queue.ended(self.job_id)):
             handover.settle(run, ended)
         return handover.last_words(run) or f"srun ended with exit code {step.returncode}"
+
+    def forget(self) -> None:
+        """Have the nodes remove the containers that its runs had, as far as they can.
+
+        A site's pyxis may do so with the job; there is nothing left to remove then.
+        """
+        assert self.cluster.slurm is not None
+        if not self.containers:
+            return
+        count, command = len(self.hosts), (*FORGET, *sorted(self.containers))
+        where: dict[str, Any] = {"job_id": self.job_id, "nodelist": self.hosts, "overlap": True}
+        with start(srun_argv(self.cluster.slurm, count, command, **where), {}) as step:
+            try:
+                step.wait(FORGET_S)
+            except BaseException as error:
+                step.terminate()
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
 
     def _follow(
         self,
