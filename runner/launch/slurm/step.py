@@ -106,9 +106,9 @@ class Allocation:
 
         A site's pyxis may do so with the job; there is nothing left to remove then.
         """
-        assert self.cluster.slurm is not None
         if not self.containers:
             return
+        assert self.cluster.slurm is not None
         count, command = len(self.hosts), (*FORGET, *sorted(self.containers))
         where: dict[str, Any] = {"job_id": self.job_id, "nodelist": self.hosts, "overlap": True}
         with start(srun_argv(self.cluster.slurm, count, command, **where), {}) as step:
