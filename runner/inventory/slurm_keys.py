@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from node.schema import UnfitError
+from node.schema import UnfitError, shown
 from node.supervisor.placeholders import node_addr
 from runner.base.errors import UserError
 from runner.base.shape import read
@@ -38,8 +38,8 @@ def read_slurm(values: Mapping[str, Any], where: str, device: str, devices: int)
     """
     engine = values.get("cluster_engine") or ENGINES[0]
     if engine not in ENGINES:
-        said = engine if isinstance(engine, str | int | float) else "a list or a mapping"
-        raise UserError(f"{where}: cluster_engine is {said!r}; it must be {' or '.join(ENGINES)}")
+        must = f"it must be {' or '.join(ENGINES)}"
+        raise UserError(f"{where}: cluster_engine is {shown(engine)}; {must}")
     given = {key: values[key] for key in KEYS if values.get(key) is not None}
     if engine != "slurm":
         if given:

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
+from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.inventory.inventory import load_inventory
+from runner.plan.slurm_job import job_script
+from runner.terms.slurm import KEYS
+from tests.runner.plan.test_slurm_job import OUTPUT
+from tests.runner.plan.test_slurm_job import planned as orders
 from tests.runner.test_inventory import changed, listed, parse, refusal
 
 SLURM = {
@@ -160,3 +165,24 @@ def test_a_campaign_stays_with_what_its_runs_have_alike() -> None:
     assert {digest(**{key: value}) for key, value in same.items()} == {digest()}
     other = {"slurm_partition": "gpu", "slurm_mode": "allocation", "cluster_scratch": "/tmp/x"}
     assert len({digest(), *(digest(**{key: value}) for key, value in other.items())}) == 4
+
+
+ODD: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1.5, 10**30, float("nan"), "", " ", "a b", "a\nb", "\x1b[1m"),
+    *([], {}, [1], ["--a", None], {"a": {"b": 1}}, "x" * 5_000, "#", "'", "--x=1", ["--x="]),
+)
+
+
+@pytest.mark.parametrize("key", [*KEYS, "cluster_engine", "cluster_scratch"])
+def test_any_value_is_read_or_refused_in_one_line(key: str) -> None:
+    said = []
+    for value in ODD:
+        try:
+            found = parse(listed("login", each={**SLURM, key: value}))
+        except UserError as error:
+            said.append(str(error))
+            continue
+        if found.slurm:
+            job_script(orders(), found.slurm, output=OUTPUT, comment="c", command=("true",))
+    assert all(each.isprintable() and len(each) < 1_500 for each in said)
+    assert len(said) > len(ODD) / 3
