@@ -29,6 +29,7 @@ LIMIT_S = 60.0  # for a program; without a controller it gives up after 9 s, or 
 SUBMIT_S = 180.0  # for sbatch, which tries again for minutes where the controller is too busy
 MOST_BYTES = 16 << 20  # of what one prints: the queue of 100,000 jobs
 
+_CURE = "`scontrol ping` says when it is up"
 _UNREACHABLE = re.compile(
     r"[Uu]nable to contact|Connection (refused|timed out|reset)|[Cc]ommunication connection|timed"
     r" out|backup controller|Zero Bytes|not connected|temporarily|try again|No route to host|"
@@ -239,11 +240,11 @@ def _run(
             os.killpg(process.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            raise ControllerError(f"{program} said nothing for {limit_s:.0f} s") from None
+            raise ControllerError(f"{program} said nothing for {limit_s:.0f} s; {_CURE}") from None
     said = Said(process.returncode, _text(stdout), _text(stderr))
     if said.code != 0 and (_UNREACHABLE.search(said.stderr) or said.code < 0):
         words = sentence(said.stderr) or f"{program} ended by signal {-said.code}"
-        raise ControllerError(f"Slurm's controller cannot be reached: {words}")
+        raise ControllerError(f"Slurm's controller cannot be reached: {words}; {_CURE}")
     return said
 
 
