@@ -76,11 +76,14 @@ def bench(
         if todo:
             wanted = [cell for cell, _ in todo]
             launcher = Launcher(engine, cluster, campaign, view, interrupts)
-            with engine.claimed(
-                Wanted(wanted, matrix.time_limit_s), campaign.path, interrupts.once
-            ):
-                sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
-                Rounds(launcher, matrix, sizes, retry, ended).go(todo)
+            claim = Wanted(wanted, matrix.time_limit_s), campaign.path, lambda: interrupts.over
+            try:
+                with engine.claimed(*claim):
+                    sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
+                    Rounds(launcher, matrix, sizes, retry, ended).go(todo)
+            except KeyboardInterrupt:  # where it waited for nodes
+                if not interrupts.expired:
+                    raise
         good = sum(each.status == "ok" for each in ended)
         tally = Tally(
             good,

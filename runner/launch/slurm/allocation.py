@@ -170,7 +170,8 @@ class Allocating:
 
         def renew() -> None:
             while not over.wait(RENEW_S):
-                lease.touch()
+                with suppress(OSError):  # as of a file server that is away for a while
+                    lease.touch()
 
         lease.touch()
         thread = threading.Thread(target=renew, daemon=True)

@@ -12,7 +12,7 @@ from typing import Any
 from node.causes import Cause, EndedBy
 from node.supervisor.head import requeue
 from node.supervisor.orders import leave
-from node.visibility import fresh
+from node.visibility import clock, fresh
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import RunFolder
@@ -91,7 +91,21 @@ def await_records(run: RunFolder, patience_s: float = LATE_S) -> bool:
         if time.monotonic() > until:
             return False
         time.sleep(POLL_S)
+    show(run)
     return True
+
+
+def show(run: RunFolder) -> None:
+    """Have what the nodes of a run that is over have written show here.
+
+    A view that looked for a log before there was one has a network file system remember for up to a
+    minute that there is none.
+    """
+    files = [log.with_name(name) for log in run.logs().values() for name in (names.LOG, names.DONE)]
+    absent = {file.parent: None for file in files if not file.exists()}
+    if absent:
+        for folder in (run.path / names.NODES, *absent):
+            clock(str(folder))
 
 
 def needs_reason(run: RunFolder) -> bool:

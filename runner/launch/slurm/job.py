@@ -156,6 +156,7 @@ class Followed:
                         handover.settle(run, ended)
                     return handover.last_words(run)
                 self.rest(gone)
+            handover.show(run)
             if handover.needs_reason(run):
                 self.settle()
             self.jobs.leaving.add(self.number)

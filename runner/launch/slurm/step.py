@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -130,7 +131,8 @@ class Allocation:
         ending: float | None = None
         while step.poll() is None:
             if run.halt is None:
-                os.utime(lease)
+                with suppress(OSError):  # as of a file server that is away for a while
+                    os.utime(lease)
             else:
                 ending = ending or time.monotonic()
                 if cancelled():

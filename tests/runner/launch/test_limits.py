@@ -3,6 +3,8 @@
 import os
 import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from runner.folder.campaign import Campaign, find_campaign
 from runner.judge.judge import judged
 from runner.launch import engines, status
 from runner.launch import launcher as launch_run
+from runner.launch.engine import Wanted
 from runner.load.records import RUNNING, records_of
 from tests.on_nodes.campaign import wait
 from tests.runner.builders import small_cluster, small_matrix
@@ -184,3 +187,20 @@ def test_a_folder_without_a_matrix_of_its_own_is_no_campaign(tmp_path: Path) -> 
         status.look(campaign)
     campaign.open(small_matrix(), small_cluster())
     assert status.look(campaign).runs == 1
+
+
+def test_a_limit_ends_the_wait_for_nodes_too(
+    run: Run, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An allocation may be queued for hours."""
+
+    @contextmanager
+    def claimed(wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
+        wait(cancelled, 10, "the limit")
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(nodes, "claimed", claimed)
+    tally = run(limit_s=0.1)
+    assert (tally.expired, tally.exit_code) == (True, 1)
+    assert nodes.attempts == []

@@ -342,6 +342,19 @@ def test_a_later_start_that_ended_before_anybody_looked_is_followed(
     assert later.submitted.restart == 1
 
 
+def test_logs_that_were_looked_for_too_early_show_at_the_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view had looked for them before they were there, and NFS remembers that for a minute."""
+    looked: list[str] = []
+    monkeypatch.setattr(handover, "clock", looked.append)
+    site.slurm.at_submission = lambda script: site.end()
+    (site.run.node(1)).mkdir(parents=True)
+    site.run.log(1).touch()
+    site.go()
+    assert looked == [str(site.run.path / names.NODES), str(site.run.node(0))]
+
+
 def test_hosts_are_those_that_the_job_had(site: Site) -> None:
     planned = list(site.run.hosts.values())
     site.placed()
