@@ -68,6 +68,7 @@ def gpu_fault(
     wanted: list[str], gpus: list[list[str]], computing: list[list[str]], who: Who
 ) -> tuple[Cause, str] | None:
     """(cause, sentence) of the first of the wanted GPUs that cannot be used, or None."""
+    gpus = [row for row in gpus if len(row) == 4]  # beside them may stand words of a sick driver
     for word in wanted:
         if word.startswith("MIG-"):
             continue  # a part of a GPU, of which nvidia-smi's tables do not tell
@@ -79,7 +80,7 @@ def gpu_fault(
             return Cause.NO_DEVICE, "GPU %s is not there; nvidia-smi lists %s" % (word, listed)
         index, uuid, used, total = row
         for app in computing:
-            if app[0] == uuid and app[1].isdigit():
+            if len(app) >= 3 and app[0] == uuid and app[1].isdigit():
                 program = os.path.basename(app[2].split(" ")[0])
                 return Cause.DEVICE_BUSY, busy("GPU " + index, who(int(app[1]), program))
         # A process of another container has no row, but its memory shows.

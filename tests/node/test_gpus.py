@@ -43,6 +43,13 @@ def test_foreign_process_is_named_and_only_on_wanted_gpus() -> None:
     assert fault(["GPU-bb"], computing) == ("device_busy", words)
 
 
+def test_words_of_a_sick_driver_are_no_rows() -> None:
+    words = ["Unable to determine the device handle for gpu 0000:1B:00.0: GPU is lost", "reboot"]
+    assert fault(["1"], [words], [words, *GPUS]) is None
+    listed = "GPU 2 is not there; nvidia-smi lists 0, 1"
+    assert fault(["2"], [], [words, *GPUS]) == ("no_device", listed)
+
+
 def test_memory_of_an_unseen_process_shows() -> None:
     gpus = [["0", "GPU-aa", "70000", "143771"]]
     words = "GPU 0 has 70000 of 143771 MiB in use by somebody not seen here; wait for it"
