@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .system import ClusterError, Identity, arguments, identity, wait_for
 
 INIT = str(Path(__file__).resolve().parent / "init.py")
-SERVICES = ("munged", "slurmctld", "slurmd", "slurmdbd", "mariadbd")
+SERVICES = ("munged", "slurmctld", "slurmd", "slurmdbd", "mariadbd", "bindfs")
 GONE_S = 10.0  # how long killed processes may take to go: a node's last one writes its disk out
 
 
@@ -29,7 +29,7 @@ class Process(NamedTuple):
 
     @property
     def is_service(self) -> bool:
-        """A daemon of the node, which stays; slurmstepd is a job's."""
+        """A daemon of the node, or of one of its mounts, which stays; slurmstepd is a job's."""
         return self.is_sshd or self.program in SERVICES
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.folder import names
 from tests.cluster.slurm import SlurmCluster
-from tests.faults.stage import OURS, PATIENCE_S, Row, Stage
+from tests.faults.stage import PATIENCE_S, Row, Stage
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench
 
@@ -94,23 +94,17 @@ class SlurmStage(Stage):
 
     # -- the end -------------------------------------------------------------------------------
 
-    def left(self, *numbers: int) -> list[str]:
-        """Processes of ours on compute nodes, Slurm's own for a step as well."""
-        nodes = [self.group.nodes[number] for number in numbers] or self.group.nodes
-        found = []
-        for node in nodes:
-            for _, argv in node.processes() if node.pid is not None else ():
-                words = " ".join(argv)
-                ours = any(word in words for word in (*OURS, "slurmstepd", "job.sh"))
-                if ours or argv == ["sleep", "1000"]:
-                    found.append(f"{node.hostname}: {words}")
-        return found
-
     def row(self, took_s: float | None, attempt: int = 1) -> Row:
-        """As Stage's, of nodes that the last job has left; a job in the queue is left, too."""
+        """As Stage's; once the last job should be gone, any process and any job is left."""
         row = super().row(took_s, attempt)
         until = time.monotonic() + ENDS_S
-        while (self.left() or self.slurm.jobs()) and time.monotonic() < until:
+        while (left := self.remains()) and time.monotonic() < until:
             time.sleep(0.1)
-        left = len(self.left()) + len(self.slurm.jobs())
-        return Row(**{**vars(row), "left": left})
+        return Row(**{**vars(row), "left": len(left)})
+
+    def remains(self) -> list[str]:
+        """Jobs, and processes of compute nodes that are none of their services."""
+        found = [f"job {line}" for line in self.slurm.jobs()]
+        for node in self.slurm.compute:
+            found += [f"{node.hostname}: {' '.join(argv)}" for _, argv in node.processes()]
+        return found

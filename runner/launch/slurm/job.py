@@ -189,8 +189,6 @@ class Followed:
             if ended is not None:
                 handover.settle(self.run, ended)
                 return
-            if self.started_again():
-                return
             time.sleep(handover.POLL_S)
 
     def end_where_halted(self) -> None:

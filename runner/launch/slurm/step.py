@@ -25,6 +25,7 @@ RENEW_S = 1.0
 LOST_S = 60.0  # a shared folder may show a renewed lease so late
 ENDING_S = 15.0  # for a run that is told to end, beyond what its processes have for that
 FORGET_S = 60.0  # for nodes to remove what they have unpacked
+REASON_S = 5.0  # for Slurm to say that an allocation is over
 WAIT_S = 0.5  # for the last files of a step that srun says has failed
 
 
@@ -98,8 +99,7 @@ class Allocation:
         with step:
             self._follow(step, run, orders, lease, cancelled)
         handover.await_records(run, WAIT_S if step.returncode else handover.LATE_S)
-        if handover.needs_reason(run) and (ended := self.queue.ended(self.job_id)):
-            handover.settle(run, ended)
+        self._settle(run)
         return handover.last_words(run) or f"srun ended with exit code {step.returncode}"
 
     def forget(self) -> None:
@@ -119,6 +119,16 @@ class Allocation:
                 step.terminate()
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
+
+    def _settle(self, run: RunFolder) -> None:
+        """Ask Slurm why a run ended, which may know a moment later that its allocation is over."""
+        until = time.monotonic() + REASON_S
+        while handover.needs_reason(run) and time.monotonic() < until:
+            ended = self.queue.ended(self.job_id)
+            if ended is not None:
+                handover.settle(run, ended)
+                return
+            time.sleep(WAIT_S)
 
     def _follow(
         self,
