@@ -227,6 +227,11 @@ def slurm_faults(values: Mapping[str, Any], local: bool) -> list[str]:
             "a Slurm inventory has one host, the login node that bench runs on, with"
             " ansible_connection: local"
         )
+    if slurm and values.get("ssh_mesh_enabled"):
+        faults.append(
+            "ssh_mesh_enabled is true, and cluster_engine is slurm, which starts each node by"
+            " itself; take it out"
+        )
     if slurm and values.get("setup_privileged", True):
         faults.append(
             "setup_privileged is true, and cluster_engine is slurm; a login node is somebody"

@@ -23,7 +23,9 @@ devices   matrix product TFLOP/s (fp32, tf32, bf16, fp16) and memory bandwidth G
 network   all-reduce bus bandwidth GB/s within each node, between all, and of every pair of nodes
 
 devices and network run in torch, in a system's environment that setup put on the nodes; a run of
-bench on the same nodes must have ended. docs/doctor.md: items, thresholds, JSON.
+bench on the same nodes must have ended. On Slurm they are those of an allocation: its own, or the
+one that it is started in (salloc -N 32 python -m runner doctor ...). docs/doctor.md: items,
+thresholds, JSON.
 
 exit codes: 0 healthy; 1 something that spoils comparisons; 2 something could not be asked (bad
 inventory, a node out of reach, no torch); 130 Ctrl-C

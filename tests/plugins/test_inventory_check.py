@@ -205,6 +205,11 @@ def test_a_slurm_inventory_has_no_faults() -> None:
             "the inventory: slurm_options has --array, which bench sets itself; take it out",
         ),
         (
+            {"ssh_mesh_enabled": True},
+            "ssh_mesh_enabled is true, and cluster_engine is slurm, which starts each node by"
+            " itself; take it out",
+        ),
+        (
             {"setup_privileged": True},
             "setup_privileged is true, and cluster_engine is slurm; a login node is somebody"
             " else's, so set setup_privileged: false",
