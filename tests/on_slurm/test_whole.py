@@ -90,5 +90,8 @@ def test_doctor_asks_the_nodes_of_an_allocation(slurm: SlurmCluster) -> None:
     runs = user_folder(slurm, "doctor") / "runs"
     argv = ["doctor", "-i", str(slurm.inventory), "--runs", str(runs), "--format", "json"]
     ran = slurm.run([sys.executable, "-m", "runner", *argv], timeout=400)
-    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-    assert {node.hostname for node in slurm.compute} <= set(json.loads(ran.stdout)["nodes"])
+    # 2: all nodes share this machine's processors, which may be too noisy to tell.
+    assert ran.returncode in (0, 1, 2), ran.stdout + ran.stderr
+    said = json.loads(ran.stdout)
+    assert {node.hostname for node in slurm.compute} == set(said["nodes"])
+    assert "all-reduce between all nodes" in said["text"]
