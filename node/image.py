@@ -88,6 +88,11 @@ def present(spec: Spec, record: Spec) -> str:
     return known if found == record.get("bytes") else "another"
 
 
+def tried(spec: Spec) -> bool:
+    """Whether the engine that built it can start it here; what runs a file alone is Slurm's."""
+    return not spec["file"] or (os.path.exists(spec["engine"]) and bool(identity(spec)))
+
+
 def look(spec: Spec) -> Spec:
     """What is there, in the form that the program env of python_env says it."""
     record = recorded(record_file(spec))

@@ -30,7 +30,8 @@ def ask(spec: Spec, *words: str) -> str:
     except FileNotFoundError:
         name = os.path.basename(spec["engine"])
         raise ImageError(
-            f"{spec['engine']} is not here; set container_runtime_engines: [{name}] and run setup"
+            f"{spec['engine']} is not here, and images are built with it; have it there"
+            f" (container_runtime_engines: [{name}], where setup may use root)"
         ) from None
     except subprocess.TimeoutExpired:
         raise ImageError(f"{spec['engine']} gave no answer for {ANSWER_S} s") from None

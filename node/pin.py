@@ -95,6 +95,8 @@ def checked(pin: Spec) -> list[str]:
     env = {"PYTHONNOUSERSITE": "1", "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
     env.update(pin["environment"])
     if "image" in pin:
+        if not image.tried(pin["image"]):
+            return []
         python = [*pin["within"], "python3"]
     else:
         python = [os.path.join(pin["env"]["path"], "bin", "python3")]

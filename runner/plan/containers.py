@@ -40,13 +40,18 @@ def check_image(cell: Cell, cluster: Cluster) -> None:
         raise UserError(f"pin {cell.pin} is an image, which gets no NPU here; take another pin")
     engine = ENGINES[cluster.containers.engine]
     _check_engine(engine, cell, cluster)
-    places = {f"cluster_root of {node.host}": node.root for node in cluster.nodes[: cell.nodes]}
-    for name, place in {**places, "cluster_scratch": cluster.scratch}.items():
-        if odd := [letter for letter in engine.separators if letter in str(place)]:
-            raise UserError(
-                f"{name} is {place}, and {engine.name} cannot mount a path with '{odd[0]}';"
-                " name another folder"
-            )
+    for node in cluster.nodes[: cell.nodes]:
+        _check_mounted(engine, f"cluster_root of {node.host}", node.root)
+    _check_mounted(engine, "cluster_scratch", cluster.scratch)
+
+
+def _check_mounted(engine: ContainerEngine, name: str, place: PurePosixPath | None) -> None:
+    """Refuse a folder that the engine cannot be told to mount."""
+    if odd := [letter for letter in engine.separators if letter in str(place)]:
+        raise UserError(
+            f"{name} is {place}, and {engine.name} cannot mount a path with '{odd[0]}'; name"
+            " another folder"
+        )
 
 
 def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None:
@@ -86,11 +91,7 @@ def wrap(
     """
     settings, root = cluster.containers, cluster.nodes[node.node_rank].root
     engine = ENGINES[settings.engine]
-    if command.ssh and not engine.over_ssh:
-        raise UserError(
-            f"the launcher starts processes over ssh, which a container of {engine.name} does not"
-            " let in; name launcher torchrun, or cluster_container_engine podman or docker"
-        )
+    _check_mounted(engine, "the campaign's folder (--runs)", campaign)
     scratch = PurePosixPath(node.scratch) if node.scratch else None
     folders = [each for each in (root, campaign, scratch) if each]
     mounts = [Mount(str(each), str(each)) for each in _outermost(folders)]

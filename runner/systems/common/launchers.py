@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Mapping
 
 from runner.base.errors import UserError
+from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.container_engines import ENGINES
 from runner.terms.run import Command, NodeContext
 
 LAUNCH, RUN, DEEPSPEED = "torch.distributed.launch", "torch.distributed.run", "deepspeed"
@@ -129,6 +131,13 @@ def check_deepspeed(cell: Cell, cluster: Cluster, *, keeps_signs: bool) -> None:
         raise UserError(
             "launcher deepspeed starts the processes of other nodes over ssh, which Slurm's nodes"
             " refuse; take launcher torch.distributed.launch or torchrun"
+        )
+    engine = ENGINES[cluster.containers.engine]
+    if not engine.over_ssh and "image" in pins(cell.system).get(cell.pin, {}):
+        raise UserError(
+            "launcher deepspeed starts the processes of other nodes over ssh, which a container of"
+            f" {engine.name} does not let in; take launcher torch.distributed.launch or torchrun,"
+            " or set cluster_container_engine to podman or docker"
         )
     nodes = cluster.nodes[: cell.nodes]
     for node in nodes[1:]:

@@ -35,7 +35,13 @@ def command(**more: Any) -> Command:
     return Command(argv, {}, f"{HOME}/src", requires=requires, **more)
 
 
-def on_slurm(engine: str, *options: str, lasting: bool = False, **more: Any) -> Command:
+def on_slurm(
+    engine: str,
+    *options: str,
+    lasting: bool = False,
+    campaign: PurePosixPath = CAMPAIGN,
+    **more: Any,
+) -> Command:
     """The second of two nodes, with GPUs."""
     context = NodeContext(
         node_rank=1,
@@ -57,7 +63,7 @@ def on_slurm(engine: str, *options: str, lasting: bool = False, **more: Any) -> 
     cluster = small_cluster(
         root=str(ROOT), slurm=slurm, scratch=SCRATCH, containers=context.containers
     )
-    return wrap(command(**more), ("NOTE", "HF_TOKEN"), context, cluster, CAMPAIGN)
+    return wrap(command(**more), ("NOTE", "HF_TOKEN"), context, cluster, campaign)
 
 
 def test_pyxis_has_srun_put_the_whole_task_into_the_container() -> None:
@@ -130,10 +136,18 @@ def test_a_folder_within_another_is_mounted_once() -> None:
     assert "--container-mounts=/a:/a,/b:/c:ro" in words
 
 
-@pytest.mark.parametrize("engine", ["pyxis", "apptainer"])
-def test_ssh_into_such_a_container_is_refused(engine: str) -> None:
-    with pytest.raises(UserError, match=f"over ssh, which a container of {engine} does not let in"):
-        on_slurm(engine, ssh=True)
+def test_ssh_into_a_container_of_apptainer_is_refused() -> None:
+    over_ssh = {"pin": "container", "nodes": 2, "launcher": "deepspeed", "engine": "deepspeed"}
+    cluster = small_cluster(containers=Containers("apptainer"))
+    with pytest.raises(UserError, match="over ssh, which a container of apptainer does not let in"):
+        checks.check_cells(small_matrix(defaults=over_ssh).cells, cluster, 0)
+
+
+def test_runs_in_a_folder_that_no_engine_can_mount_are_refused() -> None:
+    campaign = PurePosixPath("/shared/a,b/m")
+    with pytest.raises(UserError, match=r"folder \(--runs\) is /shared/a,b/m, and pyxis"):
+        on_slurm("pyxis", campaign=campaign)
+    assert on_slurm("podman", campaign=campaign).argv
 
 
 SLURM: dict[str, Any] = {"slurm": Slurm(nodes=2), "scratch": SCRATCH}

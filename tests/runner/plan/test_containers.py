@@ -224,7 +224,10 @@ def test_an_image_is_looked_at_by_its_id_and_recipe(tmp_path: Path) -> None:
 
 def test_an_engine_that_is_not_there_is_named_with_the_cure(tmp_path: Path) -> None:
     spec = {**spec_of(tmp_path, ""), "engine": "/usr/bin/no-podman"}
-    with pytest.raises(ImageError, match=r"set container_runtime_engines: \[no-podman\]"):
+    with pytest.raises(
+        ImageError,
+        match=r"no-podman is not here, .*_engines: \[no-podman\]",
+    ):
         image.look(spec)
 
 
