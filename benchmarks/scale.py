@@ -91,6 +91,7 @@ def matrix(nodes: int) -> dict[str, Any]:
         "name": f"scale{nodes}",
         "defaults": {
             **{"system": "torch_gpt", "nodes": nodes, "devices_per_node": 1},
+            **{"micro_batch_size": 1, "global_batch_size": nodes},
             **{"train_iters": STEPS, "env": {"STEP_S": str(STEP_S)}},
         },
         "axes": {"seed": list(range(CELLS))},

@@ -81,12 +81,13 @@ class RunFolder:
     @property
     def placement(self) -> Placement | None:
         """placement.json; None where the nodes were known, or none has begun."""
-        try:
-            where: Placement | None = load(
-                self.path / names.PLACEMENT, shape(Placement), names.PLACEMENT
-            )
-        except UnreadableError:
-            return None
+        where: Placement | None = self.__dict__.get("placed")
+        if where is None:  # it is written once, and kept once read
+            try:
+                where = load(self.path / names.PLACEMENT, shape(Placement), names.PLACEMENT)
+            except UnreadableError:
+                return None
+            self.__dict__["placed"] = where
         return where
 
     @property
@@ -99,7 +100,13 @@ class RunFolder:
 
     @property
     def _planned_hosts(self) -> dict[int, str]:
-        return {node.node_rank: node.host for node in self.orders.nodes} if self.orders else {}
+        hosts: dict[int, str] | None = self.__dict__.get("planned_hosts")
+        if hosts is None:  # made once: each of thousands of nodes is asked for by it
+            orders = self.orders
+            hosts = {node.node_rank: node.host for node in orders.nodes} if orders else {}
+            if orders:
+                self.__dict__["planned_hosts"] = hosts
+        return hosts
 
     def node(self, rank: int) -> Path:
         """Return the folder of what came back of a node of run.json, by the name planned for it."""
