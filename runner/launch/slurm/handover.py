@@ -25,6 +25,7 @@ from runner.launch.slurm.states import Ended
 from runner.terms.orders import Orders
 
 TASK = "supervisor.task:task"
+NOISE = b"lacks support for cpu binding"  # srun, on clusters without cgroups, each time
 POLL_S = 0.1  # between two looks at a run's folder
 LATE_S = 10.0  # for the last files of a job that is over to show here
 TOLD = (EndedBy.STOP, EndedBy.LEASE)  # by somebody who is not the node
@@ -126,9 +127,13 @@ def needs_reason(run: RunFolder) -> bool:
 def settle(run: RunFolder, ended: Ended) -> None:
     """Say why a run ended, where Slurm knows it and our own records do not."""
     if needs_reason(run):
-        printed = last_words(run) if ended.cause == Cause.JOB_FAILED else ""
+        words = ended.words
+        if ended.cause == Cause.JOB_FAILED:
+            if run.placement is not None:  # Slurm says that it could not be started, all the same
+                words = "the job ended under its run: srun or a node's slurmd is gone"
+            words = ": ".join(filter(None, (words, last_words(run))))
         (run.path / names.HALT).unlink(missing_ok=True)
-        run.ask_to_halt(ended.cause, f"{ended.words}: {printed}" if printed else ended.words)
+        run.ask_to_halt(ended.cause, words)
 
 
 def follows(run: RunFolder, restart: int) -> RunFolder:
@@ -151,6 +156,7 @@ def began_again(run: RunFolder) -> bool:
 def last_words(run: RunFolder) -> str:
     """Return what a task, or srun itself, printed at last; empty where they said nothing."""
     lines = tail(run.path / names.SUBMIT_OUTPUT).splitlines()
+    lines = [line for line in lines if NOISE not in line]
     tasks = [line for line in lines if not SLURMS.match(line)]
     container = [line for line in lines if PYXIS in line]  # what follows it names it no more
     killed = [line for line in lines if KILLED.match(line)]  # the first, by srun's own account
