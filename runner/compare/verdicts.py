@@ -34,6 +34,7 @@ from node.schema import (
 )
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
+from runner.base.text import some
 from runner.figures.publishable import CODES
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
@@ -420,6 +421,8 @@ def _notes(
     )
     if measures and was != now:
         yield f"measured over iterations {was}, then {now}"
+    if measures and (nodes := _other_nodes(a, b)):
+        yield nodes
     ours, theirs = a.get("final_loss"), b.get("final_loss")
     asked = "final_loss" in measures
     if measures and not asked and ours and theirs:
@@ -436,6 +439,14 @@ def _notes(
             yield f"not every repeat of the {label} has ended"
     if b["status"] != "ok" and b.get("reason"):
         yield str(b["reason"])
+
+
+def _other_nodes(a: _Row, b: _Row) -> str:
+    """Say that two cells ran on nodes of which neither had all of the other's."""
+    ours, theirs = ((row.get("hosts") or "").replace(";", "").split() for row in (a, b))
+    if not ours or not theirs or set(ours) <= set(theirs) or set(theirs) <= set(ours):
+        return ""
+    return f"ran on {some(ours)}, then on {some(theirs)}"
 
 
 def _signed(word: str) -> bool:

@@ -242,6 +242,21 @@ def test_what_a_reader_should_know_of_a_pair_is_noted() -> None:
     assert one(row(), row(**FAILED)).notes == ("why",)
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "notes"),
+    [
+        ("n1 n2", "n7 n2", ("ran on n1, n2, then on n7, n2",)),
+        ("n1 n2; n3 n4", "n1 n2", ()),
+        ("n1", "n1 n2", ()),
+        (None, "n1", ()),
+    ],
+)
+def test_a_pair_that_ran_on_other_nodes_is_noted(
+    was: str | None, now: str, notes: tuple[str, ...]
+) -> None:
+    assert one(row(hosts=was), row(hosts=now)).notes == notes
+
+
 def test_cells_are_paired_by_what_they_are_then_by_name() -> None:
     was = [row("x", cell_id="x-1", parameters={"pin": "torch-2.11"}), row("y", cell_id="y-1")]
     now = [row("y", cell_id="y-1"), row("x", cell_id="x-2", parameters={"pin": "torch-2.13"})]
