@@ -20,6 +20,9 @@ from runner.terms.slurm import OPTIONS, Slurm, SlurmWord
 MOST_MINUTES = 2**31 - 1
 USERS_OWN = ("HOME", "USER", "LOGNAME")  # that a task in a container gets, for enroot
 FORGET = ("enroot", "remove", "--force")  # containers by their names
+# By which enroot gives a container the driver, whatever its image says: without them an image that
+# is not NVIDIA's own would see no GPU. A value here cannot have a comma.
+ENROOTS_GPUS = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all")
 NOT_OF_SBATCH = ("mpi", "requeue")  # mpi is srun's, and the other is always said
 
 
@@ -133,7 +136,8 @@ def _container(orders: Orders | None, job_id: int | str) -> Iterator[str]:
         yield "--export=ALL"
         return
     secrets = (SECRETS + name for name in orders.secrets)
-    yield f"--export={','.join((*USERS_OWN, *secrets))}"
+    gpus = ENROOTS_GPUS if orders.nodes[0].device == "cuda" else ()
+    yield f"--export={','.join((*USERS_OWN, *gpus, *secrets))}"
     yield from (word.replace(JOB_ID, str(job_id)) for word in step)
 
 

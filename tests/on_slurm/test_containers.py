@@ -22,7 +22,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
 from tests.on_slurm.tiny_image import write_image
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
 
 IMAGE = "PATH=/usr/local/bin:/usr/bin:/bin\nVALUE=the image's\n"
 APPTAINER = """#!/bin/sh

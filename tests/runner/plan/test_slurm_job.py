@@ -153,7 +153,7 @@ def test_a_step_of_an_allocation_names_its_job_and_nodes() -> None:
 def test_srun_has_the_tasks_in_a_container_of_pyxis() -> None:
     found = small_matrix(defaults={"nodes": 2, "pin": "container"})
     cluster = replace(
-        slurm_cluster(2, root="/shared/tb"),
+        slurm_cluster(2, root="/shared/tb", device="cuda"),
         containers=Containers("pyxis"),
         secrets=("HF_TOKEN",),
     )
@@ -162,7 +162,8 @@ def test_srun_has_the_tasks_in_a_container_of_pyxis() -> None:
         orders, Slurm(nodes=2), output=OUTPUT, comment="c", command=("python3", "-c", "pass")
     ).splitlines()[-1]
     within = (
-        "--export=HOME,USER,LOGNAME,TRAINBENCH_SECRET_HF_TOKEN"
+        "--export=HOME,USER,LOGNAME,NVIDIA_VISIBLE_DEVICES=all,NVIDIA_DRIVER_CAPABILITIES=all"
+        ",TRAINBENCH_SECRET_HF_TOKEN"
         " --container-image=/shared/tb/systems/torch_gpt/container/image.sqsh"
         " --container-mounts=/shared/runs/m-rack:/shared/runs/m-rack,/shared/tb:/shared/tb"
         " --no-container-mount-home --no-container-remap-root --no-container-entrypoint"
