@@ -23,6 +23,7 @@ from runner.matrix.published import PublishedRow, check_published, published_row
 from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
+from runner.terms.inspected import Inspected
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement, Reached, Record
 from runner.terms.run import Run
@@ -78,7 +79,7 @@ def record_of(attempt: Attempt, campaign: Campaign) -> Record:
 def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> Iterator[Record]:
     """Yield the records, with logs as paths in the campaign's folder."""
     settings = campaign.settings
-    environment, device = _machines(campaign, settings)
+    machines = _machines(campaign, settings)
     for cell, repeat in settings.asked():
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN)
         pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
@@ -87,7 +88,7 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
                 yield replace(pending, status="running", reason=RUNNING)
                 break
             try:
-                record = _ran(campaign, attempt, environment, device)
+                record = _ran(campaign, attempt, *machines)
             except UserError as error:
                 record = replace(pending, status=UNREADABLE, reason=str(error))
             except Exception as error:  # whatever is in one run's files, the table has the others
@@ -101,10 +102,12 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
             yield pending
 
 
-def _machines(campaign: Campaign, settings: Settings) -> tuple[dict[str, Any], str]:
-    """Return what all runs of a campaign share: their environment, and the devices' name."""
+def _machines(
+    campaign: Campaign, settings: Settings
+) -> tuple[dict[str, Any], dict[str, Inspected]]:
+    """Return what the runs of a campaign share: their environment, and what each node is."""
     nodes = campaign.inspections()
-    return environment_of(campaign.name, settings, nodes), device_name(nodes)
+    return environment_of(campaign.name, settings, nodes), nodes
 
 
 def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str) -> Record:
@@ -134,7 +137,10 @@ def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str)
 
 
 def _ran(
-    campaign: Campaign, attempt: Attempt, environment: Mapping[str, Any], device: str
+    campaign: Campaign,
+    attempt: Attempt,
+    environment: Mapping[str, Any],
+    nodes: Mapping[str, Inspected],
 ) -> Record | None:
     """Read a run; None where it was never planned. Raises UserError where it cannot be read."""
     run, recorded = attempt.run, attempt.outcome
@@ -149,6 +155,10 @@ def _ran(
     ended = _ended(attempt, run.cell, recorded, measured)
     began = recorded.started_at if recorded else None
     place, kind = ended.evidence, run.nodes[0].device
+    hosts = tuple(attempt.hosts.values())
+    own = {host: nodes[host] for host in hosts if host in nodes}
+    # A node's GPUs are nothing to its processors' run.
+    device = "" if kind == "cpu" else device_name(own or nodes)
     log = attempt.path / place.log if place else logs[judge.telling_rank(attempt, ended)]
     record = replace(
         asked,
@@ -161,13 +171,13 @@ def _ran(
         date=_day(began),
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
-        hosts=tuple(attempt.hosts.values()),
+        hosts=hosts,
         noted=attempt.noted(),
         device_kind=kind,
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,
         environment={**environment, **trainer_versions(measured)},
-        device="" if kind == "cpu" else device,  # a node's GPUs are nothing to its processors' run
+        device=device,
     )
     # As many devices as it has processes, from the first, unless it names them.
     ids = run.cell.device_ids or range(run.cell.devices_per_node)

@@ -184,3 +184,17 @@ def test_what_has_no_end_in_place_of_evidence_holds_no_table_up(
             before[0].status,
             before[0].measurement.intervals,
         )
+
+
+def test_a_run_has_the_devices_of_its_own_nodes(tmp_path: Path) -> None:
+    """A queue gives a campaign's runs nodes of several kinds."""
+
+    def facts(host: str) -> dict[str, Any]:
+        name = {"n1": "NVIDIA A100-SXM4-80GB", "n2": "NVIDIA H200"}[host]
+        return inspected(host, devices=[{"name": name, "memory_mib": "1", "driver": "1"}])
+
+    matrix = small_matrix({"nodes": [1, 2]})
+    cluster = small_cluster(2, device="cuda")
+    campaign = write(tmp_path, matrix, cluster, lambda *_: Story({0: torch_gpt(9)}), facts=facts)
+    found = [record.device for record in records_of(campaign, tmp_path)]
+    assert found == ["NVIDIA A100-SXM4-80GB", ""]
