@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MARK = ".seen-"  # begins the name of a token
 FORGET_S = 2.0  # between two changes of a folder: each costs the file server some work
+CHANGES_A_SECOND = 100  # that all nodes of a run together may make
 _CHANGED: dict[str, float] = {}  # folder to when this process changed it last (monotonic)
 
 
@@ -33,19 +34,19 @@ def not_shared(host: str, folder: str) -> tuple[Cause, str]:
     )
 
 
-def fresh(path: str) -> bool:
-    """Whether a file is there by now, and not by what this node remembers.
+def fresh(path: str, nodes: int = 1) -> bool:
+    """Whether a file is there by now, and not by what this node remembers; asked by many `nodes`.
 
-    A folder is changed at most once in FORGET_S seconds, and for the first time as long after it
-    was first asked about: most files show at once.
+    A folder is changed at most once in FORGET_S seconds, the seldomer the more nodes do so, and for
+    the first time as long after it was first asked about: most files show at once.
     """
-    return _opens(path) or (refresh(os.path.dirname(path) or ".") and _opens(path))
+    return _opens(path) or (refresh(os.path.dirname(path) or ".", nodes) and _opens(path))
 
 
-def refresh(folder: str) -> bool:
+def refresh(folder: str, nodes: int = 1) -> bool:
     """Make this node forget what it knew of a folder, now and then; whether it did so now."""
     now = time.monotonic()
-    if now - _CHANGED.setdefault(folder, now) < FORGET_S:
+    if now - _CHANGED.setdefault(folder, now) < max(FORGET_S, nodes / CHANGES_A_SECOND):
         return False
     _CHANGED[folder] = now
     clock(folder)

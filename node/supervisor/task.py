@@ -233,7 +233,7 @@ def meet(part: Task) -> dict[str, Any] | None:
     while True:
         if part.rank == 0:
             head.place(part.folder, part.roster, part.job["ports"])
-        placement = read_json(path) if visibility.fresh(path) else None
+        placement = read_json(path) if visibility.fresh(path, part.nodes) else None
         if placement is not None:
             if needs_others(part.job):  # whose addresses grow with the nodes
                 placement = read_json(os.path.join(part.folder, PLACEMENT))
