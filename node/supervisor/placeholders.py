@@ -4,10 +4,42 @@ The runner writes them into argv, values of variables and texts of files; a node
 the values in their place, as data.
 """
 
+from __future__ import annotations
+
+import json
+import re
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Any
+
 MASTER_ADDR = "{master_addr}"
 MASTER_PORT = "{master_port}"
+WORD = re.compile(r"\{(?:master_addr|master_port|node_addr_(\d+))\}")
 
 
 def node_addr(rank: int) -> str:
     """Return the word for the address of the node of that rank."""
     return "{node_addr_%d}" % rank if rank else MASTER_ADDR
+
+
+def needs_others(job: dict[str, Any]) -> bool:
+    """Whether a node has to know of others than node rank 0."""
+    told = [job[key] for key in ("argv", "env", "after", "files")]
+    return any(found[1] for found in WORD.finditer(json.dumps(told)))
+
+
+def filled(value: Any, placement: dict[str, Any]) -> Any:
+    """Return a text, list or mapping with its words replaced; each is a value, and no template."""
+    if isinstance(value, str):
+        return WORD.sub(lambda match: word(match, placement), value)
+    if isinstance(value, list):
+        return [filled(each, placement) for each in value]
+    return {key: filled(each, placement) for key, each in value.items()}
+
+
+def word(match: re.Match[str], placement: dict[str, Any]) -> str:
+    """Return what stands for one word."""
+    if match[0] == "{master_port}":
+        return str(placement["port"])
+    return str(placement["address"][int(match[1] or 0)])

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import socket
 import time
 
 from node import visibility
@@ -27,6 +25,7 @@ from .answers import RefusedError
 from .daemon import enter, hold, identify, watch
 from .files import read_json, size_of, write
 from .folders import limit_log
+from .given import address_of, host_name, take_devices, taken_secrets
 from .guard import guard, release
 from .inspection import inspect
 from .names import (
@@ -42,22 +41,16 @@ from .names import (
     TIMELINE,
     node,
 )
+from .placeholders import WORD, filled, needs_others
 from .preparation import check, lay_out
 from .state import TERMINATED, boot_id, finish, lease_age
 from .stopping import lost_supervisor
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
-    from typing import Any, Iterator, NoReturn
+    from typing import Any, NoReturn
 
 SENDS = ("node.sampler",)
-SECRETS = "TRAINBENCH_SECRET_"  # begins the names of variables that stand in no file
-WORD = re.compile(r"\{(?:master_addr|master_port|node_addr_(\d+))\}")
-# What Slurm says of the devices that the job has on this node.
-DEVICES = (
-    *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
-    *("ASCEND_RT_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
-)
 TERMED = "the supervisor was sent TERM"
 TOLD_S = 0.5  # for TERM to come to the supervisor after it came to the launcher
 FOLDER_S = 60.0  # for what bench, or node rank 0, has written to show here
@@ -247,12 +240,7 @@ def meet(part: Task) -> dict[str, Any] | None:
         if early is not None:
             return early
         time.sleep(pause_s)
-
-
-def needs_others(job: dict[str, Any]) -> bool:
-    """Whether a node has to know of others than node rank 0."""
-    told = [job[key] for key in ("argv", "env", "after", "files")]
-    return any(found[1] for found in WORD.finditer(json.dumps(told)))
+        pause_s = min(1.02 * pause_s, part.every_s)  # late by a fiftieth of the wait
 
 
 def begin(part: Task, placement: dict[str, Any]) -> None:
@@ -268,22 +256,6 @@ def begin(part: Task, placement: dict[str, Any]) -> None:
     write(STARTED, json.dumps(dict(started, schema=1, late_s=late_s), indent=1))
     job["env"] = dict(job["env"], **part.secrets)
     part.watchman.begin(time.monotonic())
-
-
-def filled(value: Any, placement: dict[str, Any]) -> Any:
-    """Return a text, list or mapping with its words replaced; each is a value, and no template."""
-    if isinstance(value, str):
-        return WORD.sub(lambda match: word(match, placement), value)
-    if isinstance(value, list):
-        return [filled(each, placement) for each in value]
-    return {key: filled(each, placement) for key, each in value.items()}
-
-
-def word(match: re.Match[str], placement: dict[str, Any]) -> str:
-    """Return what stands for one word."""
-    if match[0] == "{master_port}":
-        return str(placement["port"])
-    return str(placement["address"][int(match[1] or 0)])
 
 
 def facts(part: Task) -> dict[str, Any]:
@@ -305,40 +277,12 @@ def describe(part: Task) -> None:
         write(path, json.dumps(dict(inspect({"paths": {}}), schema=1), indent=1))
 
 
-def take_devices(job: dict[str, Any]) -> None:
-    """Keep what Slurm says of this job's devices, and sample those alone.
-
-    Raises RefusedError where they are fewer than the run needs.
-    """
-    given = {name: os.environ[name] for name in DEVICES if os.environ.get(name)}
-    job["env"] = dict(given, **job["env"])
-    if job["device"] != "cuda" or "CUDA_VISIBLE_DEVICES" not in given:
-        return
-    visible = given["CUDA_VISIBLE_DEVICES"].split(",")
-    wanted = len(job["device_ids"])
-    if len(visible) < wanted:
-        raise RefusedError(
-            Cause.NO_DEVICE,
-            "Slurm gave the job %d GPUs of this node and the cell needs %d; see slurm_gpus_per_node"
-            " of the inventory" % (len(visible), wanted),
-        )
-    job["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(visible[:wanted])
-    if all(each.isdigit() for each in visible):
-        job["device_ids"] = [int(each) for each in visible[:wanted]]
-
-
 def job_of(run: dict[str, Any], mine: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     """Return what the supervisor is to do, of its orders and of what srun's task was told."""
     node = {key: value for key, value in mine.items() if key != "host"}
     told = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
     limits = dict(run["supervisor"], lost_contact_s=spec.get("lost_contact_s") or 0.0)
     return {**node, **limits, **told}
-
-
-def taken_secrets() -> dict[str, str]:
-    """Take the variables that stand in no file out of this process's environment."""
-    names = [name for name in os.environ if name.startswith(SECRETS)]
-    return {name[len(SECRETS) :]: os.environ.pop(name) for name in names}
 
 
 def attempt_folder(spec: dict[str, Any]) -> str:
@@ -369,36 +313,3 @@ def await_file(path: str, folder: str) -> None:
         if time.monotonic() > until:
             raise ProgramError(visibility.not_shared(host_name(), folder)[1])
         time.sleep(0.1)
-
-
-def host_name() -> str:
-    """Return what Slurm calls this node."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-
-
-def address_of(host: str) -> str:
-    """Return how the other nodes reach this one: its name where that is no loopback address.
-
-    Else the address that faces the node that the step was launched from.
-    """
-    known = set(addresses(host))
-    if known and not any(each.startswith("127.") or each == "::1" for each in known):
-        return host
-    launcher = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((launcher, 9))  # no packet is sent
-            own = str(probe.getsockname()[0])
-    except OSError:
-        return host
-    return host if own.startswith("127.") else own
-
-
-def addresses(host: str) -> Iterator[str]:
-    """Yield the addresses of a name."""
-    try:
-        found = socket.getaddrinfo(host, None)
-    except OSError:
-        return
-    for entry in found:
-        yield str(entry[4][0])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from node.schema import UnfitError
-from node.supervisor.task import SECRETS
+from node.supervisor.given import SECRETS
 from runner.base.errors import UserError
 from runner.plan.containers import JOB_ID
 from runner.terms.orders import Orders

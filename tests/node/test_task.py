@@ -16,7 +16,7 @@ import pytest
 
 from node.answer import ProgramError
 from node.causes import Cause, EndedBy
-from node.supervisor import head, task
+from node.supervisor import given, head, placeholders, task
 from node.supervisor.answers import RefusedError
 from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, node_addr
 
@@ -25,15 +25,20 @@ PLACEMENT = {"address": ["gpu7", "gpu9"], "port": 23456}
 
 def test_words_of_a_plan_are_filled_in_as_data() -> None:
     argv = ["--master_addr", MASTER_ADDR, f"--ips={MASTER_ADDR},{node_addr(1)}", MASTER_PORT]
-    assert task.filled(argv, PLACEMENT) == ["--master_addr", "gpu7", "--ips=gpu7,gpu9", "23456"]
-    assert task.filled({"A": f"tcp://{MASTER_ADDR}:{MASTER_PORT}"}, PLACEMENT) == {
+    assert placeholders.filled(argv, PLACEMENT) == [
+        "--master_addr",
+        "gpu7",
+        "--ips=gpu7,gpu9",
+        "23456",
+    ]
+    assert placeholders.filled({"A": f"tcp://{MASTER_ADDR}:{MASTER_PORT}"}, PLACEMENT) == {
         "A": "tcp://gpu7:23456"
     }
 
 
 @pytest.mark.parametrize("text", ["{master}", "{{ master_addr }}", "{node_addr_x}", '{"a": {}}'])
 def test_nothing_else_of_a_plan_is_a_word(text: str) -> None:
-    assert task.filled(text, PLACEMENT) == text
+    assert placeholders.filled(text, PLACEMENT) == text
 
 
 def device_job(**more: Any) -> dict[str, Any]:
@@ -43,7 +48,7 @@ def device_job(**more: Any) -> dict[str, Any]:
 def test_the_devices_are_those_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
     job = device_job()
-    task.take_devices(job)
+    given.take_devices(job)
     assert job["device_ids"] == [4, 6]
     assert job["env"] == {"CUDA_VISIBLE_DEVICES": "4,6"}
 
@@ -51,20 +56,20 @@ def test_the_devices_are_those_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) 
 def test_devices_may_have_other_names_than_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a,GPU-2b")
     job = device_job()
-    task.take_devices(job)
+    given.take_devices(job)
     assert job["env"] == {"CUDA_VISIBLE_DEVICES": "GPU-1a,GPU-2b"}
 
 
 def test_fewer_devices_than_the_cell_needs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     with pytest.raises(RefusedError, match="1 GPUs of this node and the cell needs 2; see slurm_"):
-        task.take_devices(device_job())
+        given.take_devices(device_job())
 
 
 def test_secrets_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"{task.SECRETS}HF_TOKEN", "hf_x")
-    assert task.taken_secrets() == {"HF_TOKEN": "hf_x"}
-    assert f"{task.SECRETS}HF_TOKEN" not in os.environ
+    monkeypatch.setenv(f"{given.SECRETS}HF_TOKEN", "hf_x")
+    assert given.taken_secrets() == {"HF_TOKEN": "hf_x"}
+    assert f"{given.SECRETS}HF_TOKEN" not in os.environ
 
 
 def run_folder(folder: Path, mark: str = "m1", nodes: int = 2) -> Path:
@@ -130,7 +135,7 @@ def test_a_node_reads_the_addresses_of_all_only_where_it_needs_them(
     words: list[str], all_of_them: bool
 ) -> None:
     job = {"argv": ["x"], "env": {}, "after": [], "files": {"hostfile": "\n".join(words)}}
-    assert task.needs_others(job) is all_of_them
+    assert placeholders.needs_others(job) is all_of_them
 
 
 def come(roster: head.Roster, rank: int) -> None:
@@ -197,11 +202,11 @@ def test_a_stall_is_a_rest_of_all_logs(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_loopback_here_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "addresses", lambda host: iter(["127.0.1.1"]))
+    monkeypatch.setattr(given, "addresses", lambda host: iter(["127.0.1.1"]))
     monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "")
-    assert task.address_of("n1") == "n1"  # nothing better is known
-    monkeypatch.setattr(task, "addresses", lambda host: iter(["10.0.0.5"]))
-    assert task.address_of("n1") == "n1"
+    assert given.address_of("n1") == "n1"  # nothing better is known
+    monkeypatch.setattr(given, "addresses", lambda host: iter(["10.0.0.5"]))
+    assert given.address_of("n1") == "n1"
 
 
 def test_a_launcher_that_slurm_ends_with_its_supervisor_was_stopped(

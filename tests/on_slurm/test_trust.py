@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from node.supervisor.task import SECRETS
+from node.supervisor.given import SECRETS
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder

@@ -148,4 +148,4 @@ def never_starts(number: int, reason: str) -> Ended | None:
 
 def is_held(reason: str) -> bool:
     """Say whether a job waits for a person to release it."""
-    return reason.startswith("JobHeld") or ("requeued" in reason and "held" in reason)
+    return reason.startswith("JobHeld") or (" requeue" in f" {reason}" and "held" in reason)

@@ -11,12 +11,17 @@ from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
+from runner.launch.claim import claimed
 from runner.launch.engine import Surveyed, Wanted
 from runner.launch.play import Played, play
-from runner.launch.ssh import claim
-from runner.terms.cluster import Cluster
+from runner.terms.cluster import Cluster, Node
 from runner.terms.inspected import Inspected
 from runner.terms.orders import Orders
+
+
+def in_use(nodes: Sequence[Node]) -> dict[str, str]:
+    """Return what is a node's alone, its address and root folder, to its name."""
+    return {f"{node.address} {node.root}": node.host for node in nodes}
 
 
 class SshEngine:
@@ -34,7 +39,7 @@ class SshEngine:
         self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
     ) -> AbstractContextManager[None]:
         """Do as Engine's."""
-        return claim.claimed(self.nodes[: wanted.nodes], campaign)
+        return claimed(in_use(self.nodes[: wanted.nodes]), campaign)
 
     def inspect(
         self,

@@ -1,16 +1,23 @@
 """One bench a cluster: the locks that campaigns of one control machine share."""
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.base.errors import UserError
-from runner.launch.ssh import claim
-from runner.launch.ssh.claim import claimed
+from runner.launch import claim
+from runner.launch.ssh.ssh_engine import in_use
+from runner.terms.cluster import Node
 from tests.runner.builders import small_cluster
 
 NODES = small_cluster(3).nodes
+
+
+def claimed(nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
+    return claim.claimed(in_use(nodes), campaign)
 
 
 @pytest.fixture(autouse=True)

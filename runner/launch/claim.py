@@ -1,19 +1,19 @@
 """One bench a cluster: while a campaign runs, its nodes are no other campaign's.
 
-A lock file a node (its address and root folder), in this user's cache: it holds for all folders of
+A lock file a node (its address and root folder), or an allocation that several benches may be in,
+in this user's cache: it holds for all folders of
 runs. The lock on the node itself (roles/launch) is the second line, for another user or another
 control machine; it is free between two runs, so that alone it would let two campaigns take turns.
 """
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private, take
-from runner.terms.cluster import Node
 
 PATIENCE_S = 2.0  # a bench that was killed is gone within that
 
@@ -23,13 +23,16 @@ def _folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "trainbench" / "in-use"
 
 
-def _file(node: Node) -> str:
-    return hashlib.sha256(f"{node.address} {node.root}".encode()).hexdigest()[:24]
+def _file(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:24]
 
 
 @contextmanager
-def claimed(nodes: Sequence[Node], campaign: Path) -> Iterator[None]:
-    """Hold the nodes for a campaign's folder. Raises UserError where another bench has one."""
+def claimed(things: Mapping[str, str], campaign: Path) -> Iterator[None]:
+    """Hold things (what is theirs alone, to what messages call them) for a campaign's folder.
+
+    Raises UserError where another bench has one.
+    """
     folder = _folder()
     try:
         make_private(folder)
@@ -39,13 +42,12 @@ def claimed(nodes: Sequence[Node], campaign: Path) -> Iterator[None]:
         ) from None
     with ExitStack() as held:
         # In one order, so that two that begin at once do not wait for each other.
-        each = {(node.address, str(node.root)): node for node in nodes}
-        for _, node in sorted(each.items(), key=lambda item: item[0]):
-            handle = held.enter_context((folder / _file(node)).open("a+", encoding="utf-8"))
+        for key, name in sorted(things.items()):
+            handle = held.enter_context((folder / _file(key)).open("a+", encoding="utf-8"))
             if not take(handle, PATIENCE_S):
                 handle.seek(0)
                 raise UserError(
-                    f"{node.host} is in use by the campaign {handle.read()}; wait for its bench, or"
+                    f"{name} is in use by the campaign {handle.read()}; wait for its bench, or"
                     " end it with Ctrl-C there"
                 )
             handle.truncate(0)
