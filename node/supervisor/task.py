@@ -17,6 +17,7 @@ import time
 from node import visibility
 from node.answer import ProgramError
 from node.causes import Cause, EndedBy
+from node.compiled import keep
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
@@ -163,6 +164,8 @@ def end(part: Task, done: dict[str, Any]) -> NoReturn:
     wait_for_others(part)
     if part.guarded is not None:
         release(part.guarded)
+    if part.rank == 0:
+        keep(part.spec["programs"])  # nobody waits for what comes now
     os._exit(0)
 
 
