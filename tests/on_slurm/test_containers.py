@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ import pytest
 from tests import stand_in
 from tests.cluster.node import Node
 from tests.cluster.slurm import SlurmCluster
+from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
 from tests.on_slurm.tiny_image import write_image
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
 
-IMAGE = "PATH=/usr/local/bin:/usr/bin:/bin\nVALUE=the image's\n"
+PLAIN = "PATH=/usr/local/bin:/usr/bin:/bin\n"
+IMAGE = f"{PLAIN}VALUE=the image's\n"
 APPTAINER = """#!/bin/sh
 set -e
 [ "$1" = exec ] && shift
@@ -74,8 +76,8 @@ PLACED = (
 )
 
 
-def root_with(slurm: SlurmCluster, image: str) -> Path:
-    """A cluster_root whose pin set `container` is the text `IMAGE`, in a file of that name."""
+def root_with(slurm: SlurmCluster, image: str, text: str = IMAGE) -> Path:
+    """A cluster_root whose pin set `container` is a text, in a file of that name."""
     root = slurm.shared / "contained"
     stand_in.install(root, "/usr/bin/python3")
     (pin,) = (root / "systems" / "torch_gpt").iterdir()
@@ -85,7 +87,7 @@ def root_with(slurm: SlurmCluster, image: str) -> Path:
     module = home / "src" / "torch" / "distributed" / "run.py"
     module.parent.mkdir(parents=True)
     module.write_text(stand_in.TRAINER.format(python="/usr/bin/python3"))
-    (home / image).write_text(IMAGE)
+    (home / image).write_text(text)
     chown(root)
     return root
 
@@ -138,11 +140,11 @@ def bench(slurm: SlurmCluster, name: str, root: Path, **variables: Any) -> Slurm
         "axes": {"zero_stage": [0, 1]},
         "warmup_iters": 0,
     }
-    keys = {"cluster_root": str(root), "cluster_env": {"HF_TOKEN": "abc"}, **variables}
+    keys = {"cluster_root": str(root), "cluster_env": {"HF_TOKEN": "zzz"}, **variables}
     return SlurmBench(slurm, user_folder(slurm, name), matrix, keys)
 
 
-def run_well(campaign: SlurmBench, value: str) -> list[dict[str, Any]]:
+def run_well(campaign: SlurmBench, value: str | None) -> list[dict[str, Any]]:
     """Run it; the rows of run.json. What the trainer printed is of the container."""
     ran = campaign.run(env={"VALUE": "the user's", "LD_LIBRARY_PATH": "/opt/modules/lib"})
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -154,16 +156,18 @@ def run_well(campaign: SlurmBench, value: str) -> list[dict[str, Any]]:
         assert outcome["status"] == "ok", (outcome, log)
         assert f"VALUE {value!r}" in log
         assert "TOKEN of 3 letters" in log
-        assert "abc" not in (attempt / "job.sh").read_text() if (attempt / "job.sh").exists() else 1
+        files = [path for path in attempt.rglob("*") if path.is_file()]
+        assert not [path for path in files if b"zzz" in path.read_bytes()]
     return [json.loads((attempt / "run.json").read_text()) for attempt in attempts]
 
 
 @pytest.mark.parametrize("mode", ["job", "allocation"])
 def test_srun_has_the_supervisor_in_a_container_of_pyxis(site: SlurmCluster, mode: str) -> None:
     install_pyxis(site)
-    root = root_with(site, "image.sqsh")
+    alone = mode == "job"
+    root = root_with(site, "image.sqsh", IMAGE if alone else PLAIN)
     campaign = bench(site, f"pyxis-{mode}", root, slurm_mode=mode)
-    run_well(campaign, "the image's")
+    run_well(campaign, "the image's" if alone else None)  # the user's shell has another
     told = [
         (root / f"systems/torch_gpt/container/image.sqsh.told.{rank}").read_text().splitlines()
         for rank in (0, 1)
@@ -202,17 +206,34 @@ def test_podman_without_root_runs_a_file_of_the_root(site: SlurmCluster) -> None
     used = site.compute[:2]
     for node in used:
         node.exec(["sh", "-c", PODMAN], check=True, timeout=300)
-    runs_in_podman(site, f"{used[0].hostname},{used[1].hostname}")
-    for node in used:
-        assert "podman" not in node.exec(["ps", "-eo", "args"], check=True).stdout
-
-
-def runs_in_podman(slurm: SlurmCluster, nodes: str) -> None:
-    root = root_with(slurm, "image.txt")
+    root = root_with(site, "image.txt")
     image = root / "systems/torch_gpt/container/image.tar"
     write_image(image, "localhost/trainbench/torch_gpt:container", {"VALUE": "of the image"})
-    # A test node's own /proc has mounts in it, so that nobody without root may mount another.
-    options = {"cluster_container_options": ["--pid=host"], "slurm_nodelist": nodes}
-    campaign = bench(slurm, "podman", root, cluster_container_engine="podman", **options)
+    keys: dict[str, Any] = {
+        "cluster_container_engine": "podman",
+        # A test node's /proc has mounts in it, so that nobody without root may mount another.
+        "cluster_container_options": ["--pid=host"],
+        "slurm_nodelist": ",".join(node.hostname for node in used),
+    }
+    campaign = bench(site, "podman", root, **keys)
     for run in run_well(campaign, "of the image"):
         assert f"docker-archive:{image}" in run["nodes"][0]["argv"]
+    assert engines_left(used) == []
+
+    cancelled = bench(site, "cancelled", root, **keys)
+    text = cancelled.matrix.read_text()
+    cancelled.matrix.write_text(text.replace("ACT: show", "STEP_S: '30'"))
+    cancelled.start("--only", "zero_stage=0")
+    wait(lambda: len(engines_left(used)) >= 2, 60, "a container on both nodes")
+    number, *_ = site.jobs()[0].split()
+    site.run(["scancel", number], check=True)
+    assert cancelled.finish()[0] == 1
+    wait(lambda: engines_left(used) == [], 20, "the end of both containers")
+
+
+def engines_left(nodes: Sequence[Node]) -> list[str]:
+    """What podman and the trainer in it have running."""
+    lines = [
+        line for node in nodes for line in node.exec(["ps", "-eo", "args"]).stdout.splitlines()
+    ]
+    return [line for line in lines if "conmon" in line or line.endswith("podman")]
