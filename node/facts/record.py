@@ -24,7 +24,8 @@ def read(spec: dict[str, Any]) -> dict[str, Any]:
     """Everything, as env.json holds it, which is left on the node where the spec says so."""
     facts = read_from(Machine(), spec)
     if spec.get("write"):
-        leave(facts, spec["root"])
+        name = "env-%s.json" % facts["hostname"] if spec.get("shared") else "env.json"
+        leave(facts, spec["root"], name)
     return facts
 
 
@@ -54,11 +55,14 @@ def read_from(machine: Machine, spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def leave(facts: dict[str, Any], root: str) -> None:
-    """Write <root>/env.json, whole or not at all; a root that is not there yet is not made."""
+def leave(facts: dict[str, Any], root: str, name: str) -> None:
+    """Write <root>/env.json, whole or not at all; a root that is not there yet is not made.
+
+    Nodes that share the root have a file each.
+    """
     if not os.path.isdir(root):
         return
     try:
-        write_text(os.path.join(root, "env.json"), json.dumps(facts, indent=1) + "\n")
+        write_text(os.path.join(root, name), json.dumps(facts, indent=1) + "\n")
     except OSError as error:
-        facts["disk"]["problem"] = f"{root}/env.json cannot be written: {error.strerror}"
+        facts["disk"]["problem"] = f"{root}/{name} cannot be written: {error.strerror}"

@@ -2,6 +2,7 @@
 
 NODES = "nodes"  # the folder of a run's nodes, one each
 
+HOSTNAME = "{hostname}"  # in a path that is asked about: this node's
 LOCK = "lock-%s"  # of the node with that name: beside all runs' folders, and not in one
 
 JOB = "job.json"

@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path, PurePosixPath
 
+from node.supervisor.names import HOSTNAME
 from runner.base.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,11 @@ def dataset_home(root: PurePosixPath, dataset: str) -> PurePosixPath:
     return root / "datasets" / dataset
 
 
-def env_file(root: PurePosixPath) -> PurePosixPath:
-    """Return what the node is, as roles/verify leaves it there."""
-    return root / "env.json"
+def env_file(root: PurePosixPath, shared: bool) -> PurePosixPath:
+    """Return what the node is, as roles/verify leaves it there; below a root that nodes share, each
+    has its own, whose name the node itself fills in.
+    """
+    return root / (f"env-{HOSTNAME}.json" if shared else "env.json")
 
 
 def search_path() -> str:

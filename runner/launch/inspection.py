@@ -54,7 +54,9 @@ def inspect(
     facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
-        paths = {ENV: str(env_file(root))}  # recorded where verify left it, not required
+        paths = {
+            ENV: str(env_file(root, cluster.root_shared))
+        }  # recorded where verify left it, not required
         for cell in cells:
             home = system_home(root, cell.system, cell.pin)
             paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")

@@ -322,7 +322,7 @@ def test_as_it_is_sent_it_reads_this_machine_and_leaves_env_json(tmp_path: Path)
 
 def test_a_root_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"disk": {}}
-    record.leave(facts, str(tmp_path / "none"))
+    record.leave(facts, str(tmp_path / "none"), "env.json")
     assert not (tmp_path / "none").exists()
     assert facts == {"disk": {}}
 

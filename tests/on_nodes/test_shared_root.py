@@ -62,7 +62,13 @@ def test_setup_installs_once_and_runs_do_not_collide(tmp_path: Path, real_nodes:
     assert changed["node1"] > changed["node2"] == 0, first.out
     assert setup(group).changed() == {"node1": 0, "node2": 0}
     assert not list(shared.glob(".seen-*"))
+    assert sorted(path.name for path in shared.glob("env*.json")) == [
+        "env-node1.json",
+        "env-node2.json",
+    ]
     here = losses(tmp_path, group, "shared")
+    said = [json.loads(path.read_text()) for path in tmp_path.glob("runs/shared-*/inspect/*.json")]
+    assert sorted(each["files"]["env"]["hostname"] for each in said) == ["node1", "node2"]
     locks = sorted(path.name for path in (shared / "runs").iterdir())
     assert locks == ["lock-node1", "lock-node2"], "runs that ended well leave nothing"
 
