@@ -29,6 +29,7 @@ FAILED = (("failed", "exit"),)
 STALLED = (("stalled", "stalled"),)
 CANCELLED = (("interrupted", "cancelled"),)
 LOST = (("node_lost", "node_lost"),)
+SUPERVISOR = (("failed", "supervisor_lost"),)
 INTERRUPTED = (("interrupted", "interrupted"),)
 ALLOCATION = {"slurm_mode": "allocation"}
 
@@ -77,9 +78,8 @@ FAULTS = (
     # nodes
     SlurmFault("node down", outside.node_down, LOST),
     SlurmFault("slurmd killed on a node", outside.slurmd_killed, OK),
-    SlurmFault(
-        "supervisor killed", kill_program(1, "supervisor.task"), (("failed", "supervisor_lost"),)
-    ),
+    SlurmFault("supervisor killed", kill_program(1, "supervisor.task"), SUPERVISOR),
+    SlurmFault("slurmstepd killed on a node", kill_program(1, "slurmstepd"), SUPERVISOR),
     SlurmFault("link down for 2 s", outside.link_down_shortly, OK),
     SlurmFault("nodes drained while the job waits", outside.drained_while_pending, OK),
     SlurmFault(

@@ -17,7 +17,7 @@ from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench
 
 STRUCK = ("--only", "env=CELL:struck*")
-ENDS_S = 10.0  # for the last step of a job to leave its nodes
+ENDS_S = 40.0  # for the last of a job to leave: node rank 0 waits 30 s for one that is dead
 
 
 @dataclass
