@@ -198,7 +198,7 @@ def allocation_runner_killed(stage: SlurmStage) -> Row:
     (held,) = stage.slurm.jobs()
     stage.kill_runner()
     began = time.monotonic()
-    wait(lambda: not stage.left(), LEASE_S, "clean nodes")
+    wait(lambda: not stage.struck_pids(), LEASE_S, "the end of the step")
     took_s = time.monotonic() - began
     assert stage.slurm.jobs() == [held]
     again = stage.bench.run(timeout=300)
