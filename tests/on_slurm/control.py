@@ -203,8 +203,7 @@ def allocation_runner_killed(stage: SlurmStage) -> Row:
     assert stage.slurm.jobs() == [held]
     again = stage.bench.run(timeout=300)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert stage.outcome("struck", 2).get("status") == "ok", again.stderr
-    return stage.row(took_s)
+    return stage.row(took_s, attempt=2)
 
 
 def allocation_cancelled(stage: SlurmStage) -> Row:

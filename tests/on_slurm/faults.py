@@ -138,7 +138,7 @@ FAULTS = (
     SlurmFault(
         "allocation: bench killed, then again",
         control.allocation_runner_killed,
-        INTERRUPTED,
+        OK,
         variables=ALLOCATION,
     ),
     SlurmFault(

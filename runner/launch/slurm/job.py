@@ -163,7 +163,11 @@ class Followed:
         return handover.last_words(run)
 
     def rest(self, gone: Callable[[], bool]) -> None:
-        """Wait for the next look: the longer, the longer the job waits for nodes, as many may."""
+        """Wait for the next look: the longer, the longer the job waits for nodes, as many may.
+
+        It may wait for those of a job of ours that should have left.
+        """
+        self.jobs.leaving.look()
         time.sleep(handover.POLL_S)
         if self.run.begun_at is not None:
             return

@@ -220,6 +220,17 @@ def test_srun_says_which_task_was_killed(site: Site) -> None:
     assert site.run.halt.message.endswith("left no record: srun: error: node3: task 1: Killed")
 
 
+def test_a_job_that_waits_has_those_cancelled_that_do_not_leave(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> None:
+        site.queue.end = CANCELLED
+
+    monkeypatch.setattr(site.jobs.leaving, "look", look)
+    site.go()
+    assert site.run.halt is not None
+
+
 def test_a_job_that_can_never_start_is_cancelled(site: Site) -> None:
     site.queue.never = Ended(Cause.NEVER_STARTS, "job 7 never starts (PartitionTimeLimit): ...")
     site.go()
