@@ -37,7 +37,8 @@ def validate(group: Group, *words: str) -> Ran:
 def test_few_tasks_and_each_refusal_with_its_cure(group: Group) -> None:
     fine = validate(group)
     assert fine.rc == 0, fine.out
-    assert all(counts["ok"] <= 2 and not counts["changed"] for counts in fine.recap.values())
+    # Two, and five for tokens where nodes' roots look alike, as those of test nodes do.
+    assert all(counts["ok"] <= 7 and not counts["changed"] for counts in fine.recap.values())
 
     silent = validate(group, "-e", "ansible_port=9")
     address = group.nodes[1].address
