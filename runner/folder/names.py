@@ -4,8 +4,9 @@
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
           run.json  launch.sh  halt  progress  queue.json  products.json  outcome.json
+          job.sh  slurm.json  slurm.out  orders  roster/  meeting.json  placement.json  ended  lease
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
-                                stacks.txt  tensorboard/
+                                started.json  stacks.txt  tensorboard/
     runs/.ansible/               private folders of ansible-runner, removed on success
     runs/.doctor/<inventory>/    asked.json  env/<host>.json  products.json  lock
                                  probe<N>/ (as an attempt, above)
