@@ -35,9 +35,12 @@ PYXIS = b"error: pyxis: "  # said on a node where no task could begin
 MEET_S = 600.0  # for all nodes of a run to come
 
 
-def begun(run: RunFolder) -> Submitted:
-    """Write down that a run is about to be handed over, under a mark of its own."""
-    submitted = Submitted(secrets.token_hex(16), time.time())
+def begun(run: RunFolder, job_id: int | None = None) -> Submitted:
+    """Write down that a run is about to be handed over, under a mark of its own.
+
+    `job_id` is the allocation's, where it is a step of one.
+    """
+    submitted = Submitted(secrets.token_hex(16), time.time(), job_id)
     leave(str(run.path))
     write_json(run.path / names.SUBMITTED, submitted.to_json())
     return submitted

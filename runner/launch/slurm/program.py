@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,16 @@ def leave(entry: str, campaign: Path) -> None:
             stream.write(text.encode())
 
 
+@cache
+def _text(entry: str) -> str:
+    return json.dumps(sources(entry), sort_keys=True)
+
+
 def _modules(entry: str, campaign: Path) -> tuple[Path, str]:
     """Return the file of a program's modules, and its text.
 
     A job that waits for days runs what it was submitted with: the file's name is their checksum.
     """
-    text = json.dumps(sources(entry), sort_keys=True)
+    text = _text(entry)
     name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     return campaign / names.PROGRAMS / name, text

@@ -1,6 +1,7 @@
 """A run as a step of an allocation: an srun of the runner's, with a lease that it renews."""
 
 import os
+import select
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -87,7 +88,7 @@ class Allocation:
         hosts = self.hosts[: len(orders.nodes)]
         lease = run.path / LEASE
         lease.touch()
-        submitted = handover.known(run, handover.begun(run), self.job_id)
+        submitted = handover.begun(run, self.job_id)
         campaign = folder.path.resolve()
         leave(handover.TASK, campaign)
         job = f"{self.job_id}"
@@ -139,17 +140,18 @@ class Allocation:
         cancelled: Callable[[], bool],
     ) -> None:
         ending: float | None = None
-        while step.poll() is None:
-            if run.halt is None:
-                with suppress(OSError):  # as of a file server that is away for a while
-                    os.utime(lease)
-            else:
-                ending = ending or time.monotonic()
-                if cancelled():
-                    step.kill()  # nobody waits for it; its lease ends the step
-                elif time.monotonic() - ending > orders.limits.grace_s + ENDING_S:
-                    step.terminate()  # srun ends its step
-            try:
-                step.wait(RENEW_S if ending is None else 0.1)
-            except subprocess.TimeoutExpired:
-                continue
+        ended = os.pidfd_open(step.pid)  # tells at once; Popen.wait looks ever less often
+        try:
+            while step.poll() is None:
+                if run.halt is None:
+                    with suppress(OSError):  # as of a file server that is away for a while
+                        os.utime(lease)
+                else:
+                    ending = ending or time.monotonic()
+                    if cancelled():
+                        step.kill()  # nobody waits for it; its lease ends the step
+                    elif time.monotonic() - ending > orders.limits.grace_s + ENDING_S:
+                        step.terminate()  # srun ends its step
+                select.select([ended], [], [], RENEW_S if ending is None else 0.1)
+        finally:
+            os.close(ended)
