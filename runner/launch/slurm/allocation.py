@@ -17,7 +17,6 @@ from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
-from runner.folder.placement import Submitted
 from runner.launch.engine import Wanted
 from runner.launch.screen import live
 from runner.launch.slurm import commands, handover
@@ -190,7 +189,7 @@ class Allocating:
         was = handover.submitted(self.run)
         if was is None:
             return None
-        job_id = was.job_id or _found(was)
+        job_id = was.job_id or handover.found(was)
         record = commands.job(job_id) if job_id else None
         if record is None or record.state not in GOES_ON:
             return None
@@ -248,8 +247,3 @@ def _hosts(number: int) -> tuple[str, ...]:
     if record is None or not record.nodes:
         raise UserError(f"Slurm knows no nodes of job {number}; start bench outside of it")
     return commands.hosts(record.nodes)
-
-
-def _found(was: Submitted) -> int | None:
-    jobs = commands.find_by_comment(was.mark)
-    return jobs[-1].id if jobs else None

@@ -20,6 +20,7 @@ from runner.folder.placement import Submitted
 from runner.folder.queued import Queued
 from runner.folder.stored import UnreadableError, write_json
 from runner.judge.decide import last_words as judged_words
+from runner.launch.slurm import commands
 from runner.launch.slurm.program import argv, python_of
 from runner.launch.slurm.states import Ended
 from runner.terms.orders import Orders
@@ -66,6 +67,12 @@ def submitted(run: RunFolder) -> Submitted | None:
         return run.submitted
     except UnreadableError:
         return None
+
+
+def found(submitted: Submitted) -> int | None:
+    """Return the job that something was handed over as, where only its comment says so."""
+    jobs = commands.find_by_comment(submitted.mark)
+    return jobs[-1].id if jobs else None
 
 
 def task(campaign: Path, run: Path, orders: Orders, told: Mapping[str, Any]) -> tuple[str, ...]:

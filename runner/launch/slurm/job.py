@@ -87,7 +87,7 @@ class Jobs:
         while run.halt is None:
             try:
                 # One that was said to have failed may have come through.
-                there = self.found(submitted) if tried else None
+                there = handover.found(submitted) if tried else None
                 number = there or commands.submit(script, self.secrets)
                 return handover.known(run, submitted, number)
             except ControllerError as error:
@@ -102,18 +102,13 @@ class Jobs:
                 run.ask_to_halt(Cause.LAUNCH_ERROR, str(error))
         return None
 
-    def found(self, submitted: Submitted) -> int | None:
-        """Return the job that a run was handed over as, where only its comment says so."""
-        jobs = commands.find_by_comment(submitted.mark)
-        return jobs[-1].id if jobs else None
-
     def goes_on(self, run: RunFolder) -> bool:
         """Do as Engine's; a job whose id was not written down is looked for."""
         submitted = handover.submitted(run)
         if submitted is None:
             return False
         if submitted.job_id is None:
-            number = None if run.path in self.handing else self.found(submitted)
+            number = None if run.path in self.handing else handover.found(submitted)
             if number is None:
                 return handover.over(run)
             handover.known(run, submitted, number)
