@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from node.causes import Cause
@@ -52,24 +52,23 @@ def span_of(wanted: Wanted) -> Span:
     return Span(wanted.nodes, one_s * len(wanted.cells), one_s)
 
 
-def script_of(
-    slurm: Slurm, span: Span, campaign: Path, mark: str, longest_s: float | None = None
-) -> str:
-    """Write the job that holds the nodes of a campaign, whose folder is `campaign`.
+def asked_for(slurm: Slurm, span: Span) -> Span:
+    """Return a span with the time that is asked for: no more than its partition gives."""
+    longest_s = commands.partition_limit_s(slurm.partition)
+    if longest_s is None:
+        return span
+    return replace(span, time_s=min(span.time_s, longest_s - slurm.time_margin_s))
 
-    It asks for the time that all runs may take, but for no more than a partition gives, which is
-    `longest_s`.
-    """
-    time_s = span.time_s
-    if longest_s is not None:
-        time_s = min(time_s, longest_s - slurm.time_margin_s)
+
+def script_of(slurm: Slurm, span: Span, campaign: Path, mark: str) -> str:
+    """Write the job that holds the nodes of a campaign, whose folder is `campaign`."""
     folder = campaign / names.ALLOCATION
     arguments = {"lease": str(folder / LEASE), "lost_contact_s": ABANDONED_S}
     return allocation_script(
         slurm,
         name=campaign.name,
         nodes=span.nodes,
-        time_s=time_s,
+        time_s=span.time_s,
         output=PurePosixPath(folder / names.SUBMIT_OUTPUT),
         comment=MARK + mark,
         command=argv(PYTHON, HOLD, campaign, arguments),
@@ -216,8 +215,8 @@ class Allocating:
         script = self.run.path / names.SUBMIT_SCRIPT
         campaign = self.campaign.resolve()
         leave(HOLD, campaign)
-        longest_s = commands.partition_limit_s(self.slurm.partition)
-        text = script_of(self.slurm, self.span, campaign, submitted.mark, longest_s)
+        span = asked_for(self.slurm, self.span)
+        text = script_of(self.slurm, span, campaign, submitted.mark)
         script.write_text(text, encoding="utf-8")
         number = commands.submit(script, {})
         handover.known(self.run, submitted, number)

@@ -16,7 +16,7 @@ from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.launch.engine import Surveyed, Wanted
 from runner.launch.slurm import commands, handover
-from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, span_of
+from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, asked_for, span_of
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.secrets import reveal
@@ -126,7 +126,7 @@ class SlurmEngine:
             return {text: f"the job of cell {name}" for text, name in each}
         if os.environ.get(OUR_JOB):
             return {}  # it was granted
-        span = span_of(wanted)
+        span = asked_for(self.slurm, span_of(wanted))
         text = trial_script(self.slurm, {}, nodes=span.nodes, time_s=span.time_s)
         return {text: "the job that holds the nodes"}
 

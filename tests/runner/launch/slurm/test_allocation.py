@@ -15,7 +15,7 @@ from runner.base.errors import UserError
 from runner.base.shape import read
 from runner.folder.attempt import RunFolder
 from runner.launch.slurm import allocation, commands, handover
-from runner.launch.slurm.allocation import Allocating, Span, script_of
+from runner.launch.slurm.allocation import Allocating, Span, asked_for, script_of
 from runner.launch.slurm.answers import JobRecord
 from runner.launch.slurm.commands import ControllerError
 from runner.terms.slurm import Slurm
@@ -134,7 +134,11 @@ def test_the_allocation_that_bench_is_in_must_have_enough_nodes(
     assert site.cancelled == []
 
 
-def test_no_more_time_is_asked_for_than_the_partition_gives(tmp_path: Path) -> None:
+def test_no_more_time_is_asked_for_than_the_partition_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     span = Span(2, 6_000.0, 600.0)
-    assert "#SBATCH --time=101\n" in script_of(SLURM, span, tmp_path, "m")
-    assert "#SBATCH --time=30\n" in script_of(SLURM, span, tmp_path, "m", 1_800.0)
+    monkeypatch.setattr(commands, "partition_limit_s", lambda name: None)
+    assert "#SBATCH --time=101\n" in script_of(SLURM, asked_for(SLURM, span), tmp_path, "m")
+    monkeypatch.setattr(commands, "partition_limit_s", lambda name: 1_800.0)
+    assert "#SBATCH --time=30\n" in script_of(SLURM, asked_for(SLURM, span), tmp_path, "m")

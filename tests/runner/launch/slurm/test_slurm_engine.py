@@ -32,7 +32,9 @@ def test_of_an_allocation_the_job_that_holds_the_nodes_is_asked_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr(commands, "partition_limit_s", lambda name: 1_800.0)
     ((text, what),) = engine("allocation").trials(WANTED).items()
+    assert "--time=30\n" in text  # what it will be given, and no more
     assert what == "the job that holds the nodes"
     assert "--nodes=2" in text
     monkeypatch.setenv("SLURM_JOB_ID", "17")
