@@ -31,6 +31,7 @@ from tabulate import tabulate
 
 from runner.base.text import blocks
 from runner.commands.parse import parse
+from runner.logs.kinds import readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
 
@@ -150,7 +151,7 @@ def newest_ms(path: Path) -> float:
     times = []
     for _ in range(9):
         began = time.perf_counter()
-        assert latest(partial(measure, "megatron_deepspeed"), {0: path}) is not None
+        assert latest(partial(measure, readers_of("megatron_deepspeed")), {0: path}) is not None
         times.append((time.perf_counter() - began) * 1000)
     return sorted(times)[len(times) // 2]
 

@@ -23,9 +23,10 @@ from runner.terms.record import UNREADABLE, Measurement
 STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
 
 
-def measure_run(system: str, logs: Mapping[int, Path]) -> Measurement:
-    """Parse the logs of all nodes (rank to path) with the system's own parser."""
-    return load_system(system).parse({rank: blocks(path) for rank, path in logs.items()})
+def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
+    """Parse the logs of all nodes (rank to path) with what reads the cell's."""
+    parse = load_system(cell.system).parse
+    return parse({rank: blocks(path) for rank, path in logs.items()}, cell)
 
 
 def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, Outcome]:
@@ -35,7 +36,7 @@ def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, 
     bench meets it again.
     """
     try:
-        measured = measure_run(cell.system, attempt.logs())
+        measured = measure_run(cell, attempt.logs())
         return measured, judge(attempt, cell, measured, play_words)
     except Exception as error:  # anything: the campaign goes on without this run
         return Measurement(), unreadable(error)
@@ -59,7 +60,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         endings=attempt.endings(),
         halt=attempt.halt,
         measured=measured,
-        train_iters=cell.parameters.get("train_iters"),
+        train_iters=measured.iterations_of(cell.parameters),
         play_words=play_words,
     )
     if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):

@@ -12,6 +12,7 @@ from runner.folder.attempt import Attempt
 from runner.load.samples import CPU, read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell
 from runner.terms.record import Interval
 
 _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of any node
@@ -29,25 +30,27 @@ class Now:
     left_s: float | None
 
 
-def now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
+def now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     """Say how far a run of `wanted` iterations is; nothing is known where reading it fails."""
     try:
-        return _now_of(system, attempt, wanted)
+        return _now_of(cell, attempt, wanted)
     except Exception:  # whatever lies there: its outcome says why, and this is one look of many
         return Now(None, None, None)
 
 
-def _now_of(system: str, attempt: Attempt, wanted: int | None) -> Now:
+def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     logs = attempt.logs()
     sampled = [
         memory(log.with_name(names.SAMPLES), attempt.devices(rank)) for rank, log in logs.items()
     ]
     used = max((each for each in sampled if each is not None), default=None)
-    measured = latest(load_system(system).parse, logs)
+    system = load_system(cell.system)
+    measured = latest(lambda ends: system.parse(ends, cell), logs)
     if measured is None:
         return Now(None, used, None)
     step = measured.intervals[-1]
     left = None
+    wanted = wanted or measured.iterations_of(cell.parameters)
     if wanted and step.step_time_ms:
         left = max(wanted - step.iteration, 0) * step.step_time_ms / 1000
     return Now(step, measured.memory_used_mib if used is None else used, left)

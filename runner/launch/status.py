@@ -158,7 +158,7 @@ def _running(attempt: Attempt, cell: Cell) -> tuple[Running, Now]:
     elapsed_s = since(attempt, max(0.0, time.time() - attempt.planned_at))
     where = f"{names.CAMPAIGN}: cell {cell.name}"
     wanted = load_system(cell.system).recorded(cell.parameters, where).get("train_iters")
-    now = now_of(cell.system, attempt, wanted)
+    now = now_of(cell, attempt, wanted)
     running = Running(
         cell=cell.name,
         repeat=attempt.repeat,

@@ -105,7 +105,7 @@ class View:
         for one in going[:MOST_LINES]:
             wanted = one.cell.parameters.get("train_iters")
             elapsed_s = since(one.attempt, time.monotonic() - one.since)
-            now = now_of(one.cell.system, one.attempt, wanted)
+            now = now_of(one.cell, one.attempt, wanted)
             far.append((now.left_s, elapsed_s))
             lines.append(f"{one.title}{on_hosts(one.attempt)}: {progress(now, wanted, elapsed_s)}")
         waiting = self.total - len(self.numbers) + len(queued)

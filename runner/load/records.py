@@ -151,7 +151,7 @@ def _ran(
     asked = _asked(campaign, run.cell, run.warmup_iters, names.RUN)
     logs = attempt.logs()
     trained = recorded is None or recorded.status != "did_not_run"
-    measured = judge.measure_run(asked.system, logs) if trained else Measurement()
+    measured = judge.measure_run(run.cell, logs) if trained else Measurement()
     ended = _ended(attempt, run.cell, recorded, measured)
     began = recorded.started_at if recorded else None
     place, kind = ended.evidence, run.nodes[0].device

@@ -32,8 +32,10 @@ from runner.load.utilisation import (
     times_of_steps,
     utilisation,
 )
+from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
+from runner.systems.common.registry import load_system
 from runner.terms.record import Measurement, Record
 
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
@@ -61,7 +63,8 @@ def with_fetched(
     sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
-    times = {rank: _times(record.system, node, lasted[rank][1]) for rank, node in nodes.items()}
+    readers = load_system(record.system).readers_of(record.parameters)
+    times = {rank: _times(readers, node, lasted[rank][1]) for rank, node in nodes.items()}
     if sampled:
         measured = _sampled(record, sampled, devices, times, began)
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
@@ -158,7 +161,7 @@ def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
     return tuple((time - begin, fmean(at[time])) for time in sorted(at))
 
 
-def _times(system: str, node: Path, ended: float) -> list[tuple[int, float]]:
+def _times(readers: Readers, node: Path, ended: float) -> list[tuple[int, float]]:
     """Return (iteration, node time in s) of the steps that polls saw in a node's log.
 
     What a poll saw only after the launcher had ended was there when it ended.
@@ -166,7 +169,7 @@ def _times(system: str, node: Path, ended: float) -> list[tuple[int, float]]:
     try:
         told = _polls(read_start(node / names.TIMELINE, MOST_BYTES) or b"")
         polls = [(min(time, ended), size) for time, size in told]
-        return times_of_steps(system, (node / names.LOG).read_bytes(), polls) if polls else []
+        return times_of_steps(readers, (node / names.LOG).read_bytes(), polls) if polls else []
     except OSError:
         return []
 

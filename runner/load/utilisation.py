@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from runner.logs.kinds import KINDS, kinds_of
+from runner.logs.kind import Readers
 from runner.terms.record import FirstStep, Utilisation
 
 
@@ -34,16 +34,16 @@ class Sample:
 
 
 def times_of_steps(
-    system: str, log: bytes, polls: Iterable[tuple[float, int]]
+    readers: Readers, log: bytes, polls: Iterable[tuple[float, int]]
 ) -> list[tuple[int, float]]:
     """Return (iteration, node time in s when its line was there), by (node time, bytes of log) of
     polls.
 
-    Empty where the log has no steps of the system.
+    Empty where the log has no steps that `readers` know.
     """
     polls = sorted(polls)
-    for kind in kinds_of(system):
-        parser, times, at, seen = KINDS[kind](), [], 0, 0
+    for make in readers.values():
+        parser, times, at, seen = make(), [], 0, 0
         for time, size in polls:
             # Whole lines only: the rest belongs to the next poll.
             end, seen = log.rfind(b"\n", seen, size) + 1, max(seen, size)

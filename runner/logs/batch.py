@@ -27,6 +27,7 @@ class Figures(NamedTuple):
     energy_j: float | None = None
 
 
+NO_FIGURES = Figures()
 Value = TypeVar("Value", Figures, float | None)
 _Read = Callable[[slice], list[Value]]
 
@@ -39,8 +40,9 @@ class Batch:
     nothing says how long its first window is: then it may be all of them. `step_time_ms`,
     `samples_per_s` and `global_batch` (0: not on the line) are as in `records.Interval`. `skipped`
     and `nan` count iterations by the line itself, `overflows` the OVERFLOW lines since the step
-    before. `losses`, `grad_norms` and `figures` are read only when asked for. `unmeasured`
-    counts times and rates that are on the lines and measure nothing: see `measured`.
+    before. `tokens_per_s` (of the whole job) and `device_tokens_per_s` (of one device) are None for
+    lines that never have them. `losses`, `grad_norms` and `figures` are read only when asked for.
+    `unmeasured` counts times and rates that are on the lines and measure nothing: see `measured`.
     """
 
     iteration: Ints
@@ -56,6 +58,8 @@ class Batch:
     grad_norms: _Read[float | None]
     figures: _Read[Figures] | None = None
     unmeasured: int = 0
+    tokens_per_s: Floats | None = None
+    device_tokens_per_s: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -99,16 +103,22 @@ class Batch:
             self.skipped.tolist(),
             self.nan.tolist(),
             self.global_batch.tolist(),
-            self.figures(slice(None)) if self.figures else [Figures()] * len(self),
+            self.figures(slice(None)) if self.figures else [NO_FIGURES] * len(self),
+            *map(self._optional, (self.tokens_per_s, self.device_tokens_per_s)),
             strict=True,
         ):
-            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch, own = row
+            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch, own, *tokens = row
             time = time_ms if time_ms == time_ms else None
             rate = rate if rate == rate else None
             if rate is None and time and batch:
                 rate = batch * 1000 / time
             covers = covers or iteration
-            yield Interval(iteration, covers, time, rate, loss, norm, skips, nan, *own)
+            yield Interval(iteration, covers, time, rate, loss, norm, skips, nan, *own, *tokens)
+
+    def _optional(self, column: Floats | None) -> list[float | None]:
+        if column is None:
+            return [None] * len(self)
+        return [value if value == value else None for value in column.tolist()]
 
 
 @dataclass
@@ -125,6 +135,9 @@ class LoggedStep:
     loss: float | None = None
     grad_norm: float | None = None
     iterations: int = 0
+    tokens_per_s: float | None = None
+    device_tokens_per_s: float | None = None
+    figures: Figures = NO_FIGURES
 
 
 @dataclass
@@ -182,6 +195,9 @@ def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
     norms = [row.grad_norm for row in rows]
     time_ms, odd_times = measured(_floats([row.step_time_ms for row in rows]))
     rate, odd_rates = measured(_floats([row.samples_per_s for row in rows]))
+    tokens, odd_tokens = measured(_floats([row.tokens_per_s for row in rows]))
+    device_tokens, odd_each = measured(_floats([row.device_tokens_per_s for row in rows]))
+    figures = [row.figures for row in rows]
     return Batch(
         iteration=iteration,
         iterations=np.where(own > 0, own, covers),
@@ -194,5 +210,8 @@ def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
         has_loss=np.array([loss is not None for loss in losses], np.bool_),
         losses=lambda rows: losses[rows],
         grad_norms=lambda rows: norms[rows],
-        unmeasured=odd_times + odd_rates,
+        figures=lambda rows: figures[rows],
+        unmeasured=odd_times + odd_rates + odd_tokens + odd_each,
+        tokens_per_s=tokens,
+        device_tokens_per_s=device_tokens,
     )

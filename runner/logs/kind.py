@@ -2,6 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from runner.logs.batch import Batch
@@ -65,6 +66,11 @@ class Kind(ABC):
         self.overflows = Overflows()
 
     @classmethod
+    def family(cls) -> str:
+        """Return the name of its family: its module in runner/logs/families."""
+        return cls.__module__.rpartition(".")[2]
+
+    @classmethod
     def systems(cls) -> tuple[str, ...]:
         """Return the systems that print these lines."""
         return tuple(dict.fromkeys(candidate.system for candidate in cls.candidates))
@@ -72,3 +78,7 @@ class Kind(ABC):
     @abstractmethod
     def feed(self, text: bytes) -> Batch | None:
         """Return the steps in whole lines of a log; None where there is none."""
+
+
+# What reads a log: the kinds to try by their names, best first; each makes a parser of one log.
+Readers = Mapping[str, Callable[[], Kind]]

@@ -8,14 +8,14 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 
-from runner.logs import families
-from runner.logs.kind import Kind
+from runner.logs import families as modules
+from runner.logs.kind import Kind, Readers
 
 
 def _found() -> Iterator[type[Kind]]:
     """Yield the kinds, module by module, as they stand there."""
-    for module in sorted(pkgutil.iter_modules(families.__path__), key=lambda one: one.name):
-        loaded = importlib.import_module(f"{families.__name__}.{module.name}")
+    for module in sorted(pkgutil.iter_modules(modules.__path__), key=lambda one: one.name):
+        loaded = importlib.import_module(f"{modules.__name__}.{module.name}")
         for item in vars(loaded).values():
             own = isinstance(item, type) and item.__module__ == loaded.__name__
             if own and issubclass(item, Kind) and "name" in vars(item):
@@ -31,6 +31,21 @@ KINDS: Mapping[str, type[Kind]] = {
 def kinds_of(system: str | None) -> tuple[str, ...]:
     """Return the kinds to try for a system, best first, or all of them."""
     return tuple(name for name, kind in KINDS.items() if system is None or system in kind.systems())
+
+
+def families() -> tuple[str, ...]:
+    """Return the families' names, in alphabetical order."""
+    return tuple(sorted({kind.family() for kind in KINDS.values()}))
+
+
+def readers_of(system: str) -> Readers:
+    """Return what reads the logs of a system."""
+    return {name: KINDS[name] for name in kinds_of(system)}
+
+
+def readers_of_family(family: str) -> Readers:
+    """Return what reads the lines of a family."""
+    return {name: kind for name, kind in KINDS.items() if kind.family() == family}
 
 
 def every(part: str) -> tuple[bytes, ...]:

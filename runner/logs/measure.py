@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from runner.logs.batch import Batch
 from runner.logs.decoding import whole_lines
-from runner.logs.kind import Kind
-from runner.logs.kinds import KINDS, kinds_of
+from runner.logs.kind import Kind, Readers
+from runner.logs.known import TRAIN_ITERS, Known
 from runner.logs.nodes import Extent, shares
 from runner.logs.numbers import whole
 from runner.terms.record import Interval, Measurement, Utilisation
+
+UNKNOWN = Known()
 
 
 @dataclass
@@ -17,12 +19,14 @@ class _Reading:
     """One log, read by one parser."""
 
     parser: Kind
+    known: Known
     steps: list[Interval] = field(default_factory=list)
     unmeasured: int = 0
     overflows: list[int] = field(default_factory=list)
 
     def add(self, batch: Batch) -> None:
-        self.steps += batch.intervals()
+        known = self.known.or_by(self.parser.notes.facts)
+        self.steps += known.complete(batch).intervals()
         self.overflows += batch.overflows.tolist()
         self.unmeasured += batch.unmeasured
 
@@ -34,15 +38,17 @@ class _Reading:
         return [replace(step, skipped=skipped) for step, skipped in pairs]
 
 
-def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-    """Read all nodes' logs (node rank to byte blocks) with the kinds of lines of a system.
+def measure(
+    readers: Readers, logs: Mapping[int, Iterable[bytes]], known: Known = UNKNOWN
+) -> Measurement:
+    """Read all nodes' logs (node rank to byte blocks) with these kinds of lines.
 
-    The first kind that any node logged counts, for all nodes. How their logs become one sequence:
-    nodes.py.
+    `known` turns tokens/s into samples/s. The first kind that any node logged counts, for all
+    nodes. How their logs become one sequence: nodes.py.
     """
-    readings: dict[str, list[_Reading]] = {kind: [] for kind in kinds_of(system)}
+    readings: dict[str, list[_Reading]] = {kind: [] for kind in readers}
     for rank in sorted(logs):
-        each = {kind: _Reading(KINDS[kind]()) for kind in readings}
+        each = {kind: _Reading(make(), known) for kind, make in readers.items()}
         for text in whole_lines(logs[rank]):
             for reading in each.values():
                 batch = reading.parser.feed(text)
@@ -74,6 +80,7 @@ def measure(system: str, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
         compile_s=_largest([notes.compile_s for notes in every]),
+        train_iters=whole(facts.get(TRAIN_ITERS)) or None,
         by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
     )
 

@@ -41,7 +41,8 @@ class Interval:
     it covers. `step_time_ms` is the mean time of one iteration in that window (milliseconds),
     `samples_per_s` the whole job's throughput in that window (sequences a second). None means
     that the log does not say; it never means zero. `tflop_per_s` is the trainer's own count, of one
-    device; `energy_j` what one device took for one iteration, by the trainer.
+    device; `energy_j` what one device took for one iteration, by the trainer. `tokens_per_s` is the
+    whole job's and `device_tokens_per_s` one device's, where the trainer prints those.
     """
 
     iteration: int
@@ -54,6 +55,8 @@ class Interval:
     nan: int = 0
     tflop_per_s: float | None = None
     energy_j: float | None = None
+    tokens_per_s: float | None = None
+    device_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ class Measurement:
     TensorBoard files, where the log has no losses. `by_node` has each node's own steps (node rank
     to intervals) where several logged the same iterations; `intervals` has them once. `busy` has
     (seconds since the first sample, mean utilisation of the node's devices in percent). `compile_s`
-    is what the trainer says that it compiled for before its first step.
+    is what the trainer says that it compiled for before its first step, `train_iters` how many
+    iterations it says that it will do, if it does.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -158,6 +162,12 @@ class Measurement:
     telemetry: Telemetry = Telemetry(missing="the devices were not sampled")
     first_step: FirstStep | None = None
     compile_s: float | None = None
+    train_iters: int | None = None
+
+    def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
+        """Return the iterations that the run is to have: as asked for, else as its log says."""
+        asked: int | None = parameters.get("train_iters")
+        return asked if asked is not None else self.train_iters
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from runner.base.text import blocks
 from runner.judge.diagnosis.verdict import diagnose
-from runner.judge.judge import measure_run
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
 from runner.terms.record import Interval
@@ -88,7 +88,9 @@ class Logs:
         if system is None:
             return
         logs = dict(enumerate(paths))
-        steps = measure_run(system, logs).intervals
+        steps = (
+            load_system(system).parse({rank: blocks(path) for rank, path in logs.items()}).intervals
+        )
         stand = Figures(data)
         for step in steps:
             stand.check(step, system)

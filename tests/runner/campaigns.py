@@ -129,7 +129,7 @@ def _run(
         (home / names.DONE).write_text(json.dumps({"ended_by": "exit", "rc": 0}))
     if story.halt is not None:
         (attempt.path / names.HALT).write_text(json.dumps(dict(story.halt)))
-    measured = judge.measure_run(cell.system, attempt.logs())
+    measured = judge.measure_run(cell, attempt.logs())
     ended = judge.judge(attempt, cell, measured, "")
     runs = len(list(campaign.path.glob(f"*/*/*/{names.OUTCOME}")))  # one after the other
     ended = replace(ended, started_at=1_790_000_000.0 + 100 * runs, wall_s=story.wall_s)

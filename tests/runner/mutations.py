@@ -118,7 +118,7 @@ def read_all(campaign: Campaign, *, slowly: bool = False) -> list[Record]:
     for path in campaign.path.glob(names.ATTEMPTS):
         with contextlib.suppress(UserError):
             recorded = rerun.recorded(path)
-            now_of(recorded.run.cell.system, recorded.attempt, 10)
+            now_of(recorded.run.cell, recorded.attempt, 10)
             rerun.inventory(recorded)
     for redact in (False, True) if slowly else ():
         with contextlib.suppress(UserError):

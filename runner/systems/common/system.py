@@ -5,9 +5,9 @@ docs/adding-a-system.md walks through both.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.systems.common.pins import pins
 from runner.terms.architecture import Architecture
@@ -15,6 +15,9 @@ from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.record import DATA_PARALLEL, Measurement
 from runner.terms.run import Command, NodeContext
+
+if TYPE_CHECKING:
+    from runner.logs.kind import Readers
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class System:
     `arithmetic` says what matrices are multiplied in (bf16, fp16, tf32 or fp32); None: not known.
     `estimate` says what a cell will need, for a dry run.
     `devices` are those that it can train on.
+    `readers` gives what reads a cell's log; left out, the kinds of lines that name the system.
     """
 
     name: str
@@ -88,17 +92,38 @@ class System:
     arithmetic: Callable[[Mapping[str, Any]], str | None] = _precision
     estimate: Callable[[Cell, Cluster], Estimate] | None = None
     devices: tuple[str, ...] = ("cpu", "cuda", "npu")
+    readers: "Callable[[Mapping[str, Any]], Readers] | None" = None
 
     @property
     def pins(self) -> tuple[str, ...]:
         """The pin sets of its role; the first is the default."""
         return tuple(pins(self.name))
 
-    def parse(self, logs: Mapping[int, Iterable[bytes]]) -> Measurement:
-        """Read the logs of all nodes (node rank to byte blocks) by the kinds of its lines."""
-        from runner.logs.measure import measure  # numpy, which a list of systems can do without
+    def readers_of(self, parameters: Mapping[str, Any]) -> "Readers":
+        """Return what reads the logs of a cell with these parameters."""
+        from runner.logs.kinds import readers_of  # numpy, which a list of systems can do without
 
-        return measure(self.name, logs)
+        return self.readers(parameters) if self.readers else readers_of(self.name)
+
+    def parse(self, logs: Mapping[int, Iterable[bytes]], cell: Cell | None = None) -> Measurement:
+        """Read the logs of all nodes (node rank to byte blocks) by the kinds of its lines.
+
+        What `cell` says of itself turns tokens/s of a log into samples/s.
+        """
+        from runner.logs.known import Known
+        from runner.logs.measure import measure
+
+        if cell is None:
+            return measure(self.readers_of({}), logs)
+        cell = replace(cell, parameters=self.recorded(cell.parameters, f"cell {cell.name}"))
+        known = Known(self.tokens_per_sample(cell), cell.world_size)
+        return measure(self.readers_of(cell.parameters), logs, known)
+
+    def tokens_per_sample(self, cell: Cell) -> int | None:
+        """Return the tokens of a sample; None where nothing says it."""
+        model = self.architecture(cell)
+        given = cell.parameters.get("tokens_per_sample")
+        return model.seq_length if model else given
 
     def recorded(self, parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return a recorded cell's parameters, typed; those younger than it have their defaults.

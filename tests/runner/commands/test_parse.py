@@ -13,6 +13,7 @@ import pytest
 from runner.__main__ import main
 from runner.commands.parse import parse
 from runner.judge.diagnosis.causes import STATUSES
+from runner.logs.kinds import readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
 from tests.runner.logs.made_lines import libai, megatron
@@ -32,7 +33,7 @@ KEYS = [
     ),
     *("step_time_ms", "samples_per_s", "skipped", "nan", "last_loss", "memory_mib"),
 ]
-MEGATRON = partial(measure, "megatron_deepspeed")
+MEGATRON = partial(measure, readers_of("megatron_deepspeed"))
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:
         assert now is not None
         assert now.intervals[-1].iteration == 7
     path.write_text(libai(99, time=1.0) + "\n")
-    found = latest(partial(measure, "libai"), {0: path})
+    found = latest(partial(measure, readers_of("libai")), {0: path})
     assert found is not None
     assert found.intervals[-1].iteration == 100
     assert latest(MEGATRON, {0: tmp_path / "none"}) is None

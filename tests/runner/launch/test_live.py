@@ -25,6 +25,8 @@ from tests.runner.campaigns import Story, sampled, torch_gpt, write
 
 STAMPS = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
 
+CELL = small_matrix().cells[0]
+
 
 @pytest.mark.parametrize(
     ("times", "waiting", "now_left", "elapsed", "left"),
@@ -78,7 +80,7 @@ def running(tmp_path: Path) -> Callable[..., tuple[Campaign, Attempt]]:
 
 def test_a_run_that_goes_on(running: Callable[..., tuple[Campaign, Attempt]]) -> None:
     _, attempt = running()
-    now = now_of("torch_gpt", attempt, 60)
+    now = now_of(CELL, attempt, 60)
     assert now.step is not None
     assert now.step.iteration == 30
     assert now.memory_mib == 1000.0  # what the log says of its processes
@@ -87,14 +89,14 @@ def test_a_run_that_goes_on(running: Callable[..., tuple[Campaign, Attempt]]) ->
         "iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, 14 s, about 3 s left"
     )
     (attempt.path / "nodes" / "0000-n1" / "launcher.log").write_text("")
-    assert view.progress(now_of("torch_gpt", attempt, 60), 60, 2.0) == "starting, 2 s"
+    assert view.progress(now_of(CELL, attempt, 60), 60, 2.0) == "starting, 2 s"
 
 
 def test_samples_of_devices_win_over_what_the_log_says(
     running: Callable[..., tuple[Campaign, Attempt]],
 ) -> None:
     _, attempt = running({0: sampled(90), 1: sampled(90).replace("21000", "23000")})
-    assert now_of("torch_gpt", attempt, 60).memory_mib == 23000.0
+    assert now_of(CELL, attempt, 60).memory_mib == 23000.0
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -191,6 +193,6 @@ def test_a_look_that_fails_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         tmp_path, small_matrix(), small_cluster(1), lambda *_: Story({0: torch_gpt(9)})
     )
     (attempt,) = campaign.attempts(small_matrix().cells[0].id, 1)
-    assert now_of("torch_gpt", attempt, 50).step is not None
+    assert now_of(CELL, attempt, 50).step is not None
     monkeypatch.setattr("runner.launch.live.latest", broken)
-    assert now_of("torch_gpt", attempt, 50).step is None
+    assert now_of(CELL, attempt, 50).step is None

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.text import blocks
 from runner.figures.flops import Decoder
 from runner.figures.power import Power
-from runner.judge import judge
 from runner.load.samples import with_fetched
+from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
+from runner.systems.common.registry import load_system
 from runner.tables.build import rows
 from runner.tables.footnotes import notes
 from runner.tables.machine import machine_value
@@ -26,7 +28,7 @@ LOG = Path(__file__).resolve().parents[2] / "data/megatron_core/h200_log_energy/
 @pytest.fixture
 def recorded() -> Record:
     """A 345M GPT on an H200 with Megatron core's `--log-energy` and `--log-throughput`."""
-    measured = judge.measure_run("megatron_core", {0: LOG})
+    measured = load_system("megatron_core").parse({0: blocks(LOG)})
     run = replace(cell("a", 10.0), system="megatron_core", nodes=1, devices_per_node=1)
     run = replace(run, model=Decoder(24, 1024, 16, 1024, 50304), global_batch_size=64)
     return with_fetched(replace(run, warmup_iters=10, measurement=measured), {0: LOG}, {0: [0]})
@@ -48,7 +50,7 @@ def test_energy_by_megatron_and_by_our_counter_are_alike(recorded: Record) -> No
 
 
 def test_energy_is_the_logs_where_nothing_was_sampled(recorded: Record) -> None:
-    run = replace(recorded, measurement=judge.measure_run("megatron_core", {0: LOG}))
+    run = replace(recorded, measurement=load_system("megatron_core").parse({0: blocks(LOG)}))
     row = table(run)
     assert machine_value(row, "energy_method") == "log"
     assert machine_value(row, "energy_per_token_j") == row.power.log_joules_per_token
@@ -104,7 +106,7 @@ def test_the_logs_own_tflops_stand_beside_ours(recorded: Record) -> None:
     ],
 )
 def test_each_form_of_the_logs_tflops(line: str, tflops: float | None) -> None:
-    (step,) = measure("megatron_core", {0: [line.encode() + b"\r\n"]}).intervals
+    (step,) = measure(readers_of("megatron_core"), {0: [line.encode() + b"\r\n"]}).intervals
     assert (step.tflop_per_s, step.energy_j) == (tflops, None)
 
 
@@ -141,9 +143,9 @@ def test_what_was_compiled_is_added_up(recorded: Record) -> None:
         (["Time to load x op: 3"], "libai", None),
     ):
         text = "".join(line + "\n" for line in lines).encode()
-        assert measure(system, {0: [text]}).compile_s == expected
+        assert measure(readers_of(system), {0: [text]}).compile_s == expected
         by_byte = (text[at : at + 1] for at in range(len(text)))
-        assert measure(system, {0: by_byte}).compile_s == expected
+        assert measure(readers_of(system), {0: by_byte}).compile_s == expected
     assert "compile_s" in table(replace(cell("a", 1.0), measurement=Measurement())).missing
 
 

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.parsing import parse
-from runner.judge import judge
+from runner.base.text import blocks
 from runner.load import samples as reading
 from runner.load.samples import read_samples, with_fetched
 from runner.load.utilisation import Window, steady_window, times_of_steps
+from runner.logs.kinds import readers_of
+from runner.systems.common.registry import load_system
 from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.runner.load.test_tensorboard import VERSION, event
 from tests.runner.tables.test_tables import cell
@@ -72,7 +74,7 @@ def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_pat
 def test_a_recorded_run_of_four_gpus() -> None:
     """98 to 100 % while it trains, by nvidia-smi; the start-up's idle seconds are not counted."""
     log = DATA / "torch_gpt" / "h200_4_devices" / "launcher.log"
-    measured = judge.measure_run("torch_gpt", {0: log})
+    measured = load_system("torch_gpt").parse({0: blocks(log)})
     assert len(measured.intervals) == 60
     asked = replace(cell("a", 10.0), system="torch_gpt", warmup_iters=10, measurement=measured)
     found = with_fetched(asked, {0: log}, {0: [0, 1, 2, 3]}).measurement
@@ -137,7 +139,7 @@ def test_steps_are_timed_by_the_poll_that_brought_their_whole_line() -> None:
     log = LINE.format(n=1).encode() + LINE.format(n=2).encode()
     first = log.index(b"\n") + 1
     polls = [(1.0, first - 1), (2.0, first + 5), (3.0, len(log)), (4.0, len(log))]
-    assert times_of_steps("torch_gpt", log, polls) == [(1, 2.0), (2, 3.0)]
+    assert times_of_steps(readers_of("torch_gpt"), log, polls) == [(1, 2.0), (2, 3.0)]
     assert steady_window([(1, 2.0), (2, 3.0), (3, 5.0)], (2, 3)) == Window(2.0, 5.0, 2)
     assert steady_window([(2, 3.0), (3, 5.0)], (2, 3)) == Window(3.0, 5.0, 1)
     assert steady_window([(1, 2.0)], (2, 3)) is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from runner.commands.parse import parse
+from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
 from runner.terms.record import Utilisation
 from tests.runner.logs.made_lines import (
@@ -179,7 +180,7 @@ def test_oneflow_table_in_both_spellings(read: Any) -> None:
 def test_torch_gpt_by_campaign_and_by_command() -> None:
     path = DATA / "torch_gpt" / "cpu_2_processes.log"
     result = parse([path], None)
-    measured = measure("torch_gpt", {0: [path.read_bytes()]})
+    measured = measure(readers_of("torch_gpt"), {0: [path.read_bytes()]})
     assert result["system"] == "torch_gpt"
     assert result["logged_lines"] == len(measured.intervals) > 0
     assert measured.padded_vocab_size
@@ -234,7 +235,7 @@ utilization.gpu [%], memory.used [MiB]
  validation loss at iteration 10 | lm loss value: 9.661073E+00 | lm loss PPL: 1.569461E+04 |
  validation loss at iteration 20 | lm loss value: 9.076966E+00 | lm loss PPL: 8.751377E+03 |
 """
-    found = measure("megatron_deepspeed", {0: [log]})
+    found = measure(readers_of("megatron_deepspeed"), {0: [log]})
     assert found.perplexity == 8751.377
     assert found.utilisation == Utilisation(95.0, "log")
     assert found.memory_used_mib == 5603.0
@@ -243,7 +244,7 @@ utilization.gpu [%], memory.used [MiB]
 def test_a_recorded_run_of_megatron_core_on_four_gpus() -> None:
     """Tensor x pipeline parallel: the last rank logs, in torchrun's `[default3]:` lines."""
     text = (DATA / "megatron_core" / "h200_tp2_pp2.log").read_bytes()
-    found = measure("megatron_core", {0: [text]})
+    found = measure(readers_of("megatron_core"), {0: [text]})
     assert [step.iteration for step in found.intervals][-1] == 50
     assert found.intervals[0].loss == pytest.approx(11.02767)
     assert found.padded_vocab_size == 50432  # 50257 to a multiple of 128 x 2 tensor parallel
@@ -253,6 +254,6 @@ def test_a_recorded_run_of_megatron_core_on_four_gpus() -> None:
 @pytest.mark.parametrize("system", ["megatron_deepspeed", "megatron_lm", "ascend_gpt"])
 def test_every_megatron_tells_its_padded_vocabulary(prefix: str, system: str) -> None:
     line = f"{prefix}> padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)\n"
-    found = measure(system, {0: [line.encode()]})
+    found = measure(readers_of(system), {0: [line.encode()]})
     assert found.padded_vocab_size == 50688
-    assert measure(system, {0: [line[:-3].encode()]}).padded_vocab_size is None
+    assert measure(readers_of(system), {0: [line[:-3].encode()]}).padded_vocab_size is None

@@ -21,7 +21,7 @@ from runner.judge.diagnosis.verdict import diagnose
 from runner.judge.stall import read_stacks
 from runner.load.samples import read_samples
 from runner.logs.families.megatron import Megatron
-from runner.logs.kinds import KINDS
+from runner.logs.kinds import KINDS, readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
 from runner.logs.numbers import number, quantity, whole
@@ -101,9 +101,9 @@ def test_a_time_or_rate_of_zero_or_less_is_not_measured_and_named(
     """Issue 12, low: a negative step time counted as measured."""
     good = "torch_gpt step=1/3 samples_per_s=10.0 step_time_ms=100.0 memory_used_mib=1.0\n"
     bad = good.replace("step=1", "step=2").replace("100.0", figure).replace("10.0", figure)
-    (step,) = measure("torch_gpt", {0: [bad.encode()]}).intervals
+    (step,) = measure(readers_of("torch_gpt"), {0: [bad.encode()]}).intervals
     assert (step.iteration, step.step_time_ms, step.samples_per_s) == (2, None, None)
-    assert measure("torch_gpt", {0: [(good + bad).encode()]}).unmeasured == 2
+    assert measure(readers_of("torch_gpt"), {0: [(good + bad).encode()]}).unmeasured == 2
     from runner.commands.parse import parse
 
     path = tmp_path / "log"
@@ -140,7 +140,7 @@ def test_the_rest_of_an_endless_line_is_no_line() -> None:
     """Its first piece may have ended within a number."""
     header = b"memory.used [MiB], utilization.gpu [%]\n"
     pieces = [header, b"x" * (1 << 17) + b"123", b"45 MiB, 50 %\n", b"77 MiB, 5 %\n"]
-    assert measure("libai", {0: pieces}).memory_used_mib == 77
+    assert measure(readers_of("libai"), {0: pieces}).memory_used_mib == 77
 
 
 @pytest.mark.parametrize("package", ["runner.logs", "runner.judge", "runner.load"])
@@ -228,7 +228,7 @@ def _cost_s(reader: Callable[[bytes], object], data: bytes, tries: int) -> float
 @pytest.mark.parametrize("pump", PUMPS, ids=lambda pump: pump[:30])
 def test_no_line_costs_more_than_its_length(tmp_path: Path, pump: bytes) -> None:
     """Issue 12, point 5, of whole readers: 1 MB is read within a second (docs/parsers.md)."""
-    path, parsed = tmp_path / "log", partial(measure, "megatron_deepspeed")
+    path, parsed = tmp_path / "log", partial(measure, readers_of("megatron_deepspeed"))
     readers = READERS | {
         "diagnosis": _of_a_file(lambda log: diagnose([log], steps=0), path),
         "newest step": _of_a_file(lambda log: latest(parsed, {0: log}), path),

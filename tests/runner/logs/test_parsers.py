@@ -8,6 +8,7 @@ import pytest
 
 from runner.commands.parse import parse
 from runner.figures.summary import late_intervals
+from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
 from tests.runner.logs.made_lines import (
     PREFIXES,
@@ -65,7 +66,7 @@ def test_megatron_cores_first_iteration_is_on_the_second_line_again(
         stamp.format(3) + megatron(20, ms=500),
     ]
     blocks = [(line + "\n").encode() for line in lines]
-    read = measure("megatron_core", {0: blocks if apart else [b"".join(blocks)]})
+    read = measure(readers_of("megatron_core"), {0: blocks if apart else [b"".join(blocks)]})
     found = [(step.iteration, step.iterations, step.skipped) for step in read.intervals]
     assert found == [(1, 1, 1), (10, 10, 2), (20, 10, 0)]
 
@@ -299,7 +300,7 @@ def test_evaluation_lines_are_no_steps(read: Any) -> None:
 
 def test_overflows_reach_the_intervals_of_a_campaign() -> None:
     text = "\n".join([megatron(1), overflow(), megatron(2), megatron(3), ""]).encode()
-    steps = measure("megatron_deepspeed", {0: [text]}).intervals
+    steps = measure(readers_of("megatron_deepspeed"), {0: [text]}).intervals
     assert [step.skipped for step in steps] == [0, 1, 0]
     assert [step.iterations for step in steps] == [1, 1, 1]
     assert steps[0].samples_per_s == pytest.approx(16 * 1000 / 14131.6)
@@ -333,7 +334,7 @@ def test_parse_and_collect_count_the_lines_of_several_nodes_alike(
     logs: dict[int, Sequence[int]], counted: list[int], apart: list[int], tmp_path: Path
 ) -> None:
     text = {rank: b"".join(steps(*iterations)) for rank, iterations in logs.items()}
-    found = measure("megatron_lm", {rank: [log] for rank, log in text.items()})
+    found = measure(readers_of("megatron_lm"), {rank: [log] for rank, log in text.items()})
     assert [interval.iteration for interval in found.intervals] == counted
     assert sorted(found.by_node) == apart
     for rank, log in text.items():
