@@ -17,6 +17,9 @@ _NUMBER = re.compile(
     rb"[+-]?(?:\d{1,%d}(?:\.\d{0,%d})?|\.\d{1,%d})(?:[eE][+-]?\d{1,3})?" % (DIGITS, DIGITS, DIGITS)
 )
 
+_GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (DIGITS // 3, DIGITS))
+_HUMAN = {suffix: 1000.0**power for power, suffix in enumerate(b"KMBTPE", 1)}
+
 
 def whole(text: bytes | str | None) -> int | None:
     """Read a whole number of at most WHOLE_DIGITS digits, or None."""
@@ -39,6 +42,20 @@ def quantity(text: bytes | str | None) -> float | None:
     """Read a number from 0 to LARGEST_QUANTITY, or None."""
     value = number(text)
     return value if value is not None and 0 <= value <= LARGEST_QUANTITY else None
+
+
+def grouped(text: bytes | str | None) -> float | None:
+    """Read a number whose digits may stand in groups of three, `12,345.6`, or None."""
+    data = _bytes(text)
+    return number(data.replace(b",", b"") if _GROUPED.fullmatch(data) else data)
+
+
+def human(text: bytes | str | None) -> float | None:
+    """Read a number that may be short for thousands and more, `1.25K` or `2.62M`, or None."""
+    data = _bytes(text)
+    times = _HUMAN.get(data[-1]) if data else None
+    value = number(data[:-1] if times else data)
+    return value if value is None or times is None else finite(value * times)
 
 
 def _bytes(text: bytes | str | None) -> bytes:

@@ -24,7 +24,7 @@ from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS, readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import grouped, human, number, quantity, whole
 from runner.logs.recognise import signs
 from runner.logs.smi import Devices
 from tests.runner.growth import modules_of
@@ -59,6 +59,32 @@ def test_numbers_as_trainers_print_them() -> None:
     assert (number("-3.5"), number("+.5"), number("7.")) == (-3.5, 0.5, 7.0)
     assert (whole("000000012"), whole(b"123456789")) == (12, 123456789)
     assert (quantity("0"), quantity("-1"), quantity("1e16")) == (0.0, None, None)
+    assert (grouped(b"1,234,567"), grouped("12,345.67"), grouped("-1,000")) == (
+        1234567,
+        12345.67,
+        -1000,
+    )
+    assert (grouped("999"), grouped("1234567.5")) == (999, 1234567.5)
+    assert (human(b"1.25K"), human("2.62M"), human("74"), human("3e-05")) == (
+        1250,
+        2.62e6,
+        74,
+        3e-5,
+    )
+    assert (human("1.5B"), human("-2T")) == (1.5e9, -2e12)
+
+
+@pytest.mark.parametrize("text", ["1,23", "1,2345", ",123", "1234,567", "1,234,", "1,234.5,6"])
+def test_groups_of_digits_are_of_three(text: str) -> None:
+    assert grouped(text) is None
+    assert number(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "K", "1 K", "1.5k", "1KK", "nanK", "infE", "9" * 41 + "K", "1e99M"]
+)
+def test_a_short_number_has_one_suffix(text: str) -> None:
+    assert human(text) is None
 
 
 @pytest.mark.parametrize(
