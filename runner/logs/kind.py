@@ -9,6 +9,25 @@ from runner.logs.batch import Batch
 from runner.logs.notes import Notes
 from runner.logs.overflow import Overflows
 
+# What lines may say beside the iteration, and how it is called: the fields of a LoggedStep and of
+# its Figures, memory, and the sizes that `known.py` has.
+GIVES: Mapping[str, str] = {
+    "step_time_ms": "step time",
+    "samples_per_s": "samples/s",
+    "tokens_per_s": "tokens/s",
+    "device_tokens_per_s": "tokens/s of a device",
+    "global_batch": "batch size",
+    "loss": "loss",
+    "grad_norm": "norm",
+    "skipped": "skipped",
+    "memory_mib": "memory",
+    "tflop_per_s": "TFLOP/s",
+    "energy_j": "energy",
+    "tokens_per_sample": "tokens a sample",
+    "devices": "devices",
+    "train_iters": "iterations in all",
+}
+
 
 @dataclass(frozen=True)
 class Sign:
@@ -48,7 +67,9 @@ class Kind(ABC):
     `step` is the part of a line that shows that a step was logged, `error` begins a line by which
     the trainer itself says why it ends, `success` is on one after which nothing is a failure.
     `own_rate` is False for lines that stand beside a trainer's own and whose samples/s need not be
-    true; `from_zero` is for lines that count iterations from 0.
+    true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
+    what the trainer prints beside them) say, in words of GIVES; `works_out` what a parser works
+    `out_of` something else that they say; tests/runner/logs/test_gives.py holds both against recorded logs.
     """
 
     name: str
@@ -60,6 +81,9 @@ class Kind(ABC):
     success: bytes = b""
     own_rate: bool = True
     from_zero: bool = False
+    gives: tuple[str, ...] = ()
+    works_out: tuple[str, ...] = ()
+    out_of: str = ""
 
     def __init__(self) -> None:
         self.notes = Notes()

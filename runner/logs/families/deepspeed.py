@@ -58,6 +58,7 @@ class DeepSpeedPipe(LineParser):
     name = "deepspeed_pipe"
     says = "DeepSpeed's `steps: N loss:` lines and no Megatron line"
     candidates = _CANDIDATES
+    gives = ("step_time_ms", "samples_per_s", "loss")
     named = (
         Candidate("ascend_gpt", "the log names deepspeed", (DEEPSPEED, NPU)),
         Candidate("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
@@ -92,6 +93,7 @@ class DeepSpeedTimer(LineParser):
     name = "deepspeed_timer"
     says = "DeepSpeed's SamplesPerSec lines and no Megatron line"
     candidates = _CANDIDATES
+    gives = ("samples_per_s", "memory_mib")
     own_rate = False
     step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="
@@ -155,6 +157,7 @@ class DeepSpeedStep(LineParser):
     name = "deepspeed_step"
     says = "DeepSpeed's `step=N, skipped=` lines alone, which hold no time"
     candidates = _CANDIDATES
+    gives = ("skipped",)
     own_rate = False
     step = rb"step=[1-9]\d{0,8}, skipped="
     marker = b"skipped="

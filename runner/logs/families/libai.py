@@ -74,6 +74,9 @@ class LiBai(LineParser):
     candidates = (Candidate("libai"),)
     named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
+    gives = ("loss",)
+    works_out = ("step_time_ms", "samples_per_s")
+    out_of = "the averages since the third iteration"
     step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
@@ -155,6 +158,7 @@ class LiBaiMetrics(LineParser):
     says = "LiBai's metrics.json objects, which count from 0"
     candidates = (Candidate("libai"),)
     from_zero = True
+    gives = ("step_time_ms", "loss")
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 

@@ -134,6 +134,10 @@ class Megatron(Kind):
         Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),
     )
     step = rb"iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
+    gives = (
+        *("step_time_ms", "samples_per_s", "global_batch", "loss", "grad_norm", "skipped"),
+        *("memory_mib", "tflop_per_s", "energy_j"),
+    )
     success = rb"\[after training is done\]|exiting program at iteration"
 
     def __init__(self, fast: bool = True) -> None:

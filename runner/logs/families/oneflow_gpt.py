@@ -32,6 +32,7 @@ class OneFlowSteps(LineParser):
     says = "OneFlow's `step: N, loss:` lines"
     candidates = (Candidate("oneflow_gpt"),)
     named = (Candidate("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
+    gives = ("samples_per_s", "loss")
     step = rb"step: \d{1,9}, (?:total_)?loss: "
     marker = b"step: "
     head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
@@ -66,6 +67,7 @@ class OneFlowTable(LineParser):
     name = "oneflow_table"
     says = "OneFlow's `| step | micro_batches |` table"
     candidates = (Candidate("oneflow_gpt"),)
+    gives = ("step_time_ms", "samples_per_s", "loss")
     step = rb"\| \d{1,9} +\| \d{1,12} +\| \d{1,15} +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")

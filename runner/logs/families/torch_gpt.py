@@ -21,6 +21,10 @@ class TorchGpt(LineParser):
     name = "torch_gpt"
     says = "torch_gpt's `torch_gpt step=` lines"
     candidates = (Candidate("torch_gpt"),)
+    gives = (
+        *("step_time_ms", "samples_per_s", "loss", "grad_norm", "skipped", "memory_mib"),
+        "train_iters",
+    )
     named = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
     step = rb"torch_gpt step="
     error = rb"torch_gpt error: "

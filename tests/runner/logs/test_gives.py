@@ -1,0 +1,72 @@
+"""What a kind says that its lines give is what its parser reads of recorded logs, no more."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runner.logs.batch import Batch
+from runner.logs.decoding import whole_lines
+from runner.logs.kind import GIVES
+from runner.logs.kinds import KINDS
+from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
+from tests.runner.logs import made_lines as made
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+RECORDED = [path for path in DATA.rglob("*") if path.suffix in (".log", ".txt", ".json", ".out")]
+# Where no recorded log is at hand, or none shows all: what one line looks like.
+MADE: dict[str, Iterable[str]] = {
+    "megatron": [made.megatron(1, seconds=1.5, rate=1.1, skipped=1)],
+    "torch_gpt": ["torch_gpt step=1/5 skipped=1 memory_used_mib=1"],
+    "libai": [made.libai(99, time=1.0, rate=2.0)],
+    "libai_metrics": ['{"iteration": 2, "time": 0.5, "total_loss": 9.0}'],
+    "deepspeed_pipe": [made.pipe(1)],
+    "deepspeed_timer": [made.deepspeed(2, 4)],
+    "deepspeed_step": [made.deepspeed(2).replace("skipped=0", "skipped=1")],
+    "oneflow_steps": ["step: 19, loss: 9.912, throughput: 142.735 1607418413.2"],
+    "oneflow_table": [
+        "| 10      | 320             | 5120     | 35.88042   | 14.26962  | 11.23708 |"
+    ],
+    "oneflow_records": [
+        "step=10,micro_batches=320,samples=5120,throughput=35.88,latency=14.27,loss=11.24,"
+    ],
+}
+
+
+def figures(batch: Batch) -> Iterator[str]:
+    """The columns that have something in them, by the names of GIVES."""
+    for key in ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s"):
+        column = getattr(batch, key)
+        if column is not None and not np.isnan(column).all():
+            yield key
+    yield from (key for key in ("global_batch", "skipped") if getattr(batch, key).any())
+    for step in batch.intervals():
+        own = ("loss", "grad_norm", "tflop_per_s", "energy_j")
+        yield from (key for key in own if getattr(step, key) is not None)
+
+
+def read(name: str, data: bytes) -> Iterator[str]:
+    """What a log of its lines gives; nothing of a log of another kind."""
+    parser = KINDS[name]()
+    batches = [batch for text in whole_lines([data]) if (batch := parser.feed(text))]
+    for batch in batches:
+        yield from figures(batch)
+    if batches:
+        notes = parser.notes
+        if notes.memory_allocated_mib or notes.memory_used_mib:
+            yield "memory_mib"
+        yield from notes.facts.keys() & {TOKENS_PER_SAMPLE, DEVICES, TRAIN_ITERS}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_kind_gives_is_what_its_parser_reads(name: str) -> None:
+    kind = KINDS[name]
+    if not (kind.gives or kind.works_out):
+        pytest.skip("says nothing yet")
+    made_log = "".join(f"{line}\n" for line in MADE.get(name, ())).encode()
+    logs = [*(path.read_bytes() for path in RECORDED), made_log]
+    assert {key for log in logs for key in read(name, log)} == {*kind.gives, *kind.works_out}
+    assert {*kind.gives, *kind.works_out} <= GIVES.keys()
+    assert not set(kind.works_out) & set(kind.gives)
+    assert bool(kind.works_out) == bool(kind.out_of)
