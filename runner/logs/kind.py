@@ -68,8 +68,8 @@ class Kind(ABC):
     the trainer itself says why it ends, `success` is on one after which nothing is a failure.
     `own_rate` is False for lines that stand beside a trainer's own and whose samples/s need not be
     true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
-    what the trainer prints beside them) say, in words of GIVES; `works_out` what a parser works
-    `out_of` something else that they say; tests/runner/logs/test_gives.py holds both against recorded logs.
+    what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
+    out of something else on them, and `out_of` from what. Recorded logs hold both to it.
     """
 
     name: str
