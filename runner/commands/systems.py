@@ -1,6 +1,7 @@
 """`python -m runner systems`: what can be benchmarked, and what a matrix may set for it."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from runner.base.options import Commands, new_command
@@ -58,10 +59,16 @@ def _one(name: str, width: int) -> str:
     above = (
         f"{system.name}: {system.summary}",
         f"launcher: {system.launcher}",
-        f"pins: {', '.join(system.pins)} (the first is the default)",
+        f"pins: {_pins(system.pins)}",
     )
     keys = grid(("key", "default", "may be", "what it is"), rows, width)
     return "\n".join([*(filled(line, width) for line in above), "", keys])
+
+
+def _pins(names: Sequence[str]) -> str:
+    if not names:
+        return "those that an inventory declares; none is the default"
+    return f"{', '.join(names)} (the first is the default)"
 
 
 def _default(value: Any) -> str:

@@ -263,11 +263,9 @@ def _telemetry_gap(evidence: CellEvidence) -> str:
 def _unpinned(evidence: CellEvidence) -> str:
     record = evidence.runs[0]
     recorded = record.environment.get("fingerprints") or {}
-    named = (
-        f"system {record.system}/{record.parameters.get('pin')}",
-        f"dataset {record.parameters.get('dataset')}",
-    )
-    gone = " and ".join(name for name in named if name not in recorded)
+    if not record.fingerprinted:
+        return "what it ran was not recorded"
+    gone = " and ".join(name for name in record.fingerprinted if name not in recorded)
     return f"what {gone} held was not recorded" if gone else ""
 
 
@@ -408,7 +406,7 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "unpinned",
-            "the campaign does not hold the fingerprints of the cell's pin set and dataset",
+            "the campaign does not hold the fingerprints of what the cell ran and read",
             "Set the nodes up, and run the campaign anew",
             _unpinned,
         ),

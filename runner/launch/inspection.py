@@ -1,6 +1,7 @@
 """Ask the nodes, once a campaign, what they have: reachable, set up, the same, enough data."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from node.checked import InsidePath, Sha256
@@ -48,8 +49,7 @@ def inspect(
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
-    wanted = {f"system {cell.system}/{cell.pin}" for cell in cells}
-    wanted |= {f"dataset {cell.dataset}" for cell in cells}
+    wanted = {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
     # All nodes are asked at once, unless their root folders differ.
     facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):
@@ -57,11 +57,7 @@ def inspect(
         paths = {
             ENV: str(env_file(root, cluster.root_shared))
         }  # recorded where verify left it, not required
-        for cell in cells:
-            home = system_home(root, cell.system, cell.pin)
-            paths[f"system {cell.system}/{cell.pin}"] = str(home / "installed.json")
-            manifest = dataset_home(root, cell.dataset) / "dataset.json"
-            paths[f"dataset {cell.dataset}"] = str(manifest)
+        paths |= {name: str(_manifest_path(root, name)) for name in wanted}
         facts |= engine.inspect(hosts, paths, campaign, cancelled)
     setup = SETUP.format(inventory=cluster.path)
     for host, inspected in facts.items():
@@ -83,9 +79,17 @@ def inspect(
     }
     recorded = {name: _same(name, each, setup) for name, each in manifests.items()}
     campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
-    for cell in cells:
+    reading = [cell for cell in cells if cell.dataset]
+    for cell in reading:
         check_dataset(cell, recorded[f"dataset {cell.dataset}"])
-    return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in cells}
+    return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in reading}
+
+
+def _manifest_path(root: PurePosixPath, name: str) -> PurePosixPath:
+    """Return where a node has the manifest of a pin set or dataset."""
+    kind, _, what = name.partition(" ")
+    home = dataset_home(root, what) if kind == "dataset" else system_home(root, *what.split("/"))
+    return home / MANIFESTS[kind][0]
 
 
 def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]:

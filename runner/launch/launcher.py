@@ -100,7 +100,7 @@ class Launcher:
             repeat=repeat,
             attempt=attempt.number,
             port_try=port_try,
-            dataset_sizes=sizes[cell.dataset],
+            dataset_sizes=sizes[cell.dataset] if cell.dataset else {},
             folder=PurePosixPath(attempt.path.resolve()),
         )
         return self.write(attempt, run)

@@ -28,6 +28,7 @@ from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
 from runner.plan.usage import uses
+from runner.systems.common.registry import load_system
 from runner.terms.cell import AskedCell
 from runner.terms.cluster import Cluster
 from runner.terms.orders import NodeRun
@@ -144,10 +145,10 @@ def _open(target: Campaign, recorded: Recorded) -> int:
     # One that something outside ended, as a busy node does, is made again, not once more.
     if not attempts or is_finished(attempts[-1].outcome):
         repeat += 1
-    wanted = (f"system {cell.system}/", f"dataset {cell.dataset}")
-    pins = {
-        name: value for name, value in (source.environment or {}).items() if name.startswith(wanted)
-    }
+    system = load_system(cell.system)
+    parameters = system.recorded(cell.parameters, f"cell {cell.name}")
+    wanted = system.fingerprinted(replace(cell, parameters=parameters))
+    pins = {name: value for name, value in (source.environment or {}).items() if name in wanted}
     cells[cell.id] = replace(asked, repeats=repeat)
     environment = {**(settings.environment or {}), **pins}
     target.write(replace(settings, cells=tuple(cells.values()), environment=environment))

@@ -123,7 +123,8 @@ def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str)
         status="pending",
         reason="not run yet",
         axes=cell.axes,
-        parameters={**cell.parameters, "pin": cell.pin, "dataset": cell.dataset, "env": cell.env},
+        parameters={**cell.parameters, **_chosen(cell)},
+        fingerprinted=system.fingerprinted(cell),
         nodes=cell.nodes,
         devices_per_node=cell.devices_per_node,
         micro_batch_size=cell.parameters.get("micro_batch_size"),
@@ -134,6 +135,11 @@ def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str)
         arithmetic=system.arithmetic(cell.parameters),
         parallel=system.sizes(cell),
     )
+
+
+def _chosen(cell: Cell) -> dict[str, Any]:
+    """Return what each cell chooses; None for a pin set or a dataset where it has none."""
+    return {"pin": cell.pin or None, "dataset": cell.dataset or None, "env": cell.env}
 
 
 def _ran(

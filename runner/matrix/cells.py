@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from node.checked import FileName
 from node.schema import UnfitError
 from runner.base.env import SECRET, read_env
 from runner.base.errors import UserError
@@ -166,7 +167,7 @@ def _cell(
         name=_name(point) or system.name,
         system=system.name,
         pin=_pin(values.get("pin"), system, where),
-        dataset=_dataset(values.get("dataset"), where),
+        dataset=_dataset(values.get("dataset"), system, where),
         nodes=nodes,
         devices_per_node=devices_per_node,
         device_ids=device_ids,
@@ -190,6 +191,12 @@ def _placement(values: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _pin(value: Any, system: System, where: str) -> str:
+    """Read which pin set; of a system whose pin sets inventories declare, any or "" for none."""
+    if not system.pins:
+        try:
+            return FileName(value, f"{where}: pin") if value else ""
+        except UnfitError as error:
+            raise UserError(str(error)) from None
     if value is None:
         return system.pins[0]
     if value not in system.pins:
@@ -200,7 +207,10 @@ def _pin(value: Any, system: System, where: str) -> str:
     return str(value)
 
 
-def _dataset(value: Any, where: str) -> str:
+def _dataset(value: Any, system: System, where: str) -> str:
+    """Read which dataset; a system without pin sets of its own reads none unless one is named."""
+    if not system.pins and not value:
+        return ""
     name = CELL_KEYS["dataset"].read(value, where)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"{where}: dataset is {name!r}; it is a folder's name on the nodes")

@@ -113,7 +113,7 @@ def _context(
 ) -> NodeContext:
     """Gather what a system needs to know of a node to write its command."""
     root = cluster.nodes[rank].root
-    home = system_home(root, cell.system, cell.pin)
+    home = system_home(root, cell.system, cell.pin) if cell.pin else run_dir
     image = image_of(cell.system, cell.pin)
     return NodeContext(
         node_rank=rank,
@@ -123,12 +123,12 @@ def _context(
         master_address=cluster.nodes[0].address,
         master_port=MASTER_PORT if cluster.slurm else str(port),
         home=home,
-        dataset=dataset_home(root, cell.dataset),
+        dataset=dataset_home(root, cell.dataset) if cell.dataset else run_dir,
         run_dir=run_dir,
         scratch=scratch,
         device=cluster.device,
         device_ids=cell.device_ids,
-        base_env=_base_env(home, cluster, image, scratch),
+        base_env=_base_env(home, cell, cluster, image, scratch),
         env={**cluster.env, **cell.env},
         image=image,
         containers=cluster.containers,
@@ -168,11 +168,14 @@ def port_of(run_id: str, port_try: int = 0) -> int:
     return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
 
 
-def _base_env(home: PurePosixPath, cluster: Cluster, image: str, scratch: str) -> dict[str, str]:
+def _base_env(
+    home: PurePosixPath, cell: Cell, cluster: Cluster, image: str, scratch: str
+) -> dict[str, str]:
     """Return what every process of a run has, whatever its system. An image has a PATH and caches
     of its own, which go with its container.
     """
-    env = {} if image else {"PATH": f"{home}/env/bin:{BASE_PATH}", **_caches(home, scratch)}
+    path = f"{home}/env/bin:{BASE_PATH}" if cell.pin else BASE_PATH
+    env = {} if image else {"PATH": path, **_caches(home, scratch)}
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
     if cluster.device == "cuda":

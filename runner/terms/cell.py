@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from node.checked import CellId, FileName
-from node.schema import OneOf, Text, Whole
+from node.schema import AnyOf, OneOf, Text, Whole
 from runner.base.errors import UserError
 from runner.terms.orders import MOST_NODES, Rank, Variable
 from runner.terms.slurm import SlurmWord
@@ -22,6 +22,7 @@ MOST_RUNS = 100_000  # cells x repeats
 MOST_SEED = 2**32 - 1
 SEED = "seed"  # the parameter of a system that has one
 File = Annotated[str, FileName]
+FileIfAny = Annotated[str, AnyOf(OneOf(""), FileName)]
 Count = Annotated[int, Whole(1, MOST_NODES)]
 PLACEMENT = ("partition", "constraint", "nodelist", "exclude")
 Placed = Annotated[str, OneOf(*PLACEMENT)]
@@ -33,14 +34,15 @@ class Cell:
     """One point of the matrix, with every parameter resolved (defaults included).
 
     `id` names its folder: the name, made safe, and a hash of everything that runs. One that was
-    recorded stays, as a later version may know parameters that it does not have. `placement` is
-    what it asks of Slurm in place of the inventory's key of that name.
+    recorded stays, as a later version may know parameters that it does not have. `pin` is "" where
+    setup brought nothing for it, `dataset` where it reads none of setup's. `placement` is what it
+    asks of Slurm in place of the inventory's key of that name.
     """
 
     name: Annotated[str, Text(most=100_000)]
     system: File
-    pin: File
-    dataset: File
+    pin: FileIfAny
+    dataset: FileIfAny
     nodes: Count
     devices_per_node: Count
     device_ids: tuple[Rank, ...] | None

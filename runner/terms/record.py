@@ -176,6 +176,7 @@ class Record:
 
     `warmup_iters` None: where warm-up ends is found in the steps. `device` is the name of the
     nodes' devices as nvidia-smi or npu-smi prints it, empty where they have none or several kinds.
+    `fingerprinted` names what of the nodes its figures hang on (`system torch_gpt/torch-2.13`).
     `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
     `model` is None where the system does not say what it trains, `arithmetic` (bf16, fp16, tf32 or
     fp32) where it does not say what matrices are multiplied in.
@@ -198,6 +199,7 @@ class Record:
     attempt: int = 1
     axes: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    fingerprinted: tuple[str, ...] = ()
     nodes: int = 1
     devices_per_node: int = 1
     parallel: Mapping[str, int] = field(default_factory=dict)

@@ -49,7 +49,11 @@ class Command:
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What a system needs to know of one node of a run to write its command."""
+    """What a system needs to know of one node of a run to write its command.
+
+    `home` and `dataset` are folders of the cell's pin set and dataset; of a cell without one they
+    are the run's own, where nothing of another's lies.
+    """
 
     node_rank: int
     nnodes: int

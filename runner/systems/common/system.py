@@ -57,6 +57,10 @@ def _as_given(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
+def _on_nothing_else(cell: Cell) -> Mapping[str, str]:
+    return {}
+
+
 def _precision(parameters: Mapping[str, Any]) -> str | None:
     return parameters.get("precision")
 
@@ -77,6 +81,8 @@ class System:
     `arithmetic` says what matrices are multiplied in (bf16, fp16, tf32 or fp32); None: not known.
     `estimate` says what a cell will need, for a dry run.
     `devices` are those that it can train on.
+    `relies_on` names what else of the nodes a cell's figures hang on, beside its pin set and its
+    dataset: the path of a `folder` with what it runs, that of a `python`.
     `readers` gives what reads a cell's log; left out, the kinds of lines that name the system.
     """
 
@@ -92,11 +98,12 @@ class System:
     arithmetic: Callable[[Mapping[str, Any]], str | None] = _precision
     estimate: Callable[[Cell, Cluster], Estimate] | None = None
     devices: tuple[str, ...] = ("cpu", "cuda", "npu")
+    relies_on: Callable[[Cell], Mapping[str, str]] = _on_nothing_else
     readers: "Callable[[Mapping[str, Any]], Readers] | None" = None
 
     @property
     def pins(self) -> tuple[str, ...]:
-        """The pin sets of its role; the first is the default."""
+        """The pin sets of its role, the first the default; none where inventories declare them."""
         return tuple(pins(self.name))
 
     def readers_of(self, parameters: Mapping[str, Any]) -> "Readers":
@@ -132,6 +139,15 @@ class System:
         """
         own = {item.name: item.read(parameters.get(item.name), where) for item in self.parameters}
         return {**parameters, **self.resolve(own)}
+
+    def fingerprinted(self, cell: Cell) -> tuple[str, ...]:
+        """Name what of the nodes a cell's figures hang on, as campaign.json's environment has it.
+
+        Each is of one kind: system, dataset, or what `relies_on` has.
+        """
+        pin = f"{cell.system}/{cell.pin}" if cell.pin else ""
+        named = {"system": pin, "dataset": cell.dataset, **self.relies_on(cell)}
+        return tuple(f"{kind} {what}" for kind, what in named.items() if what)
 
     def architecture(self, cell: Cell) -> Architecture | None:
         """Return what the cell trains; None where the system does not say."""

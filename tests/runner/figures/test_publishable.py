@@ -42,7 +42,7 @@ def run(
     measured: dict[str, Any] = {"telemetry": WHOLE, "unmeasured": 0, "thermals": Thermals()}
     measured |= {name: more.pop(name) for name in measured if name in more}
     facts: dict[str, Any] = {
-        "parameters": {"pin": "2.13", "dataset": "d"},
+        "fingerprinted": ("system torch_gpt/2.13", "dataset d"),
         "environment": PINNED,
         "device": "NVIDIA H200",
         "device_kind": "cuda",
@@ -91,6 +91,7 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
         ("telemetry_gap", three(telemetry=Telemetry(gap_s=9.0)), "no sample of a device for 9.0 s"),
         ("telemetry_gap", three(telemetry=Telemetry(missing="not sampled")), "not sampled"),
         ("unpinned", three(environment={}), "system torch_gpt/2.13 and dataset d"),
+        ("unpinned", three(fingerprinted=()), "what it ran was not recorded"),
         ("unknown_peak", three(device="NVIDIA H900"), "no data sheet's peak"),
         ("unknown_peak", three(device=""), "different devices"),
         ("unknown_peak", three(arithmetic=None), "in which precision"),

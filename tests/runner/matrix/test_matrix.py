@@ -14,6 +14,7 @@ from runner.base.errors import UserError
 from runner.matrix.cells import label
 from runner.matrix.file import load_matrix, parse_matrix
 from runner.matrix.keys import CELL_KEYS, TOP_KEYS
+from runner.systems.common.registry import load_system
 from runner.terms.cell import Matrix
 from tests.runner.builders import one_device, small_cluster, small_matrix
 
@@ -494,3 +495,20 @@ def test_any_defaults_and_axes_parse_or_are_refused_in_one_line(content: dict[st
 def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
     assert_parses_or_refuses(text)
     assert_parses_or_refuses(f"{SYSTEM}axes:\n  {text}")
+
+
+@pytest.fixture
+def _declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have torch_gpt's keys as those of a system whose pin sets inventories declare."""
+    system = replace(load_system("torch_gpt"), name="declared")
+    monkeypatch.setattr("runner.matrix.cells.load_system", lambda name: system)
+
+
+@pytest.mark.usefixtures("_declared")
+def test_a_system_without_pin_sets_of_its_own_needs_neither_pin_nor_dataset() -> None:
+    (cell,) = parse("defaults: {system: declared}").cells
+    assert (cell.pin, cell.dataset) == ("", "")
+    (cell,) = parse("defaults: {system: declared, pin: my trainer, dataset: wiki}").cells
+    assert (cell.pin, cell.dataset) == ("my trainer", "wiki")
+    for pin in ("../x", "..", "5", "[a]", "true", '"a\\nb"'):
+        assert "pin is" in refusal(f"defaults: {{system: declared, pin: {pin}}}")

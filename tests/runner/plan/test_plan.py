@@ -12,6 +12,7 @@ import pytest
 
 from runner.base.errors import UserError
 from runner.base.paths import BASE_PATH
+from runner.base.shape import read
 from runner.plan import checks
 from runner.plan.dryrun import describe, dry_run
 from runner.plan.make import PORTS, make_run, port_of
@@ -51,6 +52,18 @@ def test_two_nodes_of_two_devices_get_these_command_lines() -> None:
         assert node.runs == "/opt/tb/runs"
         assert node.dir == f"/opt/tb/runs/{run.id}"
     assert run.nodes[0].argv[14:] == run.nodes[1].argv[14:]
+
+
+def test_a_cell_without_pin_set_and_dataset_has_the_nodes_path_and_caches_of_its_own() -> None:
+    (cell,) = small_matrix().cells
+    run = make_run(
+        small_matrix(), replace(cell, pin="", dataset=""), small_cluster(), campaign="m-rack"
+    )
+    node = run.nodes[0]
+    assert node.env["PATH"] == BASE_PATH
+    assert {node.env[name] for name in CACHES} == {f"{node.dir}/cache/{x}" for x in CACHES.values()}
+    assert "/systems/" not in json.dumps([*node.env.values(), *node.argv, *node.requires])
+    assert read(Run, run.to_json()).cell == run.cell
 
 
 def test_only_the_first_node_needs_the_port_and_it_lies_below_the_ephemeral_range() -> None:

@@ -28,7 +28,8 @@ def systems_of(inventory: Path) -> set[str]:
 
 
 def test_each_system_has_a_role_and_each_role_with_pins_a_system() -> None:
-    assert set(NAMES) == roles_with_pins()
+    own = {name for name in NAMES if load_system(name).pins}
+    assert own == roles_with_pins()
 
 
 @pytest.mark.parametrize(
