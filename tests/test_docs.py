@@ -25,7 +25,6 @@ from runner.inventory.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET
 from runner.launch.slurm.states import ENDS as SLURM_ENDS
-from runner.logs.kinds import KINDS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
@@ -34,6 +33,7 @@ from runner.terms.record import STATUSES
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 from runner.terms.slurm import Slurm
+from tests.documented_kinds import gives, kinds
 from tests.hostile import WAYS
 from tests.runner.builders import one_device
 from tests.runner.test_mutated import written
@@ -152,15 +152,6 @@ def rooms() -> str:
     return f"\n| package | what it does |\n| --- | --- |\n{rows}\n"
 
 
-def kinds() -> str:
-    """The kinds of step lines, best first."""
-    rows = ""
-    for kind in KINDS.values():
-        module, says = kind.__module__.rpartition(".")[2], kind.says.replace("|", "\\|")
-        rows += f"| `{module}` | {says} | {', '.join(sorted(kind.systems()))} |\n"
-    return f"\n| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}\n"
-
-
 ENDS = {
     "refused": "bench refuses to begin",
     "unasked": "doctor cannot ask the node",
@@ -183,7 +174,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/inventory.md": {"keys": keys},
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
     "docs/measures.md": {"verdict": verdict_codes},
-    "docs/parsers.md": {"kinds": kinds, "causes": lambda: statuses(DIAGNOSES)},
+    "docs/parsers.md": {"kinds": kinds, "gives": gives, "causes": lambda: statuses(DIAGNOSES)},
     "docs/runs.md": {"statuses": statuses, "causes": causes, "slurm": slurm_ends},
     "docs/security.md": {"hostile": hostile_ways},
     "docs/slurm.md": {"keys": slurm_keys},

@@ -7,33 +7,39 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
-from runner.base.streams import say
-from runner.systems.common.registry import system_names
+from runner.base.streams import say, terminal_width
+from runner.commands.log_options import add_log_options, check_log_options
+from runner.terms.record import UNREADABLE
 
 DESCRIPTION = """\
 Read the logs of one run and say what they measured, without a campaign's folder.
 
 The system is recognised by its lines; the reason says how. Several LOGs are the nodes of one run:
-Megatron prints on the last rank, DeepSpeed and LiBai on rank 0, so give all of them. A log without
-any step gets a status that says so, and no numbers.
+Megatron prints on the last rank, DeepSpeed and LiBai on rank 0, so give all of them. With --each
+every LOG is a run of its own, and a row of one table. A log without any step gets a status that
+says so, and no numbers.
 
   python -m runner parse train_0.log
   python -m runner parse node0.log node1.log --format json
+  python -m runner parse a.log b.log c.log --each
   python -m runner parse ds.out --global-batch-size 512     the log itself names no batch size
+  python -m runner parse titan.log --devices 8 --tokens-per-sample 8192   it says tokens/s a device
   python -m runner parse output.log --warmup-iters 20       medians without the first 20 iterations
 
-JSON keys: system, status, reason, logged_lines (an iteration that several nodes logged is one),
-counted_lines (those that enter the medians), runs (in one file), first_iteration, last_iteration
-(from 1), step_time_ms and samples_per_s (medians), skipped, nan, last_loss, memory_mib (devices in
-use where the log shows them, else the framework's peak); null: the log has none. docs/parsers.md
-lists the statuses and what is read from which line.
+JSON keys: system, family (of lines), status, reason, logged_lines (an iteration that several nodes
+logged is one), counted_lines (those that enter the medians), runs (in one file), first_iteration,
+last_iteration (from 1), step_time_ms, samples_per_s, tokens_per_s and tokens_per_s_per_device
+(medians, the former of the whole job), skipped, nan, last_loss, memory_mib (devices in use where
+the log shows them, else the framework's peak); null: the log has none; with --each also log.
+docs/parsers.md lists the statuses and what is read from which line.
 
-exit codes: 0 the logs were read, whatever they say; 2 bad input
+exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --each cannot be read
 """
 
 
@@ -44,17 +50,9 @@ def add_parser(commands: Commands) -> None:
         "log", nargs="+", type=Path, metavar="LOG", help="a log; one for each node"
     )
     command.add_argument(
-        "--system",
-        metavar="NAME",
-        default="auto",
-        help=f"auto (default), {', '.join(system_names())}",
+        "--each", action="store_true", help="a row for each log, not the nodes of one run"
     )
-    command.add_argument(
-        "--global-batch-size",
-        type=int,
-        metavar="N",
-        help="samples an iteration, where the log does not say or DeepSpeed was told another",
-    )
+    add_log_options(command)
     command.add_argument(
         "--warmup-iters",
         type=int,
@@ -62,97 +60,87 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="iterations that do not enter the medians (default: 0)",
     )
-    command.add_argument("--format", choices=("table", "json"), default="table")
+    command.add_argument("--format", choices=("table", "markdown", "csv", "json"), default="table")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Read, and print one table or one JSON object."""
-    from runner.base.suggest import nearest
-
-    if chosen.system not in (known := ["auto", *system_names()]):
-        hint = nearest(chosen.system, known)
-        raise UserError(
-            f"there is no system {chosen.system!r}{hint}; --system is auto or one of"
-            f" {', '.join(system_names())}"
-        )
-    if chosen.global_batch_size is not None and chosen.global_batch_size < 1:
-        raise UserError(f"--global-batch-size is {chosen.global_batch_size}; it must be at least 1")
+    """Read, and print one table or one JSON object; with --each one of all logs."""
+    check_log_options(chosen)
     if chosen.warmup_iters < 0:
         raise UserError(f"--warmup-iters is {chosen.warmup_iters}; it must be at least 0")
+    if chosen.each:
+        return _each(chosen)
     with _files(chosen.log) as paths:
-        result = parse(
-            paths,
-            None if chosen.system == "auto" else chosen.system,
-            global_batch_size=chosen.global_batch_size,
-            warmup_iters=chosen.warmup_iters,
-        )
-    say(json.dumps(result, indent=1) if chosen.format == "json" else table(result))
+        result = parse(paths, **_options(chosen))
+    if chosen.format in ("markdown", "csv"):
+        _say_table([{"log": ", ".join(map(str, chosen.log)), **result}], chosen.format)
+    else:
+        say(json.dumps(result, indent=1) if chosen.format == "json" else table(result))
     return 0
+
+
+def _options(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options say, as `parse` takes it."""
+    return {
+        "system": None if chosen.system == "auto" else chosen.system,
+        "family": chosen.family,
+        "global_batch_size": chosen.global_batch_size,
+        "tokens_per_sample": chosen.tokens_per_sample,
+        "devices": chosen.devices,
+        "warmup_iters": chosen.warmup_iters,
+    }
+
+
+def _each(chosen: argparse.Namespace) -> int:
+    """Print a row a log; exit code 2 where one could not be read."""
+    from runner.judge.log_result import LogResult
+
+    rows, broken = [], False
+    for log in chosen.log:
+        try:
+            with _files([log]) as paths:
+                result = parse(paths, **_options(chosen))
+        except UserError as error:
+            broken = True
+            result = asdict(LogResult(None, None, UNREADABLE, str(error)))
+        rows.append({"log": str(log), **result})
+    _say_table(rows, chosen.format)
+    return 2 if broken else 0
+
+
+def _say_table(rows: Sequence[dict[str, Any]], format: str) -> None:
+    from runner.tables.log_table import render
+
+    say(render(rows, format, terminal_width()), end="")
 
 
 def parse(
     paths: Sequence[Path],
     system: str | None,
     *,
-    global_batch_size: int | None = None,
-    warmup_iters: int = 0,
+    tokens_per_sample: int | None = None,
+    devices: int | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Read the logs; return the result as the JSON object has it."""
-    from runner.judge.diagnosis.verdict import diagnose
-    from runner.logs.read import read
+    from runner.judge.log_result import log_result
+    from runner.logs.known import Known
 
-    reading = read(paths, system, global_batch_size=global_batch_size, warmup_iters=warmup_iters)
-    summary = reading.summary
-    verdict = diagnose(paths, steps=summary.logged_lines)
-    memory = reading.memory_used_mib
-    notes = list(reading.notes)
-    if memory is None and reading.memory_allocated_mib is not None:
-        memory = reading.memory_allocated_mib
-        notes.append("memory is the framework's peak")
-    elif memory is not None:
-        notes.append("memory is what the fullest device had in use")
-    status, sentence = verdict.status, verdict.sentence
-    if status == "ok" and summary.diverged_at is not None:
-        status = "diverged"
-        sentence = (
-            f"the loss was NaN or infinite at iteration {summary.diverged_at}, the last that"
-            " logged one"
-        )
-    sentences = [sentence, reading.why, *(notes if summary.logged_lines else reading.notes)]
-    known = summary.logged_lines > 0
-    return {
-        "system": reading.system,
-        "status": status,
-        "reason": "; ".join(sentence for sentence in sentences if sentence),
-        "logged_lines": summary.logged_lines,
-        "counted_lines": summary.counted_lines,
-        "runs": summary.runs,
-        "first_iteration": summary.first_iteration,
-        "last_iteration": summary.last_iteration,
-        "step_time_ms": _rounded(summary.step_time_ms.median()),
-        "samples_per_s": _rounded(summary.samples_per_s.median()),
-        "skipped": summary.skipped if known else None,
-        "nan": summary.nan if known else None,
-        "last_loss": summary.last_loss,
-        "memory_mib": _rounded(memory) if known else None,
-    }
+    return asdict(log_result(paths, system, known=Known(tokens_per_sample, devices), **options))
 
 
 def table(result: dict[str, Any]) -> str:
     """Lay the result out for a person."""
     from runner.base.grid import aligned
 
-    units = {"step_time_ms": "median, ms", "samples_per_s": "median", "memory_mib": "MiB"}
+    units = {"step_time_ms": "median, ms", "memory_mib": "MiB"}
+    units |= dict.fromkeys(("samples_per_s", "tokens_per_s", "tokens_per_s_per_device"), "median")
     rows = [
         (key, "–" if value is None else value, units.get(key, ""))
         for key, value in result.items()
         if key != "reason"
     ]
     return aligned(rows, "plain") + f"\n\n{result['reason']}"
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 @contextmanager

@@ -35,11 +35,16 @@ class Known:
         samples/s from those.
         """
         rate, tokens = batch.samples_per_s, batch.tokens_per_s
+        if tokens is None and batch.device_tokens_per_s is None:
+            return batch
         if batch.device_tokens_per_s is not None and self.devices:
             tokens = _or(tokens, batch.device_tokens_per_s * self.devices)
         if tokens is not None and self.tokens_per_sample:
             rate = _or(rate, tokens / self.tokens_per_sample)
         return replace(batch, samples_per_s=rate, tokens_per_s=tokens)
+
+
+UNKNOWN = Known()
 
 
 def _or(column: Floats | None, other: Floats) -> Floats:

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field, replace
 from runner.logs.batch import Batch
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind, Readers
-from runner.logs.known import TRAIN_ITERS, Known
+from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
 from runner.logs.nodes import Extent, shares
 from runner.logs.numbers import whole
 from runner.terms.record import Interval, Measurement, Utilisation
-
-UNKNOWN = Known()
 
 
 @dataclass

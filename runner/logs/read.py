@@ -8,10 +8,11 @@ from pathlib import Path
 from node.files import open_plain
 from runner.base.text import blocks
 from runner.logs import recognise
-from runner.logs.batch import unmeasured
 from runner.logs.decoding import whole_lines
+from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind
-from runner.logs.kinds import KINDS, kinds_of
+from runner.logs.kinds import KINDS, kinds_of, readers_of_family
+from runner.logs.known import UNKNOWN, Known
 from runner.logs.nodes import shares
 from runner.logs.totals import LogTotals
 
@@ -31,6 +32,7 @@ class Reading:
     memory_allocated_mib: float | None = None
     notes: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    tokens: Tokens = field(default_factory=Tokens)
 
 
 @dataclass
@@ -46,17 +48,20 @@ def read(
     paths: Sequence[Path],
     system: str | None = None,
     *,
+    family: str | None = None,
     global_batch_size: int | None = None,
+    known: Known = UNKNOWN,
     warmup_iters: int = 0,
 ) -> Reading:
-    """Read logs as the nodes of one run. `system` None: recognised by their lines."""
+    """Read logs as the nodes of one run. What `system` and `family` leave open their lines tell."""
     samples = [_sample(path) for path in paths]
-    kinds = _order(kinds_of(system), samples)
+    candidates = kinds_of(system) if family is None else tuple(readers_of_family(family))
+    kinds = _order(candidates, samples)
     logs: list[_Log] = []
     kind = None
     for kind in kinds:
         empty = LogTotals(warmup_iters, global_batch_size, KINDS[kind].own_rate)
-        logs = [_one(path, KINDS[kind], empty) for path in paths]
+        logs = [_one(path, KINDS[kind], empty, known) for path in paths]
         if any(log.summary.logged_lines for log in logs):
             break
     else:
@@ -68,10 +73,12 @@ def read(
         why = "named by --system"
     elif kind is not None:
         why = f"{KINDS[kind].says} {why}".strip()
-    reading = Reading(system or seen, why, kind, LogTotals())
-    _together(reading, logs, empty)
+    reading = Reading(system or seen, why, kind, LogTotals(warmup_iters, global_batch_size))
+    _together(reading, logs, empty, known)
     if kind is not None:
-        _explain(reading, global_batch_size, warmup_iters)
+        reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
+        summary, tokens = reading.summary, reading.tokens
+        reading.notes += explained(KINDS[kind], summary, tokens, known, reading.facts)
     return reading
 
 
@@ -96,17 +103,17 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
     return list(kinds)
 
 
-def _one(path: Path, kind: type[Kind], empty: LogTotals) -> _Log:
+def _one(path: Path, kind: type[Kind], empty: LogTotals, known: Known) -> _Log:
     parser = kind()
     summary = deepcopy(empty)
     for text in whole_lines(blocks(path, BLOCK)):
         batch = parser.feed(text)
         if batch is not None:
-            summary.add(batch)
+            summary.add(known.or_by(parser.notes.facts).complete(batch))
     return _Log(path, parser, summary)
 
 
-def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals) -> None:
+def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: Known) -> None:
     """Join the nodes by the rule of nodes.py, and say which lines are another log's, too."""
     for share in shares([log.summary.extent for log in logs]):
         log = logs[share.log]
@@ -118,7 +125,8 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals) -> None:
             reading.notes.append(f"{log.path} repeats the steps of {before}")
             continue
         reading.notes.append(f"{log.path} repeats the steps of {before} up to {share.beyond}")
-        more = _one(log.path, KINDS[reading.kind or ""], replace(empty, beyond=share.beyond))
+        beyond = replace(empty, beyond=share.beyond)
+        more = _one(log.path, KINDS[reading.kind or ""], beyond, known)
         reading.summary.follow(more.summary)
     # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
     overflows = max((log.parser.overflows.total for log in logs), default=0)
@@ -132,34 +140,6 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals) -> None:
         reading.facts |= log.parser.notes.facts
     reading.memory_used_mib = _largest(log.parser.notes.memory_used_mib for log in logs)
     reading.memory_allocated_mib = _largest(log.parser.notes.memory_allocated_mib for log in logs)
-
-
-def _explain(reading: Reading, global_batch_size: int | None, warmup_iters: int) -> None:
-    """Say where a figure is not simply the log's, or is missing."""
-    kind, summary = KINDS[reading.kind or ""], reading.summary
-    if summary.unmeasured:
-        reading.notes.append(f"not measured: {unmeasured(summary.unmeasured)}")
-    if summary.doubtful:
-        printed, derived = summary.doubtful
-        reading.notes.append(
-            f"samples/s as printed, {printed:g}, is not batch size / time of the line,"
-            f" {derived:.3g}"
-        )
-    if not summary.step_time_ms.seen and not summary.samples_per_s.seen:
-        left = f"no step is left after --warmup-iters {warmup_iters}"
-        reading.notes.append(left if warmup_iters else "the lines show no time")
-    if summary.samples_per_s.seen:
-        if summary.derived and global_batch_size:
-            reading.notes.append(f"samples/s from --global-batch-size {global_batch_size}")
-        elif summary.derived:
-            reading.notes.append("samples/s from the batch size and the time on the lines")
-        elif not kind.own_rate:
-            reading.notes.append(
-                "samples/s as DeepSpeed computes it from ds_config's train_batch_size"
-                " (--global-batch-size puts it right)"
-            )
-    elif summary.step_time_ms.seen and not global_batch_size:
-        reading.notes.append("no samples/s: the lines have no batch size (--global-batch-size N)")
 
 
 def _largest(values: Iterator[float | None]) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from runner.logs.batch import Batch, Floats
+from runner.logs.batch import Batch, Floats, Ints
 from runner.logs.nodes import Extent, after_warmup
 
 MOST_VALUES = 200_000
@@ -73,9 +73,12 @@ class LogTotals:
     last_loss: float | None = None
     diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
     derived: bool = False
+    derived_time: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
     step_time_ms: Distribution = field(default_factory=Distribution)
     samples_per_s: Distribution = field(default_factory=Distribution)
+    tokens_per_s: Distribution = field(default_factory=Distribution)
+    device_tokens_per_s: Distribution = field(default_factory=Distribution)
 
     def add(self, batch: Batch) -> None:
         """Add one block's steps."""
@@ -107,33 +110,45 @@ class LogTotals:
         self._times(batch)
 
     def _times(self, batch: Batch) -> None:
-        time, rate = batch.step_time_ms, self._rate(batch)
+        size = np.where(batch.global_batch > 0, batch.global_batch, self.global_batch_size or 0)
+        rate = self._rate(batch, size)
+        time = self._time(batch, size, rate)
         covers = np.where(batch.iterations > 0, batch.iterations, batch.iteration)
         late = after_warmup(batch.iteration, covers, self.warmup_iters)
         count = int(late.sum())
         self.counted_lines += count
-        if count < len(batch):
-            time, rate = time[late], rate[late]
-        self.step_time_ms.add(time)
-        self.samples_per_s.add(rate)
+        for column, seen in (
+            (time, self.step_time_ms),
+            (rate, self.samples_per_s),
+            (batch.tokens_per_s, self.tokens_per_s),
+            (batch.device_tokens_per_s, self.device_tokens_per_s),
+        ):
+            if column is not None:
+                seen.add(column if count == len(batch) else column[late])
 
-    def _rate(self, batch: Batch) -> Floats:
+    def _rate(self, batch: Batch, size: Ints) -> Floats:
         """Return samples a second: the log's, else from the batch size on the line or the
         user's.
         """
-        given = self.global_batch_size or 0
         own = batch.samples_per_s
-        if given and not self.own_rate:
+        if self.global_batch_size and not self.own_rate:
             own = np.full(len(batch), np.nan)
         missing = np.isnan(own)
         if not missing.any():
             self._doubt(batch, own)
             return own
-        size = np.where(batch.global_batch > 0, batch.global_batch, given)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            derived = np.where(size > 0, size * 1000 / batch.step_time_ms, np.nan)
-        derived[~np.isfinite(derived)] = np.nan
+        derived = _quotient(size * 1000, batch.step_time_ms)
         self.derived = self.derived or bool((missing & ~np.isnan(derived)).any())
+        return np.where(missing, derived, own)
+
+    def _time(self, batch: Batch, size: Ints, rate: Floats) -> Floats:
+        """Return ms an iteration: the log's, else from the batch size and samples a second."""
+        own = batch.step_time_ms
+        missing = np.isnan(own)
+        if not (missing.any() and self.own_rate):
+            return own
+        derived = _quotient(size * 1000, rate)
+        self.derived_time = self.derived_time or bool((missing & ~np.isnan(derived)).any())
         return np.where(missing, derived, own)
 
     def _doubt(self, batch: Batch, own: Floats) -> None:
@@ -169,6 +184,17 @@ class LogTotals:
             self.diverged_at = other.diverged_at
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss
         self.derived = self.derived or other.derived
+        self.derived_time = self.derived_time or other.derived_time
         self.doubtful = self.doubtful or other.doubtful
         self.step_time_ms.merge(other.step_time_ms)
         self.samples_per_s.merge(other.samples_per_s)
+        self.tokens_per_s.merge(other.tokens_per_s)
+        self.device_tokens_per_s.merge(other.device_tokens_per_s)
+
+
+def _quotient(samples: Ints, by: Floats) -> Floats:
+    """Divide; NaN where there is no size, or nothing to divide by."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotient = np.where(samples > 0, samples / by, np.nan)
+    quotient[~np.isfinite(quotient)] = np.nan
+    return quotient

@@ -21,17 +21,10 @@ from tests.runner.logs.made_lines import libai, megatron
 pytestmark = pytest.mark.made_log
 
 KEYS = [
-    *(
-        "system",
-        "status",
-        "reason",
-        "logged_lines",
-        "counted_lines",
-        "runs",
-        "first_iteration",
-        "last_iteration",
-    ),
-    *("step_time_ms", "samples_per_s", "skipped", "nan", "last_loss", "memory_mib"),
+    *("system", "family", "status", "reason"),
+    *("logged_lines", "counted_lines", "runs", "first_iteration", "last_iteration"),
+    *("step_time_ms", "samples_per_s", "tokens_per_s", "tokens_per_s_per_device"),
+    *("skipped", "nan", "last_loss", "memory_mib"),
 ]
 MEGATRON = partial(measure, readers_of("megatron_deepspeed"))
 
@@ -66,6 +59,12 @@ def test_table_shows_the_same_and_the_reason(log: Path, capsys: pytest.CaptureFi
         (["LOG", "--system", "megatron_deepsped"], "did you mean"),
         (["LOG", "--global-batch-size", "0"], "must be at least 1"),
         (["LOG", "--warmup-iters", "-1"], "must be at least 0"),
+        (["LOG", "--devices", "0"], "--devices is 0; it must be at least 1"),
+        (["LOG", "--tokens-per-sample", "9" * 30], "may be at most 1,000,000,000"),
+        (
+            ["LOG", "--family", "megatrom"],
+            "there is no family 'megatrom' (did you mean 'megatron'?)",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_2(
@@ -76,6 +75,73 @@ def test_bad_input_is_one_sentence_and_2(
     assert says in shown.err
     assert shown.err.count("\n") == 1
     assert not shown.out
+
+
+def test_each_log_is_a_row_and_a_broken_one_is_no_end(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = tmp_path / "=cmd|x\x1b[31m.log"
+    evil.write_text(libai(99, time=1.0, rate=4.0) + "\n")
+    files = [str(log), str(evil), str(tmp_path / "none.log")]
+    for form in ("table", "markdown", "csv"):
+        assert main(["parse", "--each", *files, "--format", form]) == 2
+        shown = capsys.readouterr().out
+        assert "\x1b" not in shown
+        assert all(word in shown for word in ("megatron", "libai", "unreadable", "No such file"))
+    assert main(["parse", "--each", *files, "--format", "json"]) == 2
+    rows = json.loads(capsys.readouterr().out)
+    assert [list(row) for row in rows] == [["log", *KEYS]] * 3
+    assert [row["log"] for row in rows] == files
+    assert [row["family"] for row in rows] == ["megatron", "libai", None]
+    assert main(["parse", "--each", str(log), str(log)]) == 0
+    shown = capsys.readouterr().out
+    assert "tokens/s" not in shown  # a figure that no log has takes no column
+    assert shown.count("Megatron's") == 1  # the same reason stands there once
+
+
+def test_csv_of_logs_has_every_key_and_no_formula(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(log.parent)
+    Path("=1+1").write_text(log.read_text())
+    assert main(["parse", "--each", log.name, "=1+1", "--format", "csv"]) == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header == ",".join(["log", *KEYS])
+    assert first.startswith("train_0.log,megatron_lm,megatron,ok,")
+    assert first.endswith(",3,3,1,1,3,14131.6,1.1,,,0,0,12.64968,")
+    assert second.startswith("'=1+1,")
+
+
+def test_one_run_may_be_a_row_too(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parse", str(log), str(log), "--format", "markdown"]) == 0
+    assert f"{log}, {log}" in capsys.readouterr().out.replace("\\", "")
+
+
+def test_a_family_that_is_named_is_the_only_one_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(megatron(1, rate=1.1) + "\n" + libai(99, time=1.0, rate=4.0) + "\n")
+    both = [parse([path], None, family=name) for name in ("megatron", "libai", "oneflow_gpt")]
+    assert [result["family"] for result in both] == ["megatron", "libai", None]
+    assert [result["logged_lines"] for result in both] == [1, 1, 0]
+    assert parse([path], "megatron_core", family="libai")["system"] == "megatron_core"
+
+
+def test_a_step_time_is_derived_where_the_lines_have_a_rate(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("step: 9, loss: 9.9, throughput: 100.0 1607418413.2\n")
+    result = parse([path], None, global_batch_size=50)
+    assert result["step_time_ms"] == 500
+    assert "step time from the batch size and samples/s" in result["reason"]
+    without = parse([path], None)
+    assert without["step_time_ms"] is None
+    assert "(--global-batch-size N)" in without["reason"]
+
+
+def test_tokens_of_a_job_follow_from_samples(log: Path) -> None:
+    result = parse([log], None, tokens_per_sample=1000, devices=4)
+    assert (result["tokens_per_s"], result["tokens_per_s_per_device"]) == (1100, 275)
+    assert "tokens/s from samples/s and 1000 tokens a sample" in result["reason"]
+    assert parse([log], None, devices=4)["tokens_per_s"] is None
 
 
 def test_a_log_may_come_through_a_pipe(
@@ -98,7 +164,7 @@ def test_a_log_without_a_step_says_so_and_has_no_numbers(
     assert main(["parse", str(path), "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["status"], result["logged_lines"]) == ("no_step", 0)
-    assert all(result[key] is None for key in KEYS[6:])
+    assert all(result[key] is None for key in KEYS[7:])
 
 
 @pytest.mark.parametrize(

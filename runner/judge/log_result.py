@@ -1,0 +1,103 @@
+"""The logs of one run, from anywhere, as one result: what was measured, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.judge.diagnosis.verdict import diagnose
+from runner.logs.kinds import KINDS
+from runner.logs.known import UNKNOWN, Known
+from runner.logs.read import Reading, read
+
+
+@dataclass(frozen=True)
+class LogResult:
+    """The keys of `parse --format json`, as docs/parsers.md has them; None: the logs have none."""
+
+    system: str | None
+    family: str | None
+    status: str
+    reason: str
+    logged_lines: int = 0
+    counted_lines: int = 0
+    runs: int = 0
+    first_iteration: int | None = None
+    last_iteration: int | None = None
+    step_time_ms: float | None = None
+    samples_per_s: float | None = None
+    tokens_per_s: float | None = None
+    tokens_per_s_per_device: float | None = None
+    skipped: int | None = None
+    nan: int | None = None
+    last_loss: float | None = None
+    memory_mib: float | None = None
+
+
+def log_result(
+    paths: Sequence[Path],
+    system: str | None = None,
+    *,
+    family: str | None = None,
+    global_batch_size: int | None = None,
+    known: Known = UNKNOWN,
+    warmup_iters: int = 0,
+) -> LogResult:
+    """Read logs as the nodes of one run, and judge how it ended."""
+    reading = read(
+        paths,
+        system,
+        family=family,
+        global_batch_size=global_batch_size,
+        known=known,
+        warmup_iters=warmup_iters,
+    )
+    summary = reading.summary
+    logged = summary.logged_lines > 0
+    status, sentence = _end(paths, reading)
+    memory, memory_note = _memory(reading)
+    notes = [*reading.notes, memory_note if logged else ""]
+    return LogResult(
+        system=reading.system,
+        family=None if reading.kind is None else KINDS[reading.kind].family(),
+        status=status,
+        reason="; ".join(said for said in (sentence, reading.why, *notes) if said),
+        logged_lines=summary.logged_lines,
+        counted_lines=summary.counted_lines,
+        runs=summary.runs,
+        first_iteration=summary.first_iteration,
+        last_iteration=summary.last_iteration,
+        step_time_ms=_rounded(summary.step_time_ms.median()),
+        samples_per_s=_rounded(summary.samples_per_s.median()),
+        tokens_per_s=_rounded(reading.tokens.job),
+        tokens_per_s_per_device=_rounded(reading.tokens.device),
+        skipped=summary.skipped if logged else None,
+        nan=summary.nan if logged else None,
+        last_loss=summary.last_loss,
+        memory_mib=_rounded(memory) if logged else None,
+    )
+
+
+def _end(paths: Sequence[Path], reading: Reading) -> tuple[str, str]:
+    """Return the status and why."""
+    summary = reading.summary
+    verdict = diagnose(paths, steps=summary.logged_lines)
+    if verdict.status == "ok" and summary.diverged_at is not None:
+        return "diverged", (
+            f"the loss was NaN or infinite at iteration {summary.diverged_at}, the last that"
+            " logged one"
+        )
+    return verdict.status, verdict.sentence
+
+
+def _memory(reading: Reading) -> tuple[float | None, str]:
+    """Return MiB, and of what."""
+    if reading.memory_used_mib is not None:
+        return reading.memory_used_mib, "memory is what the fullest device had in use"
+    peak = reading.memory_allocated_mib
+    return peak, "" if peak is None else "memory is the framework's peak"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

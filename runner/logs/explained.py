@@ -1,0 +1,102 @@
+"""Why a figure of a log is not simply the log's, or is missing, and what cures it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from runner.logs.batch import unmeasured
+from runner.logs.kind import Kind
+from runner.logs.known import UNKNOWN, Known
+from runner.logs.totals import LogTotals
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens/s of a run, of the whole job and of one device (medians); None: nothing says it."""
+
+    job: float | None = None
+    device: float | None = None
+    derived: bool = False  # from samples/s
+
+    @classmethod
+    def of(cls, summary: LogTotals, told: Known) -> Tokens:
+        """Take the lines' own, else work them out of what else is known of the run."""
+        job, device = summary.tokens_per_s.median(), summary.device_tokens_per_s.median()
+        samples = summary.samples_per_s.median()
+        derived = job is None and samples is not None and told.tokens_per_sample is not None
+        if derived:
+            job = (samples or 0.0) * (told.tokens_per_sample or 0)
+        if device is None and job is not None and told.devices:
+            device = job / told.devices
+        return cls(job, device, derived)
+
+
+def explained(
+    kind: type[Kind],
+    summary: LogTotals,
+    tokens: Tokens,
+    given: Known,
+    facts: Mapping[str, str],
+) -> Iterator[str]:
+    """Yield a sentence for each; `given` is what the user says, `facts` are the log's own words."""
+    told, own = given.or_by(facts), UNKNOWN.or_by(facts)
+    if summary.unmeasured:
+        yield f"not measured: {unmeasured(summary.unmeasured)}"
+    if summary.doubtful:
+        printed, derived = summary.doubtful
+        yield (
+            f"samples/s as printed, {printed:g}, is not batch size / time of the line,"
+            f" {derived:.3g}"
+        )
+    yield from _of_time(kind, summary)
+    yield from _of_samples(kind, summary, told)
+    yield from _of_tokens(tokens, told)
+    for option, mine, theirs in (
+        ("--tokens-per-sample", given.tokens_per_sample, own.tokens_per_sample),
+        ("--devices", given.devices, own.devices),
+    ):
+        if mine and theirs and mine != theirs:
+            yield f"the log says {theirs}, not {option} {mine}"
+
+
+def _of_time(kind: type[Kind], summary: LogTotals) -> Iterator[str]:
+    rates = (summary.samples_per_s, summary.tokens_per_s, summary.device_tokens_per_s)
+    if summary.derived_time:
+        yield "step time from the batch size and samples/s"
+    elif summary.step_time_ms.seen:
+        return
+    elif not any(rate.seen for rate in rates):
+        left = f"no step is left after --warmup-iters {summary.warmup_iters}"
+        yield left if summary.warmup_iters else "the lines show no time"
+    elif kind.own_rate and not summary.global_batch_size:
+        yield "no step time: the lines have a rate and no batch size (--global-batch-size N)"
+
+
+def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[str]:
+    rate = summary.samples_per_s.seen
+    tokens = summary.tokens_per_s.seen or summary.device_tokens_per_s.seen
+    if rate and summary.derived:
+        given = summary.global_batch_size
+        own = "the batch size and the time on the lines"
+        yield f"samples/s from {f'--global-batch-size {given}' if given else own}"
+    elif rate and tokens and not {"samples_per_s"} & {*kind.gives, *kind.works_out}:
+        yield f"samples/s from tokens/s and {told.tokens_per_sample} tokens a sample"
+    elif rate and not kind.own_rate:
+        yield (
+            "samples/s as DeepSpeed computes it from ds_config's train_batch_size"
+            " (--global-batch-size puts it right)"
+        )
+    elif rate:
+        return
+    elif tokens and not told.tokens_per_sample:
+        yield "no samples/s: nothing says how many tokens a sample has (--tokens-per-sample N)"
+    elif summary.step_time_ms.seen and not summary.global_batch_size:
+        yield "no samples/s: the lines have no batch size (--global-batch-size N)"
+
+
+def _of_tokens(tokens: Tokens, told: Known) -> Iterator[str]:
+    if tokens.derived:
+        yield f"tokens/s from samples/s and {told.tokens_per_sample} tokens a sample"
+    elif tokens.job is None and tokens.device is not None:
+        yield "no tokens/s of the job: the lines have a device's (--devices N)"

@@ -1,0 +1,77 @@
+"""Tables of docs/parsers.md about the kinds of step lines, written from their classes."""
+
+from runner.logs.batch import LoggedStep, Windows, from_rows
+from runner.logs.explained import Tokens
+from runner.logs.kind import GIVES, Kind
+from runner.logs.kinds import KINDS
+from runner.logs.known import Known
+from runner.logs.totals import LogTotals
+
+# Columns of what is printed: a figure's key in `LogTotals`, or only its name in GIVES.
+MEASURED = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s")
+PRINTED = (*MEASURED, "loss", "grad_norm", "memory_mib", "tflop_per_s", "energy_j")
+CURES = {
+    "with B": {"global_batch": 8},
+    "with T": {"tokens_per_sample": 4},
+    "with D": {"devices": 2},
+    "with D, T": {"devices": 2, "tokens_per_sample": 4},
+    "with B, T": {"global_batch": 8, "tokens_per_sample": 4},
+    "with B, D, T": {"global_batch": 8, "devices": 2, "tokens_per_sample": 4},
+}
+
+
+def kinds() -> str:
+    """The kinds of step lines, best first."""
+    rows = ""
+    for kind in KINDS.values():
+        module, says = kind.__module__.rpartition(".")[2], kind.says.replace("|", "\\|")
+        rows += f"| `{module}` | {says} | {', '.join(sorted(kind.systems()))} |\n"
+    return f"\n| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}\n"
+
+
+def _figures(kind: type[Kind], **sizes: int) -> set[str]:
+    """What `parse` makes of a line of the kind, with the sizes that its log or the user says."""
+    has = {*kind.gives, *kind.works_out}
+    step = LoggedStep(1, global_batch=8 * ("global_batch" in has), iterations=1)
+    for key in has & set(MEASURED):
+        setattr(step, key, 1.0)
+    by_log = {key: size for key, size in (("devices", 2), ("tokens_per_sample", 4)) if key in has}
+    sizes = {**by_log, **sizes}
+    told = Known(sizes.get("tokens_per_sample"), sizes.get("devices"))
+    totals = LogTotals(global_batch_size=sizes.get("global_batch"), own_rate=kind.own_rate)
+    totals.add(told.complete(from_rows([step], Windows())))
+    tokens = Tokens.of(totals, told)
+    rates = {"tokens_per_s": tokens.job, "device_tokens_per_s": tokens.device}
+    seen = {key for key in MEASURED[:2] if getattr(totals, key).seen}
+    return seen | {key for key, rate in rates.items() if rate is not None}
+
+
+def gives() -> str:
+    """What each kind prints, and what follows from it: by the parsers' own arithmetic."""
+    rows = ""
+    for kind in sorted(KINDS.values(), key=lambda kind: (kind.family(), kind.name)):
+        derived = _figures(kind)
+        cured = {way: _figures(kind, **sizes) for way, sizes in CURES.items()}
+        cells = [f"`{kind.name}`"]
+        for key in PRINTED:
+            if key in kind.gives:
+                cells.append("yes")
+            elif key in kind.works_out or key in derived:
+                cells.append("derived")
+            else:
+                cells.append(next((way for way, figures in cured.items() if key in figures), "–"))
+        sizes = ("global_batch", "tokens_per_sample", "devices", "train_iters")
+        cells.append(", ".join(GIVES[key] for key in sizes if key in kind.gives) or "–")
+        rows += f"| {' | '.join(cells)} |\n"
+    heads = ["lines", *(GIVES[key] for key in PRINTED), "sizes"]
+    return f"\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n{rows}\n{_out_of()}\n"
+
+
+def _out_of() -> str:
+    """What a kind works out itself, and from what."""
+    return "".join(
+        f"- `{kind.name}`: {' and '.join(GIVES[key] for key in kind.works_out)} from"
+        f" {kind.out_of}.\n"
+        for kind in KINDS.values()
+        if kind.works_out
+    )
