@@ -17,6 +17,7 @@ from node.causes import Cause, EndedBy
 
 from . import scratch
 from .answers import RefusedError
+from .fan_out import fan_out
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
 from .processes import (
@@ -311,6 +312,8 @@ def spawn(job: dict[str, Any]) -> int:
         os.closerange(3, 256)
         os.umask(0o022)
         os.chdir(job["cwd"])
+        if job.get("processes"):
+            os._exit(fan_out(job["processes"], env))
         os.execvpe(job["argv"][0], job["argv"], env)
     except BaseException as error:
         os.write(2, ("trainbench: cannot start %s: %s\n" % (job["argv"][0], error)).encode())

@@ -25,7 +25,7 @@ def node_addr(rank: int) -> str:
 
 def needs_others(job: dict[str, Any]) -> bool:
     """Whether a node has to know of others than node rank 0."""
-    told = [job[key] for key in ("argv", "env", "after", "files")]
+    told = [job.get(key) for key in ("argv", "env", "after", "files", "processes")]
     return any(found[1] for found in WORD.finditer(json.dumps(told)))
 
 

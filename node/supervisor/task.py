@@ -249,12 +249,12 @@ def meet(part: Task) -> dict[str, Any] | None:
 def begin(part: Task, placement: dict[str, Any]) -> None:
     """Fill in what only the job knows, and write down what runs."""
     job = part.job
-    for key in ("argv", "env", "after"):
+    for key in ("argv", "env", "after", "processes"):
         job[key] = filled(job[key], placement)
     for name, text in job["files"].items():
         if WORD.search(text):
             write(name, filled(text, placement))
-    started = {key: job[key] for key in ("argv", "env", "cwd", "device_ids")}
+    started = {key: job[key] for key in ("argv", "env", "cwd", "device_ids", "processes")}
     late_s = visibility.delay_s(os.path.join(part.folder, MEETING))
     write(STARTED, json.dumps(dict(started, schema=1, late_s=late_s), indent=1))
     job["env"] = dict(job["env"], **part.secrets)

@@ -104,6 +104,36 @@ class Decoder:
         )
 
 
+GIVEN_FLOPS = Formula(
+    id="given-flops",
+    expression="B*s*F",
+    meaning="F FLOPs of a token, forward and backward pass, as the matrix gives them",
+    source="model_flops_per_token of the matrix",
+)
+
+
+@dataclass(frozen=True)
+class PerToken:
+    """A model of which the FLOPs of a token are known, and nothing else."""
+
+    flops_per_token: float
+    seq_length: int
+    vocab_size: int = 0
+
+    @property
+    def formula(self) -> Formula:
+        """The one that counts what was given."""
+        return GIVEN_FLOPS
+
+    def flops(self, *, recompute: bool = False, vocab_size: int | None = None) -> float:
+        """Return the FLOPs of one sample; with recomputation a third more, a forward pass."""
+        return self.flops_per_token * self.seq_length * (4 / 3 if recompute else 1)
+
+    def divided(self) -> tuple[Divided, ...]:
+        """Name nothing: its parts are not known."""
+        return ()
+
+
 def tflop_per_s_per_device(
     model: Architecture,
     samples_per_s: float,

@@ -97,7 +97,7 @@ def _measured(runs: Sequence[Record]) -> Power:
 
 def tokens_of_step(record: Record) -> int:
     """Count the tokens of an iteration; 0 where batch or sequence length is not known."""
-    return record.model.seq_length * (record.global_batch_size or 0) if record.model else 0
+    return (record.sample_length or 0) * (record.global_batch_size or 0)
 
 
 def _thermals(each: Iterable[Thermals]) -> Thermals:

@@ -47,6 +47,7 @@ Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
 NO_STEP = "no training step was logged"
+NO_PEAK = "the log shows no peak of the framework's allocator"
 # A record with one of these words carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", *NOT_ENDED})
 
@@ -275,17 +276,18 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     rate = summarise(rates, rate=True)
     time = summarise(times)
     why = _why_no_times(runs, warm, late, counted)
+    unread = _unread(runs)
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
         if summary is None:
-            missing[name] = why
+            missing[name] = unread.get(name, why)
     loss, missing_loss = _median_final_loss(runs)
     if loss is None:
-        missing["final_loss"] = missing_loss
+        missing["final_loss"] = unread.get("loss", missing_loss)
     used = [i for run in counted for i in run]
     allocated = _peak(run.measurement.memory_allocated_mib for run in runs)
     in_use = _peak(run.measurement.memory_used_mib for run in runs)
     if allocated is None:
-        missing["memory_allocated_mib"] = "the log shows no peak of the framework's allocator"
+        missing["memory_allocated_mib"] = unread.get("memory", NO_PEAK)
     if in_use is None:
         missing["memory_used_mib"] = "the device's memory in use was not sampled"
     return CellStatistics(
@@ -317,6 +319,15 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         drifts=tuple(drift for run in times if (drift := spread.drift([i.value for i in run]))),
         missing=missing,
     )
+
+
+def _unread(runs: Sequence[Record]) -> dict[str, str]:
+    """Return, for what a matrix's own patterns did not find in any run, why."""
+    each = [run.measurement.missing for run in runs]
+    found = {key: why for key, why in each[0].items() if all(key in one for one in each)}
+    if why := found.get("step_time"):
+        found |= {"step_time_ms": why, "samples_per_s": found.get("samples_per_s", why)}
+    return found
 
 
 _QUANTITIES = (

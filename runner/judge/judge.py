@@ -63,6 +63,9 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         train_iters=measured.iterations_of(cell.parameters),
         play_words=play_words,
     )
+    if not measured.intervals and (why := measured.missing.get("step")):
+        ended = replace(ended, ending=f"{ended.ending}; {why}")
+        ended = replace(ended, reason=ended.ending)
     if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):
         ended = replace(ended, ending=f"{ended.ending}; {ranks}")
         ended = replace(ended, reason=ended.ending)

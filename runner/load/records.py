@@ -132,6 +132,7 @@ def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str)
         warmup_iters=warmup_iters,
         activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
         model=system.architecture(cell),
+        tokens_per_sample=system.tokens_per_sample(cell),
         arithmetic=system.arithmetic(cell.parameters),
         parallel=system.sizes(cell),
     )

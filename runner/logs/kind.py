@@ -99,6 +99,11 @@ class Kind(ABC):
         """Return the systems that print these lines."""
         return tuple(dict.fromkeys(candidate.system for candidate in cls.candidates))
 
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """What it looked for in vain, with the reason; lines of a known kind need none."""
+        return {}
+
     @abstractmethod
     def feed(self, text: bytes) -> Batch | None:
         """Return the steps in whole lines of a log; None where there is none."""

@@ -60,9 +60,18 @@ def bounded(cells: Iterable[Cell], where: str) -> tuple[Cell, ...]:
 
 
 def _letters(cell: Cell) -> int:
-    texts = [value for value in cell.parameters.values() if isinstance(value, str)]
+    texts = [text for value in cell.parameters.values() for text in _texts(value)]
     texts += [cell.name, cell.dataset, *cell.env, *cell.env.values(), *cell.placement.values()]
     return sum(map(len, texts)) + len(cell.device_ids or ())
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value, which may be a list or mapping of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _texts(each)
 
 
 def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> Iterator[Cell]:
@@ -154,8 +163,9 @@ def _cell(
         )
     system = load_system(CELL_KEYS["system"].read(values["system"], where))
     known = [*CELL_KEYS, *(item.name for item in system.parameters)]
-    for key in values:
-        if key not in known:
+    own = {key: value for key, value in values.items() if key not in known}
+    for key in own:
+        if not system.own_keys or not isinstance(key, str):
             raise UserError(
                 f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), known)};"
                 f" `python -m runner systems {system.name}` lists them"
@@ -173,7 +183,7 @@ def _cell(
         device_ids=device_ids,
         env=env,
         parameters=system.resolve(
-            {item.name: item.read(values.get(item.name), where) for item in system.parameters}
+            {item.name: item.read(values.get(item.name), where) for item in system.parameters} | own
         ),
         axes=dict(point),
         placement=_placement(values, where),

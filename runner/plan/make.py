@@ -99,6 +99,7 @@ def _node_run(
         after=command.after,
         step=command.step,
         scratch=context.scratch,
+        processes=command.processes,
     )
 
 

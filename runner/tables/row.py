@@ -21,6 +21,7 @@ from runner.terms.record import NOT_ENDED, Reached, Record, Utilisation
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")
 NO_ARCHITECTURE = "the system does not say the architecture of its model"
+NO_LENGTH = "nothing says the tokens of a sample"
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,8 @@ class Row:
     @property
     def tokens_per_s(self) -> float | None:
         """Median tokens/s of the whole job: samples/s times the sequence length."""
-        model, rate = self.record.model, self.samples_per_s
-        return None if model is None or rate is None else rate * model.seq_length
+        length, rate = self.record.sample_length, self.samples_per_s
+        return None if length is None or rate is None else rate * length
 
     @property
     def model_tflop_per_s_per_device(self) -> float | None:
@@ -307,8 +308,8 @@ class Row:
         if self.vocabulary is None:
             why = "no samples/s" if self.samples_per_s is None else NO_ARCHITECTURE
             reasons["model_tflop_per_s_per_device"] = why
-        if self.record.model is None and self.samples_per_s is not None:
-            reasons |= {"tokens_per_s": NO_ARCHITECTURE, "tokens_per_s_per_device": NO_ARCHITECTURE}
+        if self.record.sample_length is None and self.samples_per_s is not None:
+            reasons |= {"tokens_per_s": NO_LENGTH, "tokens_per_s_per_device": NO_LENGTH}
         if self.mfu_percent is None:
             why = reasons.get("model_tflop_per_s_per_device", "") or self._peak[1]
             reasons |= {"mfu_percent": why, "hfu_percent": why}

@@ -175,6 +175,7 @@ class Parameter:
             str: "text",
             list: "a list",
             dict: "a mapping",
+            object: "text, a number or a mapping",
         }
         if self.maximum is not None:
             return f"{name[self.kind]} of {self.minimum or 0} to {self.maximum}"

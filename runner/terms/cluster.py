@@ -49,6 +49,7 @@ class Cluster:
     slurm: Slurm | None = None
     scratch: PurePosixPath | None = None
     root_shared: bool = False
+    command_pins: tuple[str, ...] = ()
 
     @property
     def one_root(self) -> bool:

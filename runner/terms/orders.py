@@ -34,8 +34,8 @@ Seconds = Annotated[float, Number(0)]
 class NodeRun:
     """One node's part of a run. `dir` and `runs` are folders on the node.
 
-    `serves`, `after` and `step`: see `Command`. `scratch`: a folder of the run's own on a disk of
-    the node's own, which is made before it and removed with it; "" for none.
+    `serves`, `after`, `step` and `processes`: see `Command`. `scratch`: a folder of the run's own
+    on a disk of the node's own, which is made before it and removed with it; "" for none.
     """
 
     host: Host
@@ -54,6 +54,7 @@ class NodeRun:
     after: tuple[tuple[str, ...], ...] = ()
     step: tuple[str, ...] = ()
     scratch: Path = ""
+    processes: tuple[tuple[str, ...], ...] = ()
 
     @property
     def waits(self) -> bool:

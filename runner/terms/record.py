@@ -143,7 +143,8 @@ class Measurement:
     to intervals) where several logged the same iterations; `intervals` has them once. `busy` has
     (seconds since the first sample, mean utilisation of the node's devices in percent). `compile_s`
     is what the trainer says that it compiled for before its first step, `train_iters` how many
-    iterations it says that it will do, if it does.
+    iterations it says that it will do, if it does. `missing` says of what the matrix's own patterns
+    did not find (a key of `log`) why.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -163,6 +164,7 @@ class Measurement:
     first_step: FirstStep | None = None
     compile_s: float | None = None
     train_iters: int | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""
@@ -178,7 +180,8 @@ class Record:
     nodes' devices as nvidia-smi or npu-smi prints it, empty where they have none or several kinds.
     `fingerprinted` names what of the nodes its figures hang on (`system torch_gpt/torch-2.13`).
     `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
-    `model` is None where the system does not say what it trains, `arithmetic` (bf16, fp16, tf32 or
+    `model` is None where the system does not say what it trains (`tokens_per_sample` may be known
+    all the same), `arithmetic` (bf16, fp16, tf32 or
     fp32) where it does not say what matrices are multiplied in.
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
@@ -209,6 +212,7 @@ class Record:
     target_loss: float | None = None
     activation_checkpointing: bool = False
     model: Architecture | None = None
+    tokens_per_sample: int | None = None
     arithmetic: str | None = None
     measurement: Measurement = field(default_factory=Measurement)
     reached: Reached = Reached()
@@ -223,6 +227,11 @@ class Record:
     diagnosis: str | None = None
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sample_length(self) -> int | None:
+        """Tokens of a sample: the model's, else as the system says; None where nobody does."""
+        return self.tokens_per_sample if self.model is None else self.model.seq_length
 
     def parallel_size(self, name: str) -> int:
         """Return a parallel size; what the system does not name it does not split: 1."""

@@ -27,7 +27,8 @@ class Command:
     exist before anything starts (path to bytes, or None). `ports` must be free on this node, beside
     the run's own. `picks_devices`: argv names the cell's `device_ids` itself, so that no
     CUDA_VISIBLE_DEVICES is set, which such a launcher would count them within. `ssh`: the processes
-    of other nodes are started over ssh.
+    of other nodes are started over ssh. `processes`: the argv of each, where the node starts
+    several in place of `argv`, which is then the first; its part ends with the first that fails.
 
     `serves`: this process lets another node's launcher in, and ends when that has ended. `after`
     runs once all processes have ended, however they did. `step`: options by which srun has the
@@ -45,6 +46,7 @@ class Command:
     serves: bool = False
     after: tuple[tuple[str, ...], ...] = ()
     step: tuple[str, ...] = ()
+    processes: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

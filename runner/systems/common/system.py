@@ -84,6 +84,8 @@ class System:
     `relies_on` names what else of the nodes a cell's figures hang on, beside its pin set and its
     dataset: the path of a `folder` with what it runs, that of a `python`.
     `readers` gives what reads a cell's log; left out, the kinds of lines that name the system.
+    `samples` gives the samples of an iteration and `tokens` those of a sample, where neither
+    parameters nor the model say them. `own_keys`: a matrix may set keys of its own.
     """
 
     name: str
@@ -94,12 +96,15 @@ class System:
     check: Callable[[Cell, Cluster], None] = _nothing_to_refuse
     resolve: Callable[[dict[str, Any]], dict[str, Any]] = _as_given
     parallel: tuple[Split, ...] = ()
-    model: Callable[[Mapping[str, Any]], Architecture] | None = None
+    model: Callable[[Mapping[str, Any]], Architecture | None] | None = None
     arithmetic: Callable[[Mapping[str, Any]], str | None] = _precision
     estimate: Callable[[Cell, Cluster], Estimate] | None = None
     devices: tuple[str, ...] = ("cpu", "cuda", "npu")
     relies_on: Callable[[Cell], Mapping[str, str]] = _on_nothing_else
     readers: "Callable[[Mapping[str, Any]], Readers] | None" = None
+    samples: Callable[[Cell], int | None] | None = None
+    tokens: Callable[[Mapping[str, Any]], int | None] | None = None
+    own_keys: bool = False
 
     @property
     def pins(self) -> tuple[str, ...]:
@@ -129,8 +134,9 @@ class System:
     def tokens_per_sample(self, cell: Cell) -> int | None:
         """Return the tokens of a sample; None where nothing says it."""
         model = self.architecture(cell)
-        given = cell.parameters.get("tokens_per_sample")
-        return model.seq_length if model else given
+        if model is not None:
+            return model.seq_length
+        return self.tokens(cell.parameters) if self.tokens else None
 
     def recorded(self, parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return a recorded cell's parameters, typed; those younger than it have their defaults.
@@ -138,7 +144,7 @@ class System:
         Raises UserError for values that no matrix could give.
         """
         own = {item.name: item.read(parameters.get(item.name), where) for item in self.parameters}
-        return {**parameters, **self.resolve(own)}
+        return self.resolve({**parameters, **own})
 
     def fingerprinted(self, cell: Cell) -> tuple[str, ...]:
         """Name what of the nodes a cell's figures hang on, as campaign.json's environment has it.
@@ -160,6 +166,8 @@ class System:
 
     def batch_size(self, cell: Cell) -> int | None:
         """Return samples an iteration of all devices; None where the system has no such number."""
+        if self.samples and (count := self.samples(cell)) is not None:
+            return count
         if self.names_global_batch:
             return int(cell.parameters["global_batch_size"])
         passes = int(cell.parameters.get("gradient_accumulation") or 1)

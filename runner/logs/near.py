@@ -1,0 +1,44 @@
+"""The lines of a log that come nearest to a pattern which matched none. Pure."""
+
+import re
+
+from node.printable import printable
+
+MOST_LINES = 20_000  # that are looked at
+MOST_SHOWN = 2
+LONGEST = 200  # bytes of a line that are looked at, and shown
+_WORD = re.compile(rb"[A-Za-z]{2,}")
+_SPECIAL = re.compile(rb"\\.|\[[^\]]*\]|\(\?\w*:?|[(){}|*+?^$.]")
+
+
+class NearLines:
+    """Keeps the lines that hold the most of a pattern's own words; the first of them."""
+
+    def __init__(self, pattern: str) -> None:
+        plain = _SPECIAL.sub(b" ", pattern.encode())
+        self._words = tuple(dict.fromkeys(word.lower() for word in _WORD.findall(plain)))[:20]
+        self._best: list[tuple[int, bytes]] = []
+        self._looked = 0
+
+    def look(self, text: bytes) -> None:
+        """Look at the lines of a text."""
+        if not self._words or self._looked >= MOST_LINES:
+            return
+        for line in text.split(b"\n", MOST_LINES - self._looked):
+            self._looked += 1
+            small = line[:LONGEST].lower()
+            score = sum(word in small for word in self._words)
+            worst = self._best[-1][0] if len(self._best) == MOST_SHOWN else 0
+            if score > worst:
+                self._best = sorted([*self._best, (score, line[:LONGEST])], key=_score)[:MOST_SHOWN]
+
+    def words(self) -> str:
+        """Say them: `; the nearest are: '...'`, or that no line has a word of the pattern."""
+        if not self._best:
+            return "" if not self._words else "; no line has one of its words"
+        lines = (printable(line.decode("utf-8", "replace")).strip() for _, line in self._best)
+        return f"; nearest: {', '.join(map(repr, lines))}"
+
+
+def _score(entry: tuple[int, bytes]) -> int:
+    return -entry[0]

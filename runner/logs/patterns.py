@@ -1,0 +1,205 @@
+"""A matrix's own patterns as a kind of step lines: `step` finds a line, the others read it.
+
+They run on RE2, whose time grows with the length of a line and no faster, whatever the pattern
+(https://github.com/google/re2/wiki/Syntax: no lookaround, no backreference).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+from runner.logs.batch import Batch, Figures, LoggedStep, Windows, from_rows
+from runner.logs.decoding import ANSI
+from runner.logs.kind import Candidate, Kind, Readers
+from runner.logs.known import TRAIN_ITERS
+from runner.logs.near import NearLines
+from runner.logs.numbers import number, quantity, whole
+
+if TYPE_CHECKING:
+    import re2
+
+STEP = "step"
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "step_time": {"s": 1000.0, "ms": 1.0, "us": 0.001},  # to ms
+    "memory": {"MiB": 1.0, "GiB": 1024.0, "MB": 1e6 / 2**20, "GB": 1e9 / 2**20},  # to MiB
+}
+RATES = ("samples_per_s", "tokens_per_s", "device_tokens_per_s", "device_tflop_per_s")
+PLAIN = (STEP, "loss", "grad_norm", *RATES)
+KEYS = (*PLAIN, *UNITS)
+MOST_LETTERS = 1_000  # of a pattern
+
+
+@dataclass(frozen=True)
+class LinePattern:
+    """One of a matrix's patterns: its text, and what its number is multiplied with."""
+
+    text: str
+    scale: float = 1.0
+
+
+def read_patterns(log: Mapping[str, Any], where: str) -> dict[str, LinePattern]:
+    """Read what a matrix says of a log's lines. Raises UserError that names the key."""
+    if STEP not in log:
+        raise UserError(
+            f"{where} has no `step`, by which a line is known; add step: 'step (\\d+)/(\\d+)'"
+        )
+    return {key: _read(key, value, where) for key, value in log.items()}
+
+
+def _read(key: str, value: Any, where: str) -> LinePattern:
+    if key not in KEYS:
+        raise UserError(
+            f"{where}: {key!r} is nothing that a line can say{nearest(str(key), KEYS)}; there are"
+            f" {', '.join(KEYS)}"
+        )
+    where = f"{where}: {key}"
+    scale = 1.0
+    if key in UNITS:
+        units = UNITS[key]
+        wanted = f"{{pattern: '...', unit: {next(iter(units))}}}, with a unit of {', '.join(units)}"
+        if not isinstance(value, dict) or set(value) != {"pattern", "unit"}:
+            raise UserError(f"{where} is {value!r:.100}; write {wanted}")
+        if value["unit"] not in units:
+            raise UserError(f"{where} has the unit {value['unit']!r:.100}; write {wanted}")
+        scale, value = units[value["unit"]], value["pattern"]
+    if not isinstance(value, str) or not 0 < len(value) <= MOST_LETTERS:
+        raise UserError(
+            f"{where} is {value!r:.100}; it must be a pattern of at most {MOST_LETTERS} letters"
+        )
+    _check_groups(compiled(value, where).groups, key, where)
+    return LinePattern(value, scale)
+
+
+def _check_groups(groups: int, key: str, where: str) -> None:
+    most = 2 if key == STEP else 1
+    if not 1 <= groups <= most:
+        several = "one group, or two (the step and the total)" if key == STEP else "one group"
+        raise UserError(
+            f"{where} has {groups or 'no'} groups and needs {several}: put the number in (...), and"
+            " write (?:...) for what only belongs together"
+        )
+
+
+@cache
+def compiled(text: str, where: str = "") -> re2._Regexp:
+    """Compile a pattern for bytes of a line. Raises UserError where RE2 cannot run it."""
+    import re2  # a tenth of a millisecond that a list of systems can do without
+
+    options = re2.Options()
+    options.never_nl = True
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        return re2.compile(text.encode(), options)
+    except re2.error as error:
+        words = error.args[0] if error.args else error
+        said = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        raise UserError(
+            f"{where} cannot run: {said}; patterns are RE2's, without lookaround (?=...) and"
+            " backreferences \\1"
+        ) from None
+
+
+def readers_of_patterns(patterns: Mapping[str, LinePattern]) -> Readers:
+    """Return what reads a log by a matrix's own patterns."""
+    return {PatternLines.name: lambda: PatternLines(patterns)}
+
+
+@dataclass
+class _Seen:
+    """Of one pattern: how often a line matched, and the lines that came nearest before."""
+
+    near: NearLines
+    matched: bool = False
+
+
+class PatternLines(Kind):
+    """Lines that `step` matches; what else they say is read by the other patterns."""
+
+    name = "patterns"
+    says = "the matrix's own patterns"
+    candidates = (Candidate("command"),)
+
+    def __init__(self, patterns: Mapping[str, LinePattern]) -> None:
+        super().__init__()
+        self.windows = Windows()
+        self._patterns = {key: (compiled(each.text), each.scale) for key, each in patterns.items()}
+        self._from_zero: bool | None = None
+        self._seen = {key: _Seen(NearLines(each.text)) for key, each in patterns.items()}
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Say of each pattern that matched no line so, with the nearest lines."""
+        return {
+            key: f"`{key}` matched no line{' that `step` matched' if key != STEP else ''}"
+            f"{seen.near.words()}"
+            for key, seen in self._seen.items()
+            if not seen.matched
+        }
+
+    def feed(self, text: bytes) -> Batch | None:
+        """Read the steps in whole lines of a log; None where there is none."""
+        self.notes.scan(text)
+        clean = ANSI.sub(b"", text).replace(b"\r", b"\n")
+        rows, end = [], 0
+        for match in self._patterns[STEP][0].finditer(clean):
+            if match.start() < end:
+                continue  # a line is one step
+            begin = clean.rfind(b"\n", end, match.start()) + 1
+            end = clean.find(b"\n", match.end())
+            if end < 0:
+                break  # half a line may hold half a number
+            if (row := self._row(match, clean[max(begin, 0) : end])) is not None:
+                rows.append(row)
+        if not rows and not self._seen[STEP].matched:
+            self._seen[STEP].near.look(clean)
+        return from_rows(rows, self.windows) if rows else None
+
+    def _row(self, step: Any, line: bytes) -> LoggedStep | None:
+        iteration = whole(step.group(1))
+        if iteration is None:
+            return None
+        if self._from_zero is None:
+            self._from_zero = iteration == 0
+        self._seen[STEP].matched = True
+        if self._patterns[STEP][0].groups > 1 and whole(step.group(2)):
+            self.notes.facts[TRAIN_ITERS] = step.group(2).decode()
+        found = {key: self._value(key, line) for key in self._patterns if key != STEP}
+        texts = {key: value for key, value in found.items() if value is not None}
+        loss = number(texts.get("loss"))
+        figure = {key: self._figure(key, text) for key, text in texts.items()}
+        self.notes.allocated(figure.get("memory"))
+        return LoggedStep(
+            iteration=iteration + self._from_zero,
+            step_time_ms=figure.get("step_time"),
+            samples_per_s=figure.get("samples_per_s"),
+            loss=loss,
+            nan=int("loss" in texts and loss is None),
+            grad_norm=number(texts.get("grad_norm")),
+            tokens_per_s=figure.get("tokens_per_s"),
+            device_tokens_per_s=figure.get("device_tokens_per_s"),
+            figures=Figures(figure.get("device_tflop_per_s")),
+        )
+
+    def _value(self, key: str, line: bytes) -> bytes | None:
+        """Return what a pattern finds on a line that `step` matched."""
+        match = self._patterns[key][0].search(line)
+        seen = self._seen[key]
+        if match is None:
+            if not seen.matched:
+                seen.near.look(line)
+            return None
+        seen.matched = True
+        text: bytes | None = match.group(1)
+        return text
+
+    def _figure(self, key: str, text: bytes) -> float | None:
+        """Return a time, rate or size as a number, in our unit."""
+        figure = quantity(re.sub(rb"(?<=\d),(?=\d{3})", b"", text))
+        return None if figure is None else figure * self._patterns[key][1]

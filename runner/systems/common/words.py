@@ -1,0 +1,111 @@
+"""Words in braces of a text: `--lr {lr}` with values in their place. Pure; no shell, no template.
+
+`{{` and `}}` are braces themselves. A value is put in as it is: braces in it mean nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]|[^{}]+")
+
+
+def pieces(text: str, where: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a text, each with whether it is a word's name.
+
+    Raises UserError for a brace that is not closed, or holds no name.
+    """
+    for match in _PIECE.finditer(text):
+        if match[1]:
+            yield match[1], True
+        elif match[0] in ("{", "}"):
+            rest = text[match.start() : match.start() + 30]
+            raise UserError(
+                f"{where}: {rest!r} begins with a brace that stands alone; a word is written"
+                " {name}, and a brace itself {{ or }}"
+                if match[0] == "{"
+                else f"{where}: {text[-60:]!r} has a closing brace that stands alone; write }}}}"
+                " for a brace itself"
+            )
+        else:
+            yield match[0].replace("{{", "{").replace("}}", "}"), False
+
+
+def names_in(text: str, where: str) -> set[str]:
+    """Return the words of a text. Raises UserError as `pieces` does."""
+    return {part for part, is_name in pieces(text, where) if is_name}
+
+
+def filled(text: str, values: Mapping[str, Any], where: str) -> str:
+    """Return the text with values in place of its words. Raises UserError naming the nearest."""
+    return "".join(
+        written(value_of(part, values, where)) if is_name else part
+        for part, is_name in pieces(text, where)
+    )
+
+
+def arguments(text: str, values: Mapping[str, Any], where: str) -> list[str]:
+    """Return what one argument becomes: itself, filled; several, or none, where it is a word alone
+    whose value is a list.
+    """
+    word = re.fullmatch(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text)
+    value = value_of(word[1], values, where) if word else None
+    if isinstance(value, list):
+        return [written(each) for each in value]
+    return [filled(text, values, where)]
+
+
+def value_of(name: str, values: Mapping[str, Any], where: str) -> Any:
+    """Return the value of a word. Raises UserError naming the nearest one, and all of them."""
+    value = values.get(name)
+    if value is None:
+        raise UserError(
+            f"{where}: {{{name}}} is neither a fact of the node nor a key of the matrix"
+            f"{nearest(name, values)}; there are {', '.join(sorted(values))}"
+        )
+    return value
+
+
+def written(value: Any) -> str:
+    """Write a value as one argument has it: numbers as YAML had them, true and false in small."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    return str(value)
+
+
+def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
+    """Return a number, or the product that a text says: `micro_batch_size * data_parallel * 4`.
+
+    None where nothing is given. Raises UserError naming the factor that is no number.
+    """
+    if value is None:
+        return None
+    factors = value.split("*") if isinstance(value, str) else [value]
+    result: float = 1
+    for factor in factors:
+        word = factor.strip() if isinstance(factor, str) else factor
+        named = isinstance(word, str) and NAME.fullmatch(word)
+        number = value_of(word, values, where) if named else word
+        try:
+            known = None if isinstance(number, bool) else float(number)
+        except (TypeError, ValueError, OverflowError):
+            known = None
+        if known is None or not 0 < known < 1e18:
+            raise UserError(
+                f"{where} is {value!r}, and {word!r} is no number above 0 there; write a number, or"
+                " numbers and keys with * between them"
+            )
+        result *= int(known) if known.is_integer() else known
+    return result
+
+
+def factors(value: Any) -> set[str]:
+    """Return the names in a product."""
+    words = value.split("*") if isinstance(value, str) else []
+    return {word.strip() for word in words if NAME.fullmatch(word.strip())}

@@ -1,0 +1,85 @@
+"""A log by a matrix's own patterns: units, totals, what matched nothing, hostile lines."""
+
+import time
+from typing import Any
+
+import pytest
+
+from runner.logs.known import Known
+from runner.logs.measure import measure
+from runner.logs.patterns import read_patterns, readers_of_patterns
+from runner.terms.record import Measurement
+
+LOG = {
+    "step": r"step (\d+)/(\d+)",
+    "loss": r"loss ([\w.+-]+)",
+    "step_time": {"pattern": r"dt: ([\d.]+)s", "unit": "s"},
+    "tokens_per_s": r"tok/s: ([\d,]+)",
+    "memory": {"pattern": r"mem ([\d.]+) ?GiB", "unit": "GiB"},
+}
+TEXT = (
+    b"loading step 9/\n"
+    b"\x1b[32mstep 1/30\x1b[0m | loss 3.5 | dt: 0.5s | tok/s: 1,024 | mem 1.5 GiB\r\n"
+    b"val loss 9.0 dt: 3s\n"
+    b"step 2/30 | loss nan | dt: 0.25s | tok/s: 2,048 | mem 2GiB\n"
+    b"step 3/30 | loss 2.5"
+)
+
+
+def by(log: dict[str, Any], *logs: bytes, known: Known | None = None) -> Measurement:
+    """Read the logs of as many nodes."""
+    readers = readers_of_patterns(read_patterns(log, "log"))
+    return measure(readers, {rank: [text] for rank, text in enumerate(logs)}, known or Known())
+
+
+def test_a_log_by_its_patterns() -> None:
+    """Colours, carriage returns, commas and units; half a line says nothing; NaN is counted."""
+    found = by(LOG, TEXT, known=Known(tokens_per_sample=512))
+    one, two = found.intervals
+    assert (one.iteration, one.loss, one.step_time_ms, one.samples_per_s) == (1, 3.5, 500.0, 2.0)
+    assert (two.iteration, two.loss, two.nan, two.tokens_per_s) == (2, None, 1, 2048.0)
+    assert (found.train_iters, found.memory_allocated_mib) == (30, 2048.0)
+    assert found.missing == {}
+    whole = b"".join(bytes([byte]) for byte in TEXT)
+    pieces = [whole[at : at + 7] for at in range(0, len(whole), 7)]
+    readers = readers_of_patterns(read_patterns(LOG, "log"))
+    assert measure(readers, {0: pieces}).intervals == by(LOG, TEXT).intervals
+
+
+def test_counting_from_zero() -> None:
+    """A log that begins with step 0 counts from 0; iterations are counted from 1."""
+    found = by({"step": r"iter (\d+):"}, b"iter 0: x\niter 1: x\n")
+    assert [step.iteration for step in found.intervals] == [1, 2]
+
+
+def test_what_matched_nothing_is_said_with_the_nearest_lines() -> None:
+    """The step itself, and a figure on lines that were steps; of two nodes, what both lack."""
+    found = by({"step": r"Step (\d+) of"}, b"hello\nstep 1/2 done\nstep 2/2 done\n")
+    assert found.missing == {
+        "step": "`step` matched no line; nearest: 'step 1/2 done', 'step 2/2 done'"
+    }
+    log = {"step": r"step (\d+)", "loss": r"Loss=([\d.]+)"}
+    found = by(log, b"step 1 loss 3\n")
+    assert found.missing == {
+        "loss": "`loss` matched no line that `step` matched; nearest: 'step 1 loss 3'"
+    }
+    assert by(log, b"nothing\n", b"step 1 Loss=2\n").missing == {}
+    assert by({"step": r"zzz(\d+)"}, b"step 1\n").missing == {
+        "step": "`step` matched no line; no line has one of its words"
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"(?:a+)+(\d)", b"a" * 65_000),
+        (r"(.*?,){20}(\d+)"[:4] + r".*,.*,.*,.*x(\d)", b"," * 65_000),
+        (r"step (\d+)", b"step 1 " * 9_000),
+    ],
+)
+def test_no_pattern_costs_more_than_its_line(pattern: str, line: bytes) -> None:
+    """What would take a backtracking engine for ever is read in no time, line by line."""
+    log = {"step": pattern.replace("(.*", ".*", 1) if "(.*" in pattern else pattern}
+    began = time.process_time()
+    by({**log, "loss": r"loss (\d+)"}, (line + b"\n") * 3)
+    assert time.process_time() - began < 5

@@ -1,0 +1,239 @@
+"""`system: command`: what a node starts, and every sentence by which a cell is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from runner.base.errors import UserError
+from runner.figures.flops import Decoder, PerToken
+from runner.matrix.file import parse_matrix
+from runner.plan.checks import check_cell
+from runner.plan.make import make_run
+from runner.plan.script import launch_script
+from runner.systems.command import SYSTEM
+from runner.terms.cell import Matrix
+from runner.terms.cluster import Cluster
+from tests.runner.builders import one_device, slurm_cluster, small_cluster
+
+DEFAULTS: dict[str, Any] = {
+    "system": "command",
+    "argv": ["python", "train.py", "--lr", "{lr}"],
+    "cwd": "/shared/trainer",
+    "log": {"step": r"step (\d+)"},
+    "lr": 0.1,
+}
+
+
+def matrix(axes: dict[str, Any] | None = None, **changes: Any) -> Matrix:
+    """A matrix of command cells; a change of None takes a default away."""
+    defaults = {key: value for key, value in {**DEFAULTS, **changes}.items() if value is not None}
+    content = {"defaults": defaults, **({"axes": axes} if axes else {})}
+    return parse_matrix(json.dumps(content), "m.yaml", "m", one_device)
+
+
+def node(
+    cluster: Cluster | None = None, at: int = 0, axes: dict[str, Any] | None = None, **changes: Any
+) -> Any:
+    """What one node of the first cell runs."""
+    cluster = cluster or small_cluster()
+    found = matrix(axes, **changes)
+    check_cell(found.cells[0], cluster, None)
+    return make_run(found, found.cells[0], cluster, campaign="m-rack").nodes[at]
+
+
+TORCHRUN = [
+    *("python", "-m", "torch.distributed.run", "--nnodes", "{nodes}", "--node_rank", "{node_rank}"),
+    *("--nproc_per_node", "{devices_per_node}", "--master_addr", "{master_addr}"),
+    *("--master_port", "{master_port}", "train.py", "--lr", "{lr}"),
+]
+
+
+def test_torchrun_by_words() -> None:
+    """The issue's own command line, on the second of two nodes; a Python of the site's own."""
+    found = node(
+        at=1,
+        argv=TORCHRUN,
+        nodes=2,
+        devices_per_node=2,
+        environment={"python": "/opt/py/bin/python3"},
+    )
+    port = found.argv[found.argv.index("--master_port") + 1]
+    assert port.isdecimal()
+    assert found.argv == (
+        *("/opt/py/bin/python3", "-m", "torch.distributed.run", "--nnodes", "2"),
+        *("--node_rank", "1", "--nproc_per_node", "2", "--master_addr", "10.0.0.1"),
+        *("--master_port", port, "train.py", "--lr", "0.1"),
+    )
+    assert found.cwd == "/shared/trainer"
+    assert found.env["PATH"].startswith("/opt/py/bin:/usr/local/sbin:")
+
+
+def test_processes_one_a_device() -> None:
+    """The ranks stand in each process's own words; what they share, in the variables."""
+    found = node(
+        at=1,
+        launcher="processes",
+        argv=["./train", "-pn", "{world_size}", "-pr", "{rank}", "{lr}"],
+        nodes=2,
+        devices_per_node=2,
+    )
+    first, second = found.processes
+    assert first == found.argv
+    assert second == (
+        *("/usr/bin/env", "RANK=3", "LOCAL_RANK=1"),
+        *("./train", "-pn", "4", "-pr", "3", "0.1"),
+    )
+    assert found.env["WORLD_SIZE"] == "4"
+    assert found.env["MASTER_ADDR"] == "10.0.0.1"
+    assert found.env["MASTER_PORT"].isdecimal()
+    script = launch_script(
+        make_run(m := matrix(launcher="processes"), m.cells[0], small_cluster(), campaign="m")
+    )
+    assert 'for process in $(jobs -p); do wait "$process"; done' in script
+
+
+def test_first_node_starts_the_others() -> None:
+    """The second node waits for what the first one's launcher starts over ssh."""
+    changes: dict[str, Any] = {
+        "launcher": "first_node",
+        "argv": [
+            "mpirun",
+            "--hostfile",
+            "{hostfile}",
+            "-n",
+            "{world_size}",
+            "python",
+            "t.py",
+            "{lr}",
+        ],
+        "nodes": 2,
+        "devices_per_node": 2,
+    }
+    first, second = node(**changes), node(at=1, **changes)
+    assert first.argv[:3] == ("mpirun", "--hostfile", f"{first.dir}/hostfile")
+    assert first.files == {"hostfile": "10.0.0.1 slots=2\n10.0.0.2 slots=2\n"}
+    assert (second.argv, second.waits) == ((), True)
+    with pytest.raises(UserError, match="take launcher node or processes"):
+        node(slurm_cluster(), **changes)
+
+
+def test_words_on_slurm_are_the_jobs() -> None:
+    """What only the job knows stays a word of its own; the same text meant as text is refused."""
+    found = node(slurm_cluster(), argv=TORCHRUN, nodes=2)
+    assert "{master_addr}" in found.argv
+    assert "{master_port}" in found.argv
+    with pytest.raises(UserError, match="which a job of Slurm's fills in"):
+        node(slurm_cluster(), argv=["a", "{lr}", "{{master_addr}}"])
+    assert node(argv=["a", "{lr}", "{{master_addr}}"]).argv == ("a", "0.1", "{master_addr}")
+
+
+def test_braces_lists_and_declared_keys() -> None:
+    """Braces of its own, an argument that is a list, and a default that an axis wins over."""
+    argv = ["a", "{{{lr}}}", "{flags}", "--w={warmup}/{lr}"]
+    found = node(argv=argv, parameters={"warmup": 10, "flags": []})
+    assert found.argv == ("a", "{0.1}", "--w=10/0.1")
+    found = node(
+        argv=argv,
+        parameters={"warmup": 10, "flags": []},
+        axes={"flags": [["--x", "--y={z}"], []], "warmup": [20]},
+    )
+    assert found.argv == ("a", "{0.1}", "--x", "--y={z}", "--w=20/0.1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"argv": "python train.py {lr}"}, "argv is 'python train.py {lr}'; it must be a list"),
+        ({"argv": None}, "argv is missing"),
+        ({"argv": ["a", {"lr": None}]}, "quote what has a brace"),
+        ({"argv": ["a", "{lr"]}, "stands alone; a word is written {name}"),
+        ({"argv": ["a", "{lr}}"]}, "has a closing brace that stands alone"),
+        ({"argv": ["a", "{}", "{lr}"]}, "stands alone"),
+        ({"argv": ["a", "{lrr}", "{lr}"]}, r"{lrr} is neither .*\(did you mean 'lr'\?\)"),
+        ({"argv": ["a", "{rank}", "{lr}"]}, "{rank} is neither"),
+        ({"argv": ["a\0", "{lr}"]}, "zero byte"),
+        ({"argv": ["a"]}, "lr is used by nothing; put {lr} into argv, or take it out"),
+        ({"rank": 3}, "'rank' is a fact of the node"),
+        ({"my-key": 3}, "'my-key' is no name for a word"),
+        ({"lr": {"a": 1}}, "a word's value is text, a number, or a list"),
+        ({"cwd": "trainer"}, "an absolute path"),
+        ({"cwd": None}, "cwd is None"),
+        ({"cwd": "/shared/{node_rank}"}, "{node_rank} is neither"),
+        ({"environment": {"conda": "x"}}, "write {python: /path/of/python}"),
+        ({"environment": {"python": "python3"}}, "write {python: /path/of/python}"),
+        ({"pin": "mine"}, "pin is 'mine', and command_pins of the inventory rack has none"),
+        ({"log": "torch_gp"}, r"did you mean 'torch_gpt'\?"),
+        ({"log": None}, "name a family"),
+        ({"log": {"loss": "(1)"}}, "log has no `step`"),
+        ({"log": {"step": r"step \d+"}}, "log: step has no groups and needs one group, or two"),
+        ({"log": {"step": r"(\d)(\d)(\d)"}}, "log: step has 3 groups"),
+        ({"log": {"step": r"(\d)", "loss": r"(\d)(\d)"}}, "log: loss has 2 groups and needs one"),
+        ({"log": {"step": r"(\d+)(?=x)"}}, "without lookaround"),
+        ({"log": {"step": r"(\d+"}}, "missing \\)"),
+        ({"log": {"step": r"(\d+)", "time": "x"}}, "'time' is nothing that a line can say"),
+        ({"log": {"step": r"(\d+)", "step_time": r"(\d+)"}}, "unit: s}, with a unit of s, ms, us"),
+        (
+            {"log": {"step": r"(\d+)", "step_time": {"pattern": r"(\d+)", "unit": "min"}}},
+            "has the unit 'min'",
+        ),
+        ({"samples_per_step": "lr * x"}, "{x} is neither"),
+        ({"samples_per_step": 1.5}, "samples are whole"),
+        ({"samples_per_step": 0}, "no number above 0"),
+        ({"model_flops_per_token": 1e9}, "need tokens_per_sample"),
+        ({"architecture": {"layers": 2}, "tokens_per_sample": 8}, "'layers' is no size of a model"),
+        (
+            {"architecture": {"num_layers": 2}, "model_flops_per_token": 1, "tokens_per_sample": 8},
+            "keep one",
+        ),
+        ({"architecture": {"num_layers": 2.5}, "tokens_per_sample": 8}, "must be a whole number"),
+        ({"architecture": {"num_layers": 2}, "tokens_per_sample": 8}, "hidden_size"),
+    ],
+)
+def test_bad_input(changes: dict[str, Any], sentence: str) -> None:
+    """Each is refused before anything starts, in one sentence that names the cure."""
+    with pytest.raises(UserError, match=sentence):
+        node(**changes)
+
+
+def test_an_axis_that_nothing_uses() -> None:
+    """Its cells would be the same run, whether the key is the matrix's own or a known size."""
+    for axis in ({"decay": [1, 2]}, {"micro_batch_size": [1, 2]}):
+        with pytest.raises(UserError, match="or its cells are the same run"):
+            node(axes=axis)
+    assert node(micro_batch_size=4).argv[-1] == "0.1"  # said of all cells: it is for the table
+
+
+SHAPE = {
+    **{"num_layers": "n_layer", "hidden_size": 128, "num_attention_heads": 4},
+    **{"vocab_size": 256},
+}
+
+
+def test_what_the_matrix_says_of_samples_and_of_the_model() -> None:
+    """Products of keys and facts; the sizes of a model; FLOPs that are given."""
+    changes: dict[str, Any] = {
+        "argv": ["a", "{lr}", "{micro}", "{n_layer}"],
+        "nodes": 2,
+        "devices_per_node": 2,
+        "micro": 4,
+        "n_layer": 3,
+        "samples_per_step": "micro * data_parallel * 8",
+        "tokens_per_sample": 64,
+    }
+    cell = matrix(**changes, tensor_parallel=2).cells[0]
+    assert SYSTEM.batch_size(cell) == 4 * 2 * 8
+    assert SYSTEM.sizes(cell)["data_parallel"] == 2
+    assert SYSTEM.tokens_per_sample(cell) == 64
+    assert SYSTEM.architecture(cell) is None
+    cell = matrix(**changes, architecture=SHAPE).cells[0]
+    assert SYSTEM.architecture(cell) == Decoder(3, 128, 4, 64, 256)
+    cell = matrix(**changes, model_flops_per_token="n_layer * 1000").cells[0]
+    assert SYSTEM.architecture(cell) == PerToken(3000, 64)
+
+
+def test_a_recorded_cell_keeps_its_own_values() -> None:
+    """A default that the matrix declares does not come back over what the cell had."""
+    cell = matrix({"lr": [0.5]}, parameters={"lr": 0.1}, lr=None).cells[0]
+    assert cell.parameters["lr"] == 0.5
+    assert SYSTEM.recorded(json.loads(json.dumps(dict(cell.parameters))), "x")["lr"] == 0.5
