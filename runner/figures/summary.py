@@ -28,7 +28,7 @@ Nothing found is None with a reason, never 0.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
@@ -91,7 +91,7 @@ class CellStatistics:
     MiB. `warmup` is how many first iterations were left out of each run, the most of any run,
     `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs of
     iterations that were logged and left out. `log_tflop_per_s` is of one device, by the trainer's
-    own count.
+    own count. `unmatched` says of each of the matrix's own patterns that matched nothing so.
     """
 
     basis: Basis = "none"
@@ -116,6 +116,7 @@ class CellStatistics:
     steps_left_out: int = 0
     drifts: tuple[spread.Drift, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
+    unmatched: dict[str, str] = field(default_factory=dict)
 
     @property
     def steps_measured(self) -> int:
@@ -276,7 +277,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     rate = summarise(rates, rate=True)
     time = summarise(times)
     why = _why_no_times(runs, warm, late, counted)
-    unread = _unread(runs)
+    unmatched = _unmatched(runs)
+    unread = _unread(unmatched)
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
         if summary is None:
             missing[name] = unread.get(name, why)
@@ -316,15 +318,21 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
             for i in run.measurement.intervals
             if not after_warmup(i.iteration, i.iterations, out)
         ),
+        unmatched=unmatched,
         drifts=tuple(drift for run in times if (drift := spread.drift([i.value for i in run]))),
         missing=missing,
     )
 
 
-def _unread(runs: Sequence[Record]) -> dict[str, str]:
+def _unmatched(runs: Sequence[Record]) -> dict[str, str]:
     """Return, for what a matrix's own patterns did not find in any run, why."""
     each = [run.measurement.missing for run in runs]
-    found = {key: why for key, why in each[0].items() if all(key in one for one in each)}
+    return {key: why for key, why in each[0].items() if all(key in one for one in each)}
+
+
+def _unread(found: Mapping[str, str]) -> dict[str, str]:
+    """Return these reasons by the quantities that lack for them."""
+    found = dict(found)
     if why := found.get("step_time"):
         found |= {"step_time_ms": why, "samples_per_s": found.get("samples_per_s", why)}
     return found

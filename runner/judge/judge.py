@@ -63,8 +63,10 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         train_iters=measured.iterations_of(cell.parameters),
         play_words=play_words,
     )
-    if not measured.intervals and (why := measured.missing.get("step")):
-        ended = replace(ended, ending=f"{ended.ending}; {why}")
+    # What the matrix's own patterns did not find; of a run that failed there is more to say.
+    told = ended.status == "ok" or not measured.intervals
+    for why in measured.missing.values() if told else ():
+        ended = replace(ended, ending="; ".join(filter(None, (ended.ending, why))))
         ended = replace(ended, reason=ended.ending)
     if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):
         ended = replace(ended, ending=f"{ended.ending}; {ranks}")

@@ -18,15 +18,18 @@ class NearLines:
         plain = _SPECIAL.sub(b" ", pattern.encode())
         self._words = tuple(dict.fromkeys(word.lower() for word in _WORD.findall(plain)))[:20]
         self._best: list[tuple[int, bytes]] = []
+        self._first = b""
         self._looked = 0
 
     def look(self, text: bytes) -> None:
         """Look at the lines of a text."""
-        if not self._words or self._looked >= MOST_LINES:
+        if self._looked >= MOST_LINES:
             return
         for line in text.split(b"\n", MOST_LINES - self._looked):
             self._looked += 1
             small = line[:LONGEST].lower()
+            if not self._first and any(48 <= byte <= 57 for byte in small):
+                self._first = line[:LONGEST]
             score = sum(word in small for word in self._words)
             worst = self._best[-1][0] if len(self._best) == MOST_SHOWN else 0
             if score > worst:
@@ -34,10 +37,11 @@ class NearLines:
 
     def words(self) -> str:
         """Say them: `; the nearest are: '...'`, or that no line has a word of the pattern."""
-        if not self._best:
-            return "" if not self._words else "; no line has one of its words"
-        lines = (printable(line.decode("utf-8", "replace")).strip() for _, line in self._best)
-        return f"; nearest: {', '.join(map(repr, lines))}"
+        lines = [line for _, line in self._best] or [self._first] * bool(self._first)
+        said = [repr(printable(line.decode("utf-8", "replace")).strip()) for line in lines]
+        if self._best or not said:
+            return f"; nearest: {', '.join(said)}" if said else ""
+        return f"; no line has one of its words, the first with a number is {said[0]}"
 
 
 def _score(entry: tuple[int, bytes]) -> int:

@@ -140,7 +140,7 @@ class PatternLines(Kind):
             key: f"`{key}` matched no line{' that `step` matched' if key != STEP else ''}"
             f"{seen.near.words()}"
             for key, seen in self._seen.items()
-            if not seen.matched
+            if not seen.matched and (key == STEP or self._seen[STEP].matched)
         }
 
     def feed(self, text: bytes) -> Batch | None:

@@ -373,4 +373,5 @@ def _window(row: Row) -> str:
 
 
 def _vocabulary(row: Row) -> str:
-    return MISSING if row.vocabulary is None else f"{row.vocabulary[0]} {row.vocabulary[1]}"
+    size, kind = row.vocabulary or (0, "")
+    return f"{size} {kind}" if size else MISSING  # FLOPs that are given know of none

@@ -71,6 +71,7 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
     if shows(*(f"{name}_difference" for name in COMPARED)):
         yield from _of_baseline(table)
     yield from of_losses(table)
+    yield from of_patterns(table)
     yield from of_verdicts(table)
     if shown is None or any(key.startswith("published_") for key in shown):
         yield from of_published(table)
@@ -154,6 +155,16 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
         f"Warm-up found in the step times (MSER, docs/measures.md), left out: {', '.join(left_out)}"
         " (most of any repeat)."
     )
+
+
+def of_patterns(table: Sequence[Row]) -> Iterator[str]:
+    """Yield which of the matrix's own patterns matched nothing, and the nearest lines."""
+    cells: dict[str, list[str]] = {}
+    for row in table:
+        for why in row.statistics.unmatched.values():
+            cells.setdefault(why, []).append(printable(row.cell))
+    for why, names in cells.items():
+        yield f"{why} (`log` of {some(names)})."
 
 
 def of_losses(table: Sequence[Row]) -> Iterator[str]:

@@ -79,7 +79,7 @@ _MEASURED: _Columns = {
     **_own("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device"),
     "log_tflop_per_s_per_device": lambda r: r.statistics.log_tflop_per_s,
     "flop_formula": lambda r: r.formula.id if r.formula else None,
-    "flop_vocab_size": lambda r: r.vocabulary[0] if r.vocabulary else None,
+    "flop_vocab_size": lambda r: r.vocabulary[0] or None if r.vocabulary else None,
     "device": lambda r: r.device or None,
     "hosts": lambda r: "; ".join(map(" ".join, r.hosts)) or None,
     **_own("arithmetic", "peak_tflop_per_s", "peak_source", "mfu_percent", "hfu_percent"),

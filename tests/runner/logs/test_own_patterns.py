@@ -64,8 +64,9 @@ def test_what_matched_nothing_is_said_with_the_nearest_lines() -> None:
         "loss": "`loss` matched no line that `step` matched; nearest: 'step 1 loss 3'"
     }
     assert by(log, b"nothing\n", b"step 1 Loss=2\n").missing == {}
-    assert by({"step": r"zzz(\d+)"}, b"step 1\n").missing == {
-        "step": "`step` matched no line; no line has one of its words"
+    assert by({"step": r"zzz(\d+)", "loss": r"(\d)"}, b"at step 1\n").missing == {
+        "step": "`step` matched no line; no line has one of its words, the first with a number is"
+        " 'at step 1'"
     }
 
 
