@@ -12,9 +12,12 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from node.checked import FileName
 from node.printable import printable
+from node.schema import UnfitError
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
+from plugins.filter.pins import PinError, pin_plans
 from runner.base.errors import UserError
 from runner.inventory.slurm_keys import read_slurm
 from runner.plan.slurm_job import one_node_argv
@@ -60,11 +63,21 @@ class Known:
         """A variable's argument spec."""
         return next((found[name] for found in self.specs.values() if name in found), None)
 
-    def pins(self, system: str) -> Mapping[str, Mapping[str, Any]]:
-        """A system's pin sets by name."""
+    def pins(self, system: str, values: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """A system's pin sets by name: the inventory's, where it declares some, else its own."""
         path = self.roles / system / "vars" / "pins.yml"
-        found: Mapping[str, Mapping[str, Any]] = _yaml(path)[f"{system}_pins"]
+        declared = values.get(f"{system}_pins") or values.get("trainer_pins")
+        found: Mapping[str, Mapping[str, Any]] = declared or _yaml(path)[f"{system}_pins"]
         return found
+
+    def pin_sets(self, system: str, values: Mapping[str, Any]) -> Sequence[Any]:
+        """Those of a system's pin sets that setup installs, by name."""
+        variable = f"{system}_pin_sets"
+        default = (self.spec(variable) or {}).get("default") or []
+        if not isinstance(default, list):  # Ansible works it out: all that are declared
+            default = list(self.pins(system, values))
+        chosen: Sequence[Any] = values.get(variable, default) or []
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -261,13 +274,36 @@ def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
     ]
     for system in sorted(known.trainers):
         variable = f"{system}_pin_sets"
-        there = values.get("trainer_pins") or (known.pins(system) if variable in values else {})
+        there = known.pins(system, values) if variable in values else {}
+        where = f"{system}_pins" if f"{system}_pins" in values else f"roles/{system}/vars/pins.yml"
         faults += [
-            f"{variable} names {name}{nearest(str(name), there)}; roles/{system}/vars/pins.yml has"
-            f" {', '.join(there)}"
+            f"{variable} names {name}{nearest(str(name), there)}; {where} has"
+            f" {', '.join(there) or 'none'}"
             for name in values.get(variable, [])
             if name not in there
         ]
+    return faults
+
+
+def declared_faults(values: Mapping[str, Any], known: Known) -> list[str]:
+    """What is wrong with the pin sets that the inventory declares, which no test has seen."""
+    faults = []
+    for name, pin in values.get("command_pins", {}).items():
+        site = {"system": "command", "root": "", "roles": known.roles}
+        try:
+            plan = pin_plans(
+                {FileName(name, "a name in command_pins"): pin},
+                [name],
+                {**site, "device": values.get("cluster_device", "cpu")},
+            )[0]
+        except (PinError, UnfitError) as error:
+            faults.append(f"command_pins: {error}")
+            continue
+        if plan["image"]:
+            faults.append(
+                f"command_pins: {name} is an image, which system command does not run; name what"
+                " goes into an environment, with `torch` or `requirements`"
+            )
     return faults
 
 
@@ -349,9 +385,7 @@ def builds(values: Mapping[str, Any], known: Known, limits: Mapping[str, int]) -
     for system in values.get("cluster_systems", []):
         if values.get(f"{system}_existing_python"):
             continue
-        variable = f"{system}_pin_sets"
-        names = values.get(variable, (known.spec(variable) or {}).get("default") or [])
-        there = values.get("trainer_pins") or known.pins(system)
+        names, there = known.pin_sets(system, values), known.pins(system, values)
         for name, pin in ((name, there[name]) for name in names if name in there):
             ops = pin.get("deepspeed", {}).get("ops")
             what = "apex" if "apex" in pin else "DeepSpeed's operators" if ops else ""
@@ -410,7 +444,7 @@ def inventory_faults(
     ]
     if not any(name.startswith(SLURM_PREFIX) for name in bad):
         faults += slurm_faults(good, local)
-    wrong = system_faults(good, known)
+    wrong = system_faults(good, known) + declared_faults(good, known)
     faults += wrong
     faults += dataset_faults(good, known)[0]
     faults += mirror_faults(good, known)

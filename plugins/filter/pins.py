@@ -15,10 +15,16 @@ Pure but for the patches and constraints, which are read through one function.
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from node.schema import UnfitError
+from plugins.pin_kinds import PIN_SET
 
 Pin = Mapping[str, Any]
 Read = Callable[[Path], str]
@@ -80,6 +86,10 @@ class Plan:
     def __init__(self, name: str, pin: Pin, site: Mapping[str, Any], read: Read) -> None:
         self.name, self.pin, self.site, self.read = name, pin, site, read
         self.where = f"{site['system']}'s pin set {name}"
+        try:
+            PIN_SET.check(pin, f"{self.where}:")
+        except UnfitError as error:
+            raise PinError(str(error)) from None
         refuse_unknown(pin, KEYS, self.where)
         self.home = site.get("home") or f"{site['root']}/{site['system']}/{name}"
         self.cuda = site["device"] == "cuda"
@@ -132,8 +142,13 @@ class Plan:
                 self.read(place)
             except FileNotFoundError:
                 continue
+            except (OSError, ValueError) as error:
+                raise PinError(f"{self.where}: {place} cannot be read: {error}") from None
             return place
-        raise PinError(f"{self.where}: there is no {places[0]}")
+        raise PinError(
+            f"{self.where}: there is no {places[0]}; one that lies elsewhere is named by its"
+            " absolute path"
+        )
 
     def tree_step(self, name: str, editable: bool = False) -> dict[str, Any]:
         """A step that installs one of the trees."""

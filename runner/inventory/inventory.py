@@ -18,6 +18,7 @@ from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.paths import PROJECT, node_root
 from runner.base.suggest import nearest
 from runner.inventory import site_engine
+from runner.inventory.declared import declared_pins
 from runner.inventory.listing import Unread, ansible_inventory
 from runner.inventory.slurm_keys import nodes_of_jobs, read_slurm
 from runner.terms.cluster import CANN_HOME, DEVICES, Cluster, Node
@@ -57,7 +58,7 @@ KEYS: Mapping[str, str] = {
     " --device=/dev/infiniband",
 }
 _KNOWN = (*KEYS, *SLURM_KEYS)
-_READ = (*_KNOWN, "npu_cann_home", "ansible_host", "ansible_connection")
+_READ = (*_KNOWN, "npu_cann_home", "command_pins", "ansible_host", "ansible_connection")
 
 
 # What `ansible-inventory --list` says: groups by name, and `_meta` with the hosts' variables.
@@ -123,6 +124,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
             "cluster_engine",
             "cluster_scratch",
             "npu_cann_home",
+            "command_pins",
             *SLURM_KEYS,
         )
     }
@@ -171,6 +173,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         slurm=slurm,
         scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
         root_shared=_root_shared(shared["cluster_root_shared"], nodes, path),
+        command_pins=declared_pins(shared["command_pins"], str(path)),
     )
 
 

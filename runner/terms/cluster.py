@@ -33,7 +33,8 @@ class Cluster:
     values from the inventory, and the runner holds none. `slurm` says how runs are asked of Slurm,
     whose nodes are not known before: they stand here as `rank0` and so on, with the words that the
     job fills in; None is a cluster that is reached by ssh. `scratch` is a folder on a disk of each
-    node's own. `root_shared`: all nodes see one folder as their root.
+    node's own. `root_shared`: all nodes see one folder as their root. `command_pins` are the
+    names of the pin sets that it declares for system command.
     """
 
     name: str

@@ -166,6 +166,76 @@ def test_operators_of_deepspeed_that_are_built_at_once_count_too() -> None:
     )
 
 
+SOURCE = {"repository": "https://git.example/mine", "commit": "5" * 40, "install": "editable"}
+MINE: dict[str, Any] = {
+    "python": "3.11",
+    "torch": {"version": "2.11.0"},
+    "requirements": ["tiktoken==0.9.0"],
+    "source": SOURCE,
+}
+
+
+def declared(pins: Any, **more: Any) -> list[str]:
+    return faults({"cluster_systems": ["command"], "command_pins": pins, **more})
+
+
+def test_pin_sets_that_an_inventory_declares() -> None:
+    patch = str(PROJECT / "pyproject.toml")  # any file of this machine, by its absolute path
+    pins = {"mine": MINE, "2": {"source": {**SOURCE, "patches": [patch]}}}
+    assert declared(pins, command_pin_sets=["2"]) == []
+    assert declared({}) == []
+    assert declared(None) == []
+
+
+def test_nvcc_builds_for_a_declared_pin_set_too() -> None:
+    pin = {"cuda": "11.3", "deepspeed": {"version": "0.8.0", "ops": ["fused_adam"]}}
+    (said,) = declared({"mine": pin}, base_gcc_version=12)
+    assert "builds DeepSpeed's operators for command's mine" in said
+
+
+@pytest.mark.parametrize(
+    ("pins", "words"),
+    [
+        (["mine"], "command_pins must be a mapping"),
+        ({"../x": MINE}, "a name in command_pins is '../x'"),
+        ({5: MINE}, "a name in command_pins is 5"),
+        ({"m": None}, "command's pin set m is null; it must be a mapping"),
+        ({"m": {**MINE, "requirments": []}}, "'requirments' is not a key; there are apex"),
+        ({"m": {"python": 3.1}}, 'python is 3.1; it must be a version in quotes, such as "3.11"'),
+        ({"m": {"torch": "2.11.0"}}, "torch is '2.11.0'; it must be a mapping"),
+        ({"m": {"torch": {}}}, "torch has no version"),
+        ({"m": {"torch": {"version": "2.11", "cu": "12"}}}, "'cu' is not a key"),
+        ({"m": {"requirements": "numpy==2.0"}}, "requirements is 'numpy==2.0'; it must be a list"),
+        ({"m": {"requirements": ["numpy"]}}, "'numpy' is not an exact pin; write name==version"),
+        ({"m": {"requirements": ["--pre"]}}, "'--pre' is not an exact pin"),
+        ({"m": {"requirements": [{"no_deps": True}]}}, "requirements[0] has no requirements"),
+        ({"m": {"source": {"repository": "r", "commit": "main"}}}, "commit by its 40 hex digits"),
+        ({"m": {"source": {"repository": "--x", "commit": "5" * 40}}}, "source.repository is"),
+        ({"m": {"source": {"commit": "5" * 40}}}, "source has no repository"),
+        ({"m": {"sources": {"..": SOURCE}}}, "sources is '..'"),
+        ({"m": {"source": {**SOURCE, "patches": ["x.patch"]}}}, "absolute path"),
+        ({"m": {"source": {**SOURCE, "patches": ["/"]}}}, "/ cannot be read"),
+        ({"m": {"constraints": "no.txt"}}, "no.txt; one that lies elsewhere"),
+        ({"m": {"wheels": [{"url": "https://x/y"}]}}, "does not end in the name of a wheel"),
+        ({"m": {"environment": {"A-B": "1"}}}, "a variable's name"),
+        ({"m": {"image": {"base": "x"}}}, "m is an image, which system command does not run"),
+        ({"m": {"\x1b[2J": 1}}, "is not a key"),
+    ],
+)
+def test_a_bad_declared_pin_set_is_one_sentence(pins: Any, words: str) -> None:
+    (said,) = declared(pins)
+    assert words in said
+    assert said.startswith("command_pins")
+    assert said.isprintable()
+
+
+def test_a_pin_set_that_is_not_declared_is_named() -> None:
+    (said,) = declared({"mine": MINE}, command_pin_sets=["mien"])
+    assert said == "command_pin_sets names mien (did you mean mine?); command_pins has mine"
+    (said,) = declared(None, command_pin_sets=["mine"])
+    assert said.startswith("command_pin_sets names mine; ")
+
+
 def test_where_a_variable_is_set(tmp_path: Path) -> None:
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text("a: 1\ncluster_env:\n  X: 1\n")

@@ -9,6 +9,7 @@ import pytest
 from plugins.filter.pins import PinError, pin_plans
 from runner.base.paths import PROJECT
 
+SUM = "ab" * 32
 COMMIT = "e52bdabbde3c6895aceb76c1bced295c2646121f"
 # Document 001's, as docs/adding-a-system.md shows it.
 PINS: dict[str, dict[str, Any]] = {
@@ -144,17 +145,17 @@ def test_a_wheels_name_says_what_it_holds() -> None:
     url = (
         "https://x.example/cu112/oneflow-0.8.0%2Bcu112.git.55b822e4-cp38-cp38-manylinux1_x86_64.whl"
     )
-    step = plan("plain", oneflow={"wheel": url, "sha256": "ab"})["steps"][-1]
+    step = plan("plain", oneflow={"wheel": url, "sha256": SUM})["steps"][-1]
     assert step["wheel"] == {
         "url": url,
-        "sha256": "ab",
+        "sha256": SUM,
         "project": "oneflow",
         "version": "0.8.0+cu112.git.55b822e4",
         "file": "/opt/tb/systems/mds/plain/wheels/"
         "oneflow-0.8.0+cu112.git.55b822e4-cp38-cp38-manylinux1_x86_64.whl",
     }
-    named = plan("plain", oneflow={"version": "0.8.0", "sha256": "ab"})["steps"][-1]
-    assert named == {"name": "oneflow", "requirements": ["oneflow==0.8.0"], "sha256": "ab"}
+    named = plan("plain", oneflow={"version": "0.8.0", "sha256": SUM})["steps"][-1]
+    assert named == {"name": "oneflow", "requirements": ["oneflow==0.8.0"], "sha256": SUM}
 
 
 def test_constraints_are_read_without_comments() -> None:

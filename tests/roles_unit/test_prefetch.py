@@ -54,6 +54,21 @@ def test_pin_sets_are_the_inventorys(tmp_path: Path) -> None:
         needs.needs(spec_of(tmp_path, variables={"torch_gpt_pin_sets": ["torch-9"]}))
 
 
+def test_pin_sets_that_an_inventory_declares_are_fetched_too(tmp_path: Path) -> None:
+    source = {"repository": "https://git.example/mine", "commit": "5" * 40}
+    declared = {
+        "mine": {"python": HERE, "torch": {"version": "2.11.0"}, "source": source},
+        "other": {"requirements": ["tiktoken==0.9.0"]},
+    }
+    spec = spec_of(tmp_path, systems=["command"], variables={"command_pins": declared})
+    found = needs.needs(spec)
+    pins = {pin for group in found.wheels for pin in group.requirements}
+    assert {"torch==2.11.0", "tiktoken==0.9.0"} <= pins
+    assert found.commits == {("https://git.example/mine", "5" * 40)}
+    spec["variables"]["command_pin_sets"] = ["other"]
+    assert needs.needs(spec).commits == set()
+
+
 def test_datasets_with_files(tmp_path: Path) -> None:
     found = needs.needs(spec_of(tmp_path, variables={"dataset_names": ["oscar-1GB"]}))
     files = {item.path for item in found.files if item.dataset}

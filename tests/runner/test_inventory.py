@@ -86,8 +86,10 @@ def test_keys_for_the_whole_cluster_are_read() -> None:
             cluster_env={"NCCL_SOCKET_IFNAME": "eth0", "N": 1},
             cluster_device_memory_mib=81920,
             cluster_lost_contact_s=4,
+            command_pins={"mine": {"python": "3.11"}, "again": {}},
         )
     )
+    assert found.command_pins == ("again", "mine")
     assert (found.device, found.env) == ("cuda", {"NCCL_SOCKET_IFNAME": "eth0", "N": "1"})
     assert (found.device_memory_mib, found.lost_contact_s) == (81920, 4.0)
 
@@ -151,6 +153,9 @@ def test_other_variables_are_neither_read_nor_judged() -> None:
         (changed(cluster_env=["A=1"]), ["cluster_env must be a mapping"]),
         (changed(cluster_env={"A": True}), ["cluster_env: A is true, not text", "quote it"]),
         (changed(cluster_env={"A-B": "x"}), ["'A-B' is not a variable's name"]),
+        (changed(command_pins=["p"]), ["command_pins must map names"]),
+        (changed(command_pins={"../p": {}}), ["a name in command_pins is '../p'"]),
+        (changed(command_pins={"p": {"cuda": "{{ x }}"}}), ["command_pins of a is a template"]),
     ],
 )
 def test_a_bad_inventory_is_refused_by_name(data: Mapping[str, Any], words: Sequence[str]) -> None:
@@ -169,6 +174,7 @@ def test_a_bad_inventory_is_refused_by_name(data: Mapping[str, Any], words: Sequ
         ("cluster_lost_contact_s", 20),
         ("cluster_device_memory_mib", 1000),
         ("npu_cann_home", "/data/Ascend/nnae"),
+        ("command_pins", {"p": {}}),
     ],
 )
 def test_what_holds_for_the_whole_cluster_must_not_differ(key: str, value: Any) -> None:

@@ -132,8 +132,11 @@ def plans_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the inventory's systems install, as the role trainer plans it."""
     roles, plans = Path(spec["roles"]), []
     for system in spec["systems"]:
-        sets = read(roles / system / "vars" / "pins.yml")[f"{system}_pins"]
+        own = read(roles / system / "vars" / "pins.yml")[f"{system}_pins"]
+        sets = spec["variables"].get(f"{system}_pins") or own
         names = value_of(spec, system, f"{system}_pin_sets") or list(sets)[:1]
+        if not isinstance(names, list):  # a default that Ansible works out: all that are declared
+            names = list(sets)
         site = {"system": system, "root": "", "roles": roles, "device": spec["device"]}
         try:
             plans += pins.pin_plans(sets, names, site)

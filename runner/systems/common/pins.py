@@ -1,7 +1,4 @@
-"""A system's pin sets, from the one place that knows them: roles/<system>/vars/pins.yml.
-
-A role without that file installs what an inventory declares.
-"""
+"""A system's pin sets, from the one place that knows them: roles/<system>/vars/pins.yml."""
 
 from functools import cache
 from typing import Any
@@ -15,8 +12,6 @@ from runner.base.paths import PROJECT
 def pins(system: str) -> dict[str, dict[str, Any]]:
     """Read a system's pin sets, name to literals. The file's single key is `<system>_pins`."""
     path = PROJECT / "roles" / system / "vars" / "pins.yml"
-    if not path.exists():
-        return {}
     loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     pin_sets: dict[str, dict[str, Any]] = loaded[f"{system}_pins"]
     return pin_sets

@@ -18,7 +18,9 @@ NAMES = system_names()
 
 
 def roles_with_pins() -> set[str]:
-    return {path.parts[-3] for path in (PROJECT / "roles").glob("*/vars/pins.yml")}
+    """Those with pin sets of their own; of `command` an inventory declares them."""
+    roles = {path.parts[-3] for path in (PROJECT / "roles").glob("*/vars/pins.yml")}
+    return {role for role in roles if pins(role)}
 
 
 def systems_of(inventory: Path) -> set[str]:
