@@ -1,20 +1,24 @@
 """megatron_core: NVIDIA's Megatron-LM with megatron-core, pretrain_gpt.py, a release of today."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from runner.base.errors import UserError
-from runner.systems.common import gpt, launchers
+from runner.systems.common import gpt, launchers, models
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.run import Command, NodeContext
 
+LOCAL = "local"
+SDPA = "sdpa"  # roles/megatron_core/files/patches/sdpa-attention.patch
 PARAMETERS = (
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
     Parameter("sequence_parallel", bool, False, "split layer norms over tensor_parallel, too"),
-    Parameter("num_layers", int, 24, "transformer layers", minimum=1),
-    Parameter("hidden_size", int, 1024, "width", minimum=1),
-    Parameter("num_attention_heads", int, 16, "heads", minimum=1),
-    Parameter("seq_length", int, 1024, "tokens a sample, and positions", minimum=2),
+    *models.PARAMETERS,
+    Parameter("attention_dropout", float, None, "default: the model's, else 0.1", minimum=0),
+    Parameter("hidden_dropout", float, None, "default: the model's, else 0.1", minimum=0),
     Parameter("micro_batch_size", int, 8, "samples a device and pass", minimum=1),
     Parameter("global_batch_size", int, 64, "samples an iteration, all devices", minimum=1),
     Parameter("train_iters", int, 50, "iterations of a run", minimum=1),
@@ -34,10 +38,20 @@ PARAMETERS = (
     Parameter(
         "transformer_impl",
         str,
-        "local",
+        LOCAL,
         "local: torch alone; transformer_engine: with NVIDIA's library, if it is installed",
-        choices=("local", "transformer_engine"),
+        choices=(LOCAL, "transformer_engine"),
     ),
+    Parameter(
+        "attention_backend",
+        str,
+        None,
+        "what computes attention; local has sdpa, torch's fused kernels by our patch, and unfused;"
+        " transformer_engine has auto, flash, fused, unfused; default: sdpa or auto",
+        choices=(SDPA, gpt.UNFUSED, "auto", "flash", "fused"),
+        older=gpt.UNFUSED,
+    ),
+    Parameter("cross_entropy_loss_fusion", bool, None, "loss by kernels that torch compiles"),
     Parameter("mock_data", bool, False, "made-up tokens instead of the dataset's"),
     Parameter("split", str, "900,50,50", "train, validation, test shares of the documents"),
     Parameter("log_interval", int, 1, "iterations a logged line covers", minimum=1),
@@ -53,6 +67,15 @@ OPTIONS = (
     ("--num-layers", "num_layers"),
     ("--hidden-size", "hidden_size"),
     ("--num-attention-heads", "num_attention_heads"),
+    ("--ffn-hidden-size", "ffn_hidden_size"),
+    ("--swiglu", "swiglu"),
+    ("--normalization", "normalization"),
+    ("--position-embedding-type", "position_embedding_type"),
+    ("--rotary-base", "rotary_base"),
+    ("--untie-embeddings-and-output-weights", "untie_embeddings_and_output_weights"),
+    ("--disable-bias-linear", "disable_bias_linear"),
+    ("--attention-dropout", "attention_dropout"),
+    ("--hidden-dropout", "hidden_dropout"),
     ("--seq-length", "seq_length"),
     ("--max-position-embeddings", "seq_length"),
     ("--micro-batch-size", "micro_batch_size"),
@@ -69,6 +92,8 @@ OPTIONS = (
     ("--overlap-grad-reduce", "overlap_grad_reduce"),
     ("--overlap-param-gather", "overlap_param_gather"),
     ("--transformer-impl", "transformer_impl"),
+    ("--attention-backend", "attention_backend"),
+    ("--cross-entropy-loss-fusion", "cross_entropy_loss_fusion"),
     ("--split", "split"),
     ("--log-interval", "log_interval"),
     ("--eval-interval", "eval_interval"),
@@ -82,16 +107,25 @@ WITHOUT_APEX = (
 )
 
 
+def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Fill in the named model's sizes, and what computes attention."""
+    values = models.resolve(parameters)
+    default = SDPA if values["transformer_impl"] == LOCAL else "auto"
+    return {**values, "attention_backend": values["attention_backend"] or default}
+
+
 def check(cell: Cell, cluster: Cluster) -> None:
     """Refuse what the trainer would refuse."""
     values = cell.parameters
     gpt.check_nodes(cell)
     gpt.check_shape(gpt.shape(values), pipeline=values["pipeline_parallel"])
+    models.check(values)
+    _check_attention(values)
     if values["sequence_parallel"] and values["tensor_parallel"] == 1:
         raise UserError(
             "sequence_parallel needs tensor_parallel of at least 2; set it, or leave it"
         )
-    if values["sequence_parallel"] and values["transformer_impl"] == "local":
+    if values["sequence_parallel"] and values["transformer_impl"] == LOCAL:
         raise UserError(
             "sequence_parallel needs layer norms of apex or transformer-engine, which local is"
             " without; set transformer_impl: transformer_engine, or leave it"
@@ -104,6 +138,16 @@ def check(cell: Cell, cluster: Cluster) -> None:
         raise UserError("activation_checkpointing and selective_recompute exclude each other")
 
 
+def _check_attention(values: Mapping[str, Any]) -> None:
+    local, backend = values["transformer_impl"] == LOCAL, values["attention_backend"]
+    takes = (SDPA, gpt.UNFUSED) if local else ("auto", "flash", "fused", gpt.UNFUSED)
+    if backend not in takes:
+        raise UserError(
+            f"attention_backend {backend} is not one of transformer_impl"
+            f" {values['transformer_impl']}; take one of {', '.join(takes)}"
+        )
+
+
 def command(cell: Cell, node: NodeContext) -> Command:
     """Start one torch.distributed.run a node, with static ranks."""
     values = cell.parameters
@@ -113,6 +157,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *launchers.torch(launchers.RUN, node, gpt.python(node)),
         f"{source}/pretrain_gpt.py",
         *gpt.options(values, OPTIONS),
+        *_model_options(values),
         "--log-throughput",  # its own count of TFLOP/s, which costs no step anything
     ]
     argv += [] if values["precision"] == "fp32" else [f"--{values['precision']}"]
@@ -121,11 +166,11 @@ def command(cell: Cell, node: NodeContext) -> Command:
         argv += ["--recompute-method", "uniform", "--recompute-num-layers", "1"]
     if values["selective_recompute"]:
         argv += ["--recompute-granularity", "selective"]
-    argv += WITHOUT_APEX if values["transformer_impl"] == "local" else ()
     if values["mock_data"]:
         argv += ["--mock-data", "--tokenizer-type", "NullTokenizer"]
-        argv += ["--vocab-size", str(gpt.GPT2_VOCAB_SIZE - 1)]  # it adds one
+        argv += ["--vocab-size", str(gpt.shape(values).vocab_size - 1)]  # it adds one
     else:
+        argv += models.padded_vocabulary(values)
         argv += ["--data-path", files.prefix, "--tokenizer-type", "GPT2BPETokenizer"]
         argv += ["--vocab-file", files.vocab, "--merge-file", files.merges]
     if values["tensorboard"]:
@@ -143,10 +188,24 @@ def command(cell: Cell, node: NodeContext) -> Command:
     )
 
 
+def _model_options(values: Mapping[str, Any]) -> list[str]:
+    """Build the options of the model that no single parameter is."""
+    argv = []
+    if values["num_query_groups"]:
+        argv += ["--group-query-attention", "--num-query-groups", str(values["num_query_groups"])]
+    if values["attention_backend"] == SDPA:
+        argv += ["--no-create-attention-mask-in-dataloader"]  # it masks by position
+    if values["transformer_impl"] == LOCAL:
+        argv += WITHOUT_APEX
+        argv += ["--no-rope-fusion"] if values["position_embedding_type"] == models.ROPE else []
+    return argv
+
+
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run."""
     stage = 1 if cell.parameters["distributed_optimizer"] else 0
-    return gpt.estimate(cell, cluster, zero_stage=stage)
+    fused = cell.parameters["attention_backend"] != gpt.UNFUSED
+    return gpt.estimate(cell, cluster, zero_stage=stage, flash_attention=fused)
 
 
 SYSTEM = System(
@@ -154,6 +213,7 @@ SYSTEM = System(
     summary="NVIDIA's Megatron-LM of today: tensor, pipeline, data, distributed optimizer",
     launcher="torch.distributed.run, static ranks",
     parameters=PARAMETERS,
+    resolve=resolve,
     check=check,
     command=command,
     model=gpt.shape,

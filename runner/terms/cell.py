@@ -125,7 +125,8 @@ class Parameter:
     """One key that a matrix may set for a system.
 
     `kind` is int, float, bool or str; `default` None means that the system derives it. `help`
-    says what it is, with its unit.
+    says what it is, with its unit. `older` is what cells did that were recorded before there was
+    this key, where that is not the default.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    older: Any = None
 
     def read(self, value: Any, where: str) -> Any:
         """Read the value, typed. Raises UserError naming the key, what is wrong and what it

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from runner.base.paths import PROJECT
+from runner.systems.common.pins import pins
+
 FOLDER = os.environ.get("TRAINBENCH_MIRRORS")
 
 
@@ -114,3 +117,14 @@ def apply(repository: str, commit: str, patches: Iterable[Path]) -> list[str]:
         for patch in patches:
             said.append(git(source, "apply", "--cached", str(patch.resolve()), **env).stderr)
     return said
+
+
+def unpacked(system: str, pin: str, folder: str, into: Path) -> None:
+    """A folder of a pin set's source, as its role puts it on a node: with its patches."""
+    source = pins(system)[pin]["source"]
+    place, packed = mirror(source["repository"], source["commit"]), into / "packed.tar"
+    said = git(place, "archive", "-o", str(packed), source["commit"], folder)
+    assert said.returncode == 0, said.stderr
+    subprocess.run(["tar", "-xf", str(packed), "-C", str(into)], check=True)
+    patches = [PROJECT / "roles" / system / "files" / "patches" / n for n in source["patches"]]
+    subprocess.run(["git", "apply", *map(str, patches)], cwd=into, check=True)

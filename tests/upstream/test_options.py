@@ -13,7 +13,7 @@ import pytest
 from runner.systems.common.pins import pins
 from runner.systems.megatron_lm import FOLDER
 from tests.runner.builders import small_cluster, small_run
-from tests.upstream.mirrors import git, mirror, show
+from tests.upstream.mirrors import show, unpacked
 
 # DeepSpeed adds these to a trainer's parser (deepspeed/__init__.py, add_config_arguments).
 DEEPSPEED = {"--deepspeed", "--deepspeed_config"}
@@ -43,6 +43,10 @@ CORE: dict[str, Any] = {
     **{"overlap_grad_reduce": True, "overlap_param_gather": True},
     **{"transformer_impl": "transformer_engine"},  # sequence_parallel asks for its layer norms
 }
+LLAMA: dict[str, Any] = {
+    **{"devices_per_node": 8, "model": "llama3-8b", "mock_data": True, "tensor_parallel": 2},
+    **{"cross_entropy_loss_fusion": True, "distributed_optimizer": True},
+}
 CASES = [
     ("megatron_deepspeed", "oneflow2022", {**EVERYTHING, "embed_layernorm": True}),
     ("megatron_deepspeed", "e52bdabb", {**EVERYTHING, **SAMPLES, "embed_layernorm": True}),
@@ -52,6 +56,7 @@ CASES = [
     ("megatron_lm", "a79272cc", {**LM_ZERO, "launcher": "deepspeed"}),
     ("megatron_core", "core_v0.13.0", CORE),
     ("megatron_core", "core_v0.13.0", {"devices_per_node": 8, "mock_data": True}),
+    ("megatron_core", "core_v0.13.0", LLAMA),
     (
         "ascend_gpt",
         "b4d4a0e",
@@ -113,16 +118,12 @@ print("\\n" + json.dumps(answers))
 def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> None:
     """It builds its parser from its configuration classes: no text of it says the options."""
     pytest.importorskip("torch", reason="`make setup` brings torch")
-    source = pins("megatron_core")["core_v0.18.2"]["source"]
-    place = mirror(source["repository"], source["commit"])
-    packed = tmp_path / "megatron.tar"
-    said = git(place, "archive", "-o", str(packed), source["commit"], "megatron")
-    assert said.returncode == 0, said.stderr
-    subprocess.run(["tar", "-xf", str(packed), "-C", str(tmp_path)], check=True)
+    unpacked("megatron_core", "core_v0.18.2", "megatron", tmp_path)
     cells: list[dict[str, Any]] = [
         CORE,
         {"devices_per_node": 8, "mock_data": True, "tensor_parallel": 2, "pipeline_parallel": 2},
         {"devices_per_node": 8, "selective_recompute": True, "precision": "fp16"},
+        LLAMA,
     ]
     argvs = [trainers_argv("megatron_core", "core_v0.18.2", c, "pretrain_gpt.py") for c in cells]
     # From its folder, so that Megatron is found before any that is installed.
@@ -141,4 +142,5 @@ def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> 
         [2, 2, False, "GPT2BPETokenizer"],
         [2, 2, True, "NullTokenizer"],
         [1, 8, False, "GPT2BPETokenizer"],
+        [2, 4, True, "NullTokenizer"],
     ]

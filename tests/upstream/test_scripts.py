@@ -642,9 +642,9 @@ def test_train_gpt3_175b_distributed(rank: int, tmp_path: Path) -> None:
         "--tensorboard-queue-size": (None, "5"),
         "--log-timers-to-tensorboard": (None, ""),
         "--log-validation-ppl-to-tensorboard": (None, ""),
+        "--log-throughput": (None, ""),
         # the trainer's own defaults, said aloud; of the tokenizer it has none
         "--transformer-impl": (None, "transformer_engine"),
-        "--attention-backend": ("auto", None),
         "--seed": (None, "1234"),
         "--tokenizer-type": (None, "GPT2BPETokenizer"),
         # What we have no parameter for: it changes losses, and not the work of a step.

@@ -10,9 +10,8 @@ START_S = 15.0  # imports, rendezvous, first iteration
 
 def parameters(shape: Decoder) -> int:
     """Count the weights of a GPT with tied embeddings (arXiv:2104.04473, eq. 2)."""
-    layers, hidden = shape.num_layers, shape.hidden_size
-    inside = 12 * layers * hidden * hidden * (1 + 13 / (12 * hidden))
-    return int(inside + (shape.vocab_size + shape.seq_length) * hidden)
+    inside = shape.layer_weights + 13 * shape.num_layers * shape.hidden_size
+    return int(inside + (shape.vocab_size + shape.seq_length) * shape.hidden_size)
 
 
 def memory_mib(

@@ -14,6 +14,7 @@ from runner.terms.cluster import Cluster
 from runner.terms.run import NodeContext
 
 GPT2_VOCAB_SIZE = 50257
+UNFUSED = "unfused"  # attention step by step, as attention_backend of a cell
 
 TENSOR_PARALLEL = Parameter(
     "tensor_parallel", int, 1, "devices that each layer is split over", minimum=1
@@ -58,7 +59,10 @@ def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Decod
         hidden_size=values["hidden_size"],
         num_attention_heads=values["num_attention_heads"],
         seq_length=values["seq_length"],
-        vocab_size=vocab_size,
+        vocab_size=values.get("vocab_size") or vocab_size,
+        ffn_hidden_size=values.get("ffn_hidden_size"),
+        num_query_groups=values.get("num_query_groups"),
+        gated=bool(values.get("swiglu")),
     )
 
 

@@ -139,11 +139,14 @@ class System:
         return self.tokens(cell.parameters) if self.tokens else None
 
     def recorded(self, parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return a recorded cell's parameters, typed; those younger than it have their defaults.
+        """Return a recorded cell's parameters, typed; those younger than it are what it did then.
 
         Raises UserError for values that no matrix could give.
         """
-        own = {item.name: item.read(parameters.get(item.name), where) for item in self.parameters}
+        own = {
+            item.name: item.read(parameters.get(item.name, item.older), where)
+            for item in self.parameters
+        }
         return self.resolve({**parameters, **own})
 
     def fingerprinted(self, cell: Cell) -> tuple[str, ...]:

@@ -164,6 +164,19 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
             ["exclude each other"],
         ),
         (CORE, CPU, ["megatron_core trains on cuda"]),
+        ({**CORE, "attention_backend": "flash"}, CUDA, ["not one of transformer_impl local"]),
+        (
+            {**CORE, "transformer_impl": "transformer_engine", "attention_backend": "sdpa"},
+            CUDA,
+            ["take one of auto, flash, fused, unfused"],
+        ),
+        ({**CORE, "num_query_groups": 5}, CUDA, ["num_query_groups 5 does not divide"]),
+        ({**CORE, "rotary_base": 500000}, CUDA, ["rotary_base needs position_embedding_type rope"]),
+        (
+            {**CORE, "tensor_parallel": 2, "vocab_size": 5001},
+            CUDA,
+            ["tensor_parallel 2 does not divide vocab_size 5001"],
+        ),
     ],
 )
 def test_cells_that_cannot_run_are_refused_with_the_reason(

@@ -1,0 +1,131 @@
+"""Sizes of GPT and Llama models by name, under Megatron-LM's names of them. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.terms.cell import Parameter
+
+ROPE = "rope"
+_LLAMA3: Mapping[str, Any] = {
+    "num_query_groups": 8,
+    "seq_length": 8192,
+    "vocab_size": 128256,
+    "swiglu": True,
+    "normalization": "RMSNorm",
+    "position_embedding_type": ROPE,
+    "rotary_base": 500000,
+    "disable_bias_linear": True,
+    "attention_dropout": 0.0,
+    "hidden_dropout": 0.0,
+}
+# Llama's: config.json of meta-llama/Meta-Llama-3-8B, -70B and Llama-3.2-1B, whose frequencies of
+# RoPE are scaled there for texts longer than 8192 tokens.
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "gpt2-medium": {
+        **{"num_layers": 24, "hidden_size": 1024, "num_attention_heads": 16, "seq_length": 1024},
+    },
+    "gpt-1.3b": {
+        **{"num_layers": 24, "hidden_size": 2048, "num_attention_heads": 16, "seq_length": 1024},
+    },
+    "llama3.2-1b": {
+        **_LLAMA3,
+        **{"num_layers": 16, "hidden_size": 2048, "num_attention_heads": 32},
+        "ffn_hidden_size": 8192,
+    },
+    "llama3-8b": {
+        **_LLAMA3,
+        **{"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32},
+        **{"ffn_hidden_size": 14336, "untie_embeddings_and_output_weights": True},
+    },
+    "llama3-70b": {
+        **_LLAMA3,
+        **{"num_layers": 80, "hidden_size": 8192, "num_attention_heads": 64},
+        **{"ffn_hidden_size": 28672, "untie_embeddings_and_output_weights": True},
+    },
+}
+DEFAULT = MODELS["gpt2-medium"]
+PARAMETERS = (
+    Parameter(
+        "model", str, None, "sizes by name; default: those of gpt2-medium", choices=tuple(MODELS)
+    ),
+    Parameter("num_layers", int, None, "transformer layers; default: the model's", minimum=1),
+    Parameter("hidden_size", int, None, "width; default: the model's", minimum=1),
+    Parameter("num_attention_heads", int, None, "heads; default: the model's", minimum=1),
+    Parameter(
+        "num_query_groups",
+        int,
+        None,
+        "heads of keys and values; default: the model's, else one for each head",
+        minimum=1,
+    ),
+    Parameter("ffn_hidden_size", int, None, "width of the MLP; default: 4 x width", minimum=1),
+    Parameter(
+        "seq_length", int, None, "tokens a sample, and positions; default: the model's", minimum=2
+    ),
+    Parameter(
+        "vocab_size",
+        int,
+        None,
+        "tokens of the vocabulary; the dataset's is padded to it; default: the model's, else the"
+        " dataset's, and GPT-2's of made-up tokens",
+        minimum=2,
+    ),
+    Parameter("swiglu", bool, None, "a gated MLP with SiLU; default: the model's, else GELU"),
+    Parameter(
+        "normalization",
+        str,
+        None,
+        "default: the model's, else LayerNorm",
+        choices=("LayerNorm", "RMSNorm"),
+    ),
+    Parameter(
+        "position_embedding_type",
+        str,
+        None,
+        "default: the model's, else learned_absolute",
+        choices=("learned_absolute", ROPE),
+    ),
+    Parameter("rotary_base", int, None, "theta of RoPE; default: the model's", minimum=1),
+    Parameter(
+        "untie_embeddings_and_output_weights",
+        bool,
+        None,
+        "an output layer of its own; default: the model's",
+    ),
+    Parameter("disable_bias_linear", bool, None, "no biases; default: the model's"),
+)
+
+
+def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Fill in the named model's sizes, where a cell does not give its own."""
+    sizes = MODELS.get(parameters["model"], DEFAULT)
+    return {name: sizes.get(name) if value is None else value for name, value in parameters.items()}
+
+
+def check(values: Mapping[str, Any]) -> None:
+    """Refuse sizes that do not go together."""
+    heads, groups = values["num_attention_heads"], values["num_query_groups"]
+    if groups and heads % groups:
+        raise UserError(
+            f"num_query_groups {groups} does not divide num_attention_heads {heads}; change one"
+        )
+    if values["rotary_base"] and values["position_embedding_type"] != ROPE:
+        raise UserError("rotary_base needs position_embedding_type rope; set it, or leave it")
+    tensor = values["tensor_parallel"]
+    if values["vocab_size"] and values["vocab_size"] % tensor:
+        raise UserError(
+            f"tensor_parallel {tensor} does not divide vocab_size {values['vocab_size']};"
+            " change one"
+        )
+
+
+def padded_vocabulary(values: Mapping[str, Any]) -> list[str]:
+    """Build the option by which Megatron pads a smaller vocabulary to vocab_size.
+
+    It pads to a multiple of what is given x tensor_parallel.
+    """
+    if not values["vocab_size"]:
+        return []
+    multiple = values["vocab_size"] // values["tensor_parallel"]
+    return ["--make-vocab-size-divisible-by", str(multiple)]

@@ -1,0 +1,76 @@
+"""Megatron-LM's models by name, what their attention is computed by, and what older cells were."""
+
+from typing import Any
+
+from runner.figures.flops import Decoder
+from runner.systems.common import models
+from runner.systems.common.registry import load_system
+from tests.runner.builders import small_cluster, small_matrix, small_run
+
+SYSTEM = load_system("megatron_core")
+LLAMA: dict[str, Any] = {
+    "system": "megatron_core",
+    **{"model": "llama3-8b", "devices_per_node": 2, "tensor_parallel": 2, "global_batch_size": 8},
+}
+
+
+def argv(cell: dict[str, Any]) -> str:
+    return " ".join(small_run(cell, small_cluster(1, 2, device="cuda")).nodes[0].argv)
+
+
+def test_llama_3_8b_is_megatrons_own_arguments() -> None:
+    words = argv({**LLAMA, "mock_data": True})
+    assert (
+        "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 14336"
+        " --swiglu --normalization RMSNorm --position-embedding-type rope --rotary-base 500000"
+        " --untie-embeddings-and-output-weights --disable-bias-linear --attention-dropout 0.0"
+        " --hidden-dropout 0.0 --seq-length 8192" in words
+    )
+    assert "--group-query-attention --num-query-groups 8" in words
+    assert "--attention-backend sdpa" in words
+    assert "--no-create-attention-mask-in-dataloader" in words
+    assert "--no-rope-fusion" in words
+    assert words.endswith("--vocab-size 128255")  # NullTokenizer adds one
+
+
+def test_transformer_engine_chooses_its_own_attention_and_fuses_rope() -> None:
+    words = argv({**LLAMA, "transformer_impl": "transformer_engine"})
+    assert "--attention-backend auto" in words
+    for only_local in ("--no-rope-fusion", "--no-masked-softmax-fusion", "--no-create-attention"):
+        assert only_local not in words
+
+
+def test_the_datasets_vocabulary_is_padded_to_the_models() -> None:
+    """Megatron pads to a multiple of what is given x tensor_parallel."""
+    assert "--make-vocab-size-divisible-by 64128" in argv(LLAMA)
+    assert "--make-vocab" not in argv({"system": "megatron_core", "devices_per_node": 2})
+
+
+def test_a_cell_may_change_what_the_named_model_has() -> None:
+    cell = {**LLAMA, "num_layers": 4, "attention_dropout": 0.1, "disable_bias_linear": False}
+    words = argv(cell)
+    assert "--num-layers 4 " in words
+    assert "--attention-dropout 0.1" in words
+    assert "--disable-bias-linear" not in words
+
+
+def test_a_llamas_flops_are_those_of_its_weights() -> None:
+    (cell,) = small_matrix(defaults=LLAMA).cells
+    model = SYSTEM.architecture(cell)
+    assert isinstance(model, Decoder)
+    embedding = 128256 * 4096
+    # 8,030,261,248 weights, of which the norms' 65 x 4096 and the embedding are not multiplied with
+    assert model.layer_weights + embedding == 8_030_261_248 - 65 * 4096 - embedding
+
+
+def test_a_cell_recorded_before_there_was_a_choice_was_unfused() -> None:
+    (cell,) = small_matrix(defaults={"system": "megatron_core"}).cells
+    assert cell.parameters["attention_backend"] == "sdpa"
+    older = {"num_layers": 24, "hidden_size": 1024, "transformer_impl": "local"}
+    assert SYSTEM.recorded(older, "cell a")["attention_backend"] == "unfused"
+
+
+def test_every_named_model_has_keys_of_a_cell() -> None:
+    names = {item.name for item in SYSTEM.parameters}
+    for sizes in models.MODELS.values():
+        assert set(sizes) <= names
