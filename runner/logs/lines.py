@@ -2,24 +2,30 @@
 
 import re
 from abc import abstractmethod
+from bisect import bisect
 from collections.abc import Iterator
 
 import numpy as np
 
 from runner.logs.batch import Batch, LoggedStep, Windows, from_rows
-from runner.logs.decoding import line_end, line_start
+from runner.logs.decoding import line_end, line_start, places
 from runner.logs.kind import Kind
+
+# A number as `%f`, `%g` and Python print it; for patterns that ignore case.
+PRINTED = rb"(-?[\d.]+(?:e[+-]?\d+)?|-?nan|-?inf)"
 
 
 class LineParser(Kind):
     """One family: its lines hold `marker`, and `head` begins each of its records on them.
 
     One newline may end two records (a writer's newline was torn off), so a record reaches to the
-    next head or to the line's end. `closed` is False where it may be half a record.
+    next head or to the line's end. `closed` is False where it may be half a record. `context` are
+    marks of other lines that say something of the steps behind them; `look` reads those.
     """
 
     marker: bytes
     head: re.Pattern[bytes]
+    context: tuple[bytes, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,21 +35,28 @@ class LineParser(Kind):
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read the step of one record: its head, and what follows on the line. None: it is none."""
 
-    def other(self, text: bytes) -> None:  # most families look for nothing else
-        """Read what else a family looks for in whole lines."""
+    def look(self, text: bytes, at: int) -> None:  # most families have no context
+        """Read the line of a mark of `context`, which stands there; each in the log's order."""
 
     def feed(self, text: bytes) -> Batch | None:
         """Read the steps in whole lines of a log; None where there is none."""
         self.notes.scan(text)
         self.windows.log_interval = self.notes.log_interval
-        self.other(text)
-        rows, places = [], []
+        rows, stand = [], []
+        marks = sorted(at for mark in self.context for at in places(text, mark))
+        seen = 0
         for at, head, rest, closed in self._records(text):
+            reached = bisect(marks, at, seen)
+            for mark in marks[seen:reached]:
+                self.look(text, mark)
+            seen = reached
             row = self.row(head, rest, closed)
             if row is not None:
                 rows.append(row)
-                places.append(at)
-        overflows = self.overflows.find(text, np.array(places, np.int64))
+                stand.append(at)
+        for mark in marks[seen:]:
+            self.look(text, mark)
+        overflows = self.overflows.find(text, np.array(stand, np.int64))
         if not rows:
             return None
         for row, count in zip(rows, overflows.tolist(), strict=True):

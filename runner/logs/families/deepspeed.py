@@ -17,12 +17,10 @@ Their samples a second come from ds_config's train_batch_size, which need not be
 """
 
 import re
-from collections.abc import Iterator
 
 from runner.logs.batch import LoggedStep
-from runner.logs.decoding import places
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import LineParser
+from runner.logs.lines import PRINTED, LineParser
 from runner.logs.numbers import number, quantity, whole
 from runner.logs.overflow import COUNTER
 
@@ -40,7 +38,6 @@ _CANDIDATES = (
     ),
     Candidate("megatron_lm"),
 )
-_NUMBER = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
 _PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
 _PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s|$)")
 _TIMER_CURRENT = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
@@ -69,7 +66,7 @@ class DeepSpeedPipe(LineParser):
     success = rb"Process \d+ exits successfully"
     marker = b"steps: "
     head = re.compile(
-        rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + _NUMBER + rb"(?=[ ,])", re.IGNORECASE
+        rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + PRINTED + rb"(?=[ ,])", re.IGNORECASE
     )
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
@@ -101,27 +98,15 @@ class DeepSpeedTimer(LineParser):
         rb"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,9})|\b(\d{1,9})/(\d{1,9})), "
         rb"(?:RunningAvg)?SamplesPerSec=([\d.]+),"
     )
+    context = (_ACCUMULATION_MARK, COUNTER)
 
     def __init__(self) -> None:
         super().__init__()
         self._accumulation = 1  # micro steps of a step, by the log
         self._counted = 0  # steps by the engine's counter, since the timer's last line
 
-    def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
-        """Yield the timer's records, after what stands before each of them was read."""
-        marks = [*places(text, _ACCUMULATION_MARK), *places(text, COUNTER)]
-        context = iter(sorted(marks))
-        following = next(context, len(text))
-        for record in super()._records(text):
-            while following < record[0]:
-                self._look(text, following)
-                following = next(context, len(text))
-            yield record
-        while following < len(text):
-            self._look(text, following)
-            following = next(context, len(text))
-
-    def _look(self, text: bytes, at: int) -> None:
+    def look(self, text: bytes, at: int) -> None:
+        """Read what turns micro steps into steps."""
         if match := _ACCUMULATION.match(text, at):
             self._accumulation = whole(match[1]) or 1
         elif match := _COUNTED.match(text, at):

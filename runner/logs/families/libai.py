@@ -30,7 +30,6 @@ import re
 from dataclasses import dataclass
 
 from runner.logs.batch import LoggedStep
-from runner.logs.decoding import places
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 from runner.logs.numbers import finite, number, quantity, whole
@@ -80,6 +79,7 @@ class LiBai(LineParser):
     step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
+    context = (b"Starting training from iteration ",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,11 +88,10 @@ class LiBai(LineParser):
         self._old_first = 1  # what lines of early 2022 call a run's first iteration
         self._average = _Average()
 
-    def other(self, text: bytes) -> None:
+    def look(self, text: bytes, at: int) -> None:
         """Read the iteration from which a training goes on."""
-        for at in places(text, b"Starting training from iteration "):
-            if match := _START.match(text, at):
-                self._start = whole(match[1]) or 0
+        if match := _START.match(text, at):
+            self._start = whole(match[1]) or 0
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1, with the time of its own window."""

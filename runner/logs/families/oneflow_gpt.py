@@ -13,11 +13,10 @@ import re
 
 from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import LineParser
+from runner.logs.lines import PRINTED, LineParser
 from runner.logs.numbers import number, whole
 
-_VALUE = rb"(-?[\d.]+(?:e[+-]?\d+)?|nan|-?inf)"
-_LOSS = re.compile(rb"^(?:total_)?loss: " + _VALUE + rb",", re.IGNORECASE)
+_LOSS = re.compile(rb"^(?:total_)?loss: " + PRINTED + rb",", re.IGNORECASE)
 _RATE = re.compile(rb"throughput: ([\d.]+)(\s|$)")
 
 
@@ -71,7 +70,7 @@ class OneFlowTable(LineParser):
     step = rb"\| \d{1,9} +\| \d{1,12} +\| \d{1,15} +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
-    loss = re.compile(rb"^ " + _VALUE + rb" +\|", re.IGNORECASE)
+    loss = re.compile(rb"^ " + PRINTED + rb" +\|", re.IGNORECASE)
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one row."""
@@ -98,4 +97,4 @@ class OneFlowRecords(OneFlowTable):
         rb"(?:\b|(?<=\dm))step=(\d{1,9}),micro_batches=(\d{1,12}),samples=(\d{1,15}),"
         rb"throughput=([\d.]+),latency=([\d.]+),"
     )
-    loss = re.compile(rb"^loss=" + _VALUE + rb",", re.IGNORECASE)
+    loss = re.compile(rb"^loss=" + PRINTED + rb",", re.IGNORECASE)
