@@ -18,7 +18,11 @@ _NUMBER = re.compile(
 )
 
 _GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (DIGITS // 3, DIGITS))
-_HUMAN = {suffix: 1000.0**power for power, suffix in enumerate(b"KMBTPE", 1)}
+_HUMAN = {
+    suffix: 1000.0**power
+    for power, some in enumerate((b"K", b"M", b"BG", b"T", b"P", b"E"), 1)
+    for suffix in some
+}
 
 
 def whole(text: bytes | str | None) -> int | None:

@@ -13,12 +13,14 @@ from runner.load.tensorboard import losses, parse_events
 from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS, readers_of
 from runner.logs.measure import measure
+from runner.logs.numbers import human
 from runner.logs.recognise import signs
 from runner.systems.common.registry import system_names
 from runner.terms.record import Interval
 
 _NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|(?<!\d)\.\d+(?:[eE][+-]?\d+)?")
 _WHOLE = re.compile(rb"\d+")
+_HUMAN = re.compile(rb"(?<![\d.])(\d+(?:\.\d*)?)([KMBGTPE])")
 MOST_DIGITS = 60  # of a token; no figure has more
 
 
@@ -55,6 +57,8 @@ def not_in_the_log(data: bytes, found: dict[str, list[Interval]]) -> Iterator[st
     wholes = {int(one[0]) for one in _WHOLE.finditer(data) if len(one[0]) < MOST_DIGITS}
     numbers = {float(one[0]) for one in _NUMBER.finditer(data) if len(one[0]) < MOST_DIGITS}
     numbers |= {float(each) for each in wholes}
+    short = (one[0] for one in _HUMAN.finditer(data) if len(one[0]) < MOST_DIGITS)
+    numbers |= {value for text in short if (value := human(text)) is not None}
     for name, steps in found.items():
         for step in steps:
             if step.iteration not in wholes and step.iteration - 1 not in wholes:

@@ -146,6 +146,42 @@ def overflow(rank: int = 0, attempted: float = 65536.0, package: str = "deepspee
     )
 
 
+@made(
+    "torchtitan v0.2.2 73a0e697 torchtitan/components/metrics.py:460-470; wps: 4d182a13^ train.py"
+)
+def torchtitan(
+    step: int,
+    *,
+    loss: float = 9.22166,
+    tps: int = 8666,
+    mfu: str = "44.69%",
+    old: bool = False,
+    rank: int | None = None,
+) -> str:
+    """One step's line without colours; `old` as in 2024, with `wps` and no norm."""
+    prefix = "" if rank is None else f"[rank{rank}]:"
+    memory = f"memory: {84.26:5.2f}GiB({60.27:.2f}%)"
+    if old:
+        fields = f"loss: {loss:7.4f}  {memory}  wps: {tps:,}  "
+        return f"{prefix}2024-07-30 10:00:00,123 - root - INFO - step: {step:2}  {fields}mfu: {mfu}"
+    fields = f"loss: {loss:8.5f}  grad_norm: {8.4212:7.4f}  {memory}  tps: {tps:,}"
+    return (
+        f"{prefix}[titan] 2026-11-22 14:49:35,827 - root - INFO - step: {step:2}  {fields}"
+        f"  tflops: {1441.96:,.2f}  mfu: {mfu}"
+    )
+
+
+@made("nanotron v0.4 f2c83832 src/nanotron/trainer.py:438-473")
+def nanotron(iteration: int, *, loss: str = "11.1", batch: str = "1.02K") -> str:
+    """One iteration's line, in human numbers."""
+    return (
+        f"11/22/2026 14:52:08 [INFO|DP=0|PP=0|TP=0|node-17]: iteration: {iteration} / 30 |"
+        " consumed_tokens: 4.19M | elapsed_time_per_iteration_ms: 11.6K | tokens_per_sec: 180K |"
+        f" tokens_per_sec_per_gpu: 22.5K | global_batch_size: {batch} | lm_loss: {loss} |"
+        " lr: 2e-05 | model_tflops_per_gpu: 312 | hardware_tflops_per_gpu: 312 | grad_norm: 1.62"
+    )
+
+
 SMI_HEADER = (
     "timestamp, name, driver_version, utilization.gpu [%], utilization.memory [%],"
     " memory.total [MiB], memory.free [MiB], memory.used [MiB]"

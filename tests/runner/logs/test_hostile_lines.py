@@ -71,7 +71,7 @@ def test_numbers_as_trainers_print_them() -> None:
         74,
         3e-5,
     )
-    assert (human("1.5B"), human("-2T")) == (1.5e9, -2e12)
+    assert (human("1.5B"), human("1.5G"), human("-2T")) == (1.5e9, 1.5e9, -2e12)
 
 
 @pytest.mark.parametrize("text", ["1,23", "1,2345", ",123", "1234,567", "1,234,", "1,234.5,6"])

@@ -13,6 +13,7 @@ from tests.runner.logs.made_lines import (
     deepspeed,
     libai,
     megatron,
+    nanotron,
     overflow,
     pipe,
     v115,
@@ -30,10 +31,12 @@ LINES = {
     "libai": [libai(99, time=1.0, rate=2.0), libai(0, time=None)],
     "pipe": [pipe(1)],
     "deepspeed": [deepspeed(2), deepspeed(2, 4), deepspeed(0, accumulation=2)],
+    "nanotron": [nanotron(1)],
     "overflow": [overflow(package="deepscale")],
 }
 # No public log has the output of that query; those of the others are quoted in issues alone.
-NEVER_SEEN = {"smi", "libai_2022", "primus"}
+# test_torchtitan.py holds torchtitan's against what it printed, in colours.
+NEVER_SEEN = {"smi", "libai_2022", "primus", "torchtitan"}
 
 
 def shapes(line: str) -> Iterator[str]:

@@ -37,6 +37,8 @@ MIXED = [
     *(lines.libai(step, time=1.0, rate=4.0) for step in (99, 199)),
     *(lines.libai_2022(step, samples=step * 128) for step in (20, 40)),
     *(lines.primus(step, f"541.9/{step * 1000}.5") for step in (1, 2, 3)),
+    *(lines.torchtitan(step) for step in (1, 10, 20)),
+    *(lines.nanotron(step) for step in (1, 2)),
     *(lines.pipe(step) for step in (1, 2)),
     "[t] [INFO] [timer.py:198:stop] 0/10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, MemAllocated=1GB",
     "[t] [INFO] [logging.py:68:log_dist] [Rank 0] step=10, skipped=1, lr=[1e-07], mom=[(0.9, 0.95)]",

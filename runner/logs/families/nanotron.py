@@ -1,0 +1,91 @@
+"""nanotron's lines, from the ranks that its logger lets through.
+
+    11/22/2026 14:51:32 [INFO|DP=0|PP=0|TP=0|node-17]: iteration: 2 / 30 | consumed_tokens: 4.19M |
+    elapsed_time_per_iteration_ms: 11.6K | tokens_per_sec: 180K | tokens_per_sec_per_gpu: 22.5K |
+    global_batch_size: 1.02K | lm_loss: 11 | lr: 2e-05 | model_tflops_per_gpu: 312 | ...
+
+(one line; v0.4 f2c83832 src/nanotron/trainer.py:438-473). Since 2025-03 (2b141c2f; 2411b022
+trainer.py:772-786) `time_per_iteration_ms`, `grad_norm` before the loss, an `eta`, and
+`global_batch_size` in tokens; the stamp is grey (logging/base.py:361). What misleads:
+
+* Numbers have three digits, `1.25K` or `2.62M` (logging/base.py:271-281), so a time or a rate is
+  good to half a percent. A thousand million is B, until 2025-04 (37cc8b0c) G.
+* A batch of 1,024 samples is `1.02K`, and newer ones are tokens: it is taken from the line `mbs: 8
+  | grad_accum: 32 | ... | global_batch_size: 1024 | train_steps: 30 | ...` (trainer.py:341, v0.4
+  :274), without that from an older step's line where it has no suffix.
+* The time is of the line's own iteration, also where not each is printed (trainer.py:590, :755).
+* `cuda_max_memory_reserved` (a run's first iterations, until 2025-03) and `Peak reserved` are the
+  most that torch's allocator reserved: more than was allocated.
+"""
+
+import re
+
+from runner.logs.batch import Figures, LoggedStep
+from runner.logs.decoding import line_end
+from runner.logs.kind import Candidate, Sign
+from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
+from runner.logs.lines import LineParser
+from runner.logs.numbers import human, quantity, whole
+
+_SIZES = re.compile(rb"\| (sequence_length|global_batch_size|train_steps): (\d{1,9})(?= \|)")
+_PEAK = re.compile(rb"Peak reserved: ([\d.]{1,20})MiB")
+_MIB = 2**20
+
+
+class Nanotron(LineParser):
+    """A value counts when what follows it is there: ` | `, or its line's end."""
+
+    name = "nanotron"
+    says = "nanotron's `iteration: N / M | consumed_tokens:` lines"
+    candidates = (Candidate("command"),)
+    named = (Candidate("command", "the log names nanotron", (Sign((b"nanotron",)),)),)
+    gives = (
+        *("step_time_ms", "tokens_per_s", "device_tokens_per_s", "global_batch", "loss"),
+        *("grad_norm", "memory_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
+    )
+    step = rb"iteration: \d{1,9} / \d{1,9} \| consumed_tokens: "
+    marker = b"| consumed_tokens: "
+    head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9}) / (\d{1,9}) \| (?=consumed_tokens: )")
+    context = (b" | grad_accum: ", b" Peak reserved: ")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._batch = 0
+
+    def look(self, text: bytes, at: int) -> None:
+        """Read the sizes of a run, or a peak of memory."""
+        end = line_end(text, at)
+        if peak := _PEAK.match(text, at + 1, end):
+            self.notes.allocated(quantity(peak[1]))
+        sizes = {match[1]: match[2] for match in _SIZES.finditer(text, at, end)}
+        self._batch = whole(sizes.get(b"global_batch_size")) or self._batch
+        for name, fact in ((b"sequence_length", TOKENS_PER_SAMPLE), (b"train_steps", TRAIN_ITERS)):
+            if name in sizes:
+                self.notes.facts[fact] = sizes[name].decode()
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read one line."""
+        parts = rest.rstrip().split(b" | ")
+        whole_ones = parts if closed else parts[:-1]
+        fields = dict(part.split(b": ", 1) for part in whole_ones if b": " in part)
+        iteration = whole(head[1])
+        if not iteration or b"lm_loss" not in fields:
+            return None
+        self.notes.facts.setdefault(TRAIN_ITERS, head[2].decode())
+        reserved = human(fields.get(b"cuda_max_memory_reserved"))
+        self.notes.allocated(None if reserved is None else reserved / _MIB)
+        old = fields.get(b"elapsed_time_per_iteration_ms")
+        samples = whole(fields.get(b"global_batch_size")) if old else None
+        loss = human(fields[b"lm_loss"])
+        return LoggedStep(
+            iteration,
+            step_time_ms=human(old or fields.get(b"time_per_iteration_ms")),
+            global_batch=self._batch or samples or 0,
+            nan=int(loss is None),
+            loss=loss,
+            grad_norm=human(fields.get(b"grad_norm")),
+            iterations=1,
+            tokens_per_s=human(fields.get(b"tokens_per_sec")),
+            device_tokens_per_s=human(fields.get(b"tokens_per_sec_per_gpu")),
+            figures=Figures(tflop_per_s=human(fields.get(b"model_tflops_per_gpu"))),
+        )

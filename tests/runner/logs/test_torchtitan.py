@@ -1,0 +1,164 @@
+"""torchtitan's lines: what its own logger printed, older and newer ones, several ranks."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.commands.parse import parse
+from runner.logs.decoding import ANSI
+from runner.logs.kinds import readers_of_family
+from runner.logs.known import Known
+from runner.logs.measure import measure
+from runner.terms.record import Interval, Measurement
+from tests.runner.logs.made_lines import torchtitan
+
+pytestmark = pytest.mark.made_log
+
+PRINTED = Path(__file__).resolve().parents[2] / "data" / "torchtitan" / "metrics_0.2.2.log"
+
+
+def of(*lines: str, known: Known | None = None) -> Measurement:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return measure(readers_of_family("torchtitan"), {0: [text]}, known or Known())
+
+
+def steps(found: Measurement) -> list[tuple[int, int]]:
+    return [(step.iteration, step.iterations) for step in found.intervals]
+
+
+def test_what_its_own_logger_printed() -> None:
+    """Colours around and inside the line; a validation's line is no step; NaN is a loss."""
+    found = measure(readers_of_family("torchtitan"), {0: [PRINTED.read_bytes()]})
+    assert steps(found) == [(1, 1), (10, 9), (20, 10), (30, 10)]
+    assert found.intervals[2] == Interval(
+        iteration=20,
+        iterations=10,
+        step_time_ms=pytest.approx(4 * 8192 / (8666 * 4) * 1000),
+        samples_per_s=8666 * 4 / 8192,
+        loss=9.22166,
+        grad_norm=8.4212,
+        tflop_per_s=441.96,
+        tokens_per_s=8666 * 4,
+        device_tokens_per_s=8666,
+    )
+    assert (found.intervals[3].loss, found.intervals[3].nan) == (None, 1)
+    assert found.memory_allocated_mib == 84.26 * 1024
+    assert found.train_iters == 30
+    assert found.facts == {"devices": "4", "tokens_per_sample": "8192", "train_iters": "30"}
+
+
+def test_parse_knows_it_and_its_median() -> None:
+    result = parse([PRINTED], None, warmup_iters=1)
+    assert (result["system"], result["status"]) == ("torchtitan", "diverged")
+    assert (result["logged_lines"], result["counted_lines"], result["runs"]) == (4, 3, 1)
+    assert result["tokens_per_s_per_device"] == 8678
+    assert result["last_loss"] == 9.22166
+
+
+def test_the_made_line_is_the_printed_one_without_colours() -> None:
+    printed = ANSI.sub(b"", PRINTED.read_bytes()).decode().splitlines()
+    (line,) = [one for one in printed if " step: 20  loss:" in one and "validate" not in one]
+
+    def shape(text: str) -> str:
+        return re.sub(r"\d+", "0", text)
+
+    assert shape(line) == shape(torchtitan(20, rank=0)).replace("0,0.0", "0.0")
+
+
+def test_older_lines_have_wps_and_no_norm(read: Any) -> None:
+    start = (
+        "2024-07-30 10:00:00,123 - root - INFO - Training starts at step 1, with local batch"
+        " size: 8, sequence length: 2048, total steps: 1000(200), "
+    )
+    mesh = " - root - INFO - Building 2-D device mesh with ['dp', 'tp'], [4, 2]"
+    found = of(mesh, start, torchtitan(1, old=True), torchtitan(10, old=True, tps=12345))
+    assert (found.intervals[1].device_tokens_per_s, found.intervals[1].grad_norm) == (12345, None)
+    assert found.intervals[1].samples_per_s == 12345 * 8 / 2048
+    assert found.intervals[1].step_time_ms is None  # the batch is of one rank: which, it says not
+    assert found.train_iters == 1000
+    assert read([torchtitan(10, old=True)])["system"] == "torchtitan"
+
+
+def test_newer_ones_count_tokens() -> None:
+    sizes = (
+        "Trainer is initialized with 16384 tokens per DP rank, 131072 tokens per train step,"
+        " gradient accumulation steps 2, maximum context length 8192, total steps 1000 (warmup 5)"
+    )
+    mesh = (
+        "Building device mesh with parallelism: pp=2, dp_replicate=1, dp_shard=4, cp=1, tp=1, ep=1"
+    )
+    found = of(mesh, sizes, torchtitan(10, tps=8192, mfu="N/A"))
+    (step,) = found.intervals
+    assert (step.samples_per_s, step.step_time_ms) == (8.0, 2000.0)
+    assert (
+        of(mesh, sizes.replace("131072", "131073"), torchtitan(10)).intervals[0].step_time_ms
+        is None
+    )
+
+
+def test_without_their_sizes_lines_have_a_devices_rate_alone() -> None:
+    (step,) = of(torchtitan(10)).intervals
+    assert (step.device_tokens_per_s, step.tokens_per_s, step.samples_per_s) == (8666, None, None)
+    (step,) = of(torchtitan(10), known=Known(tokens_per_sample=4333, devices=2)).intervals
+    assert (step.tokens_per_s, step.samples_per_s, step.step_time_ms) == (17332, 4.0, None)
+
+
+def test_several_ranks_print_the_same_step() -> None:
+    start = "[rank{}]:[titan] 2026-01-01 00:00:00,000 - root - INFO - Training starts at step 1"
+    lines = [start.format(0), start.format(1), torchtitan(1, rank=0), torchtitan(1, rank=1)]
+    lines += [torchtitan(step, rank=rank) for step in (10, 20, 30) for rank in (1, 0)]
+    assert steps(of(*lines)) == [(1, 1), (10, 9), (20, 10), (30, 10)]
+    late = [torchtitan(10, rank=0), torchtitan(20, rank=0), torchtitan(10, rank=1)]
+    assert steps(of(*late)) == [(10, 10), (20, 10)]
+
+
+def test_a_rank_without_the_last_pipeline_stage_has_no_loss() -> None:
+    alone = of(*(torchtitan(step, loss=-8.0) for step in (1, 10)))
+    assert [(step.loss, step.nan) for step in alone.intervals] == [(None, 0), (None, 0)]
+    lines = [
+        torchtitan(step, loss=loss, rank=rank)
+        for step in (1, 10, 20)
+        for rank, loss in ((0, -1.0), (7, 9.5))
+    ]
+    assert [(step.iteration, step.loss) for step in of(*lines).intervals] == [
+        (1, None),
+        (10, 9.5),
+        (20, 9.5),
+    ]
+
+
+def test_a_run_that_goes_on_says_from_where() -> None:
+    start = "[titan] 2026-01-01 00:00:00,000 - root - INFO - Training starts at step {}"
+    again = [start.format(1), torchtitan(1), torchtitan(10), start.format(6), torchtitan(10)]
+    assert steps(of(*again)) == [(1, 1), (10, 9), (10, 5)]
+
+
+def test_what_was_survived_is_no_failure(read: Any) -> None:
+    done = "[titan] 2026-01-01 00:00:00,000 - root - INFO - Training completed"
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    trace = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', error]
+    assert read([torchtitan(1), torchtitan(10), *trace, done])["status"] == "ok"
+    assert read([torchtitan(1), torchtitan(10), *trace])["status"] == "device_error"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "validate step: 20  loss:  9.4000  memory: 84.26GiB(60.27%)  tps: 14,894",
+        "step: 20  loss:  9.4",
+        "step: 20 loss: 9.4  memory: 84.26GiB(60.27%)  tps: 14,894",
+        "step: 0  loss:  9.4000  memory: 84.26GiB(60.27%)",
+        "mystep: 20  loss:  9.4000  memory: 84.26GiB(60.27%)",
+    ],
+)
+def test_what_is_no_step_of_its_is_passed_over(line: str) -> None:
+    text = line.encode() if line.endswith("9.4") else f"{line}\n".encode()
+    assert measure(readers_of_family("torchtitan"), {0: [text]}).intervals == ()
+
+
+@pytest.mark.parametrize("tps", ["8,66", "1,2345", "-8,666", "nan", "9" * 30])
+def test_a_rate_that_is_no_number_is_none(tps: str) -> None:
+    (step,) = of(torchtitan(10).replace("8,666", tps)).intervals
+    assert (step.device_tokens_per_s, step.loss) == (None, 9.22166)
