@@ -112,7 +112,7 @@ class Batch:
             rate = rate if rate == rate else None
             if rate is None and time and batch:
                 rate = batch * 1000 / time
-            elif time is None and rate and batch:
+            elif time is None and rate and batch and tokens[0]:  # a line that has a rate alone
                 time = batch * 1000 / rate
             covers = covers or iteration
             yield Interval(iteration, covers, time, rate, loss, norm, skips, nan, *own, *tokens)
