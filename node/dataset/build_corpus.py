@@ -8,6 +8,7 @@ trainers here can read:
     DIR/NAME_text_document.bin, .idx   tokens, uint16 (see megatron_mmap.py)
     DIR/vocab.json, DIR/merges.txt     the vocabulary, in GPT-2's form
     DIR/text/AA/wiki_00, wiki_01...    with with_text: the text, laid out as by WikiExtractor
+    DIR/c4_test/data.json              and as JSON lines, by torchtitan's name
     DIR/dataset.json                   what this is: counts, vocabulary, checksums, source
 
     dataset.build_corpus:make     make it; answer the content of dataset.json
@@ -158,6 +159,14 @@ def _write_text(documents: Sequence[str], folder: Path) -> None:
         (folder / f"wiki_{number:02d}").write_text(text, encoding="utf-8")
 
 
+def _write_json_lines(documents: Sequence[str], path: Path) -> None:
+    """Write a line `{"text": ...}` a document."""
+    path.parent.mkdir()
+    with path.open("w", encoding="utf-8") as lines:
+        for text in documents:
+            lines.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+
+
 def _manifest(name: str, folder: Path, vocab_size: int, eod: int, source: str) -> dict[str, Any]:
     import tokenizers
 
@@ -240,6 +249,7 @@ def build(
         _write_tokens(documents, tokenizer, work / f"{name}_text_document")
         if with_text:
             _write_text(documents, work / "text" / "AA")
+            _write_json_lines(documents, work / "c4_test" / "data.json")
         source = (
             f"standard library sources of Python {platform.python_version()} and licence texts, "
             f"one document a file, at most {max_bytes} bytes, order of seed {seed}"

@@ -24,6 +24,8 @@ from node.dataset import megatron_mmap
 # Every system finds the vocabulary and the tokens by the name that its document gives them.
 VOCAB_NAMES = ("gpt2-vocab.json", "encoder.json")
 MERGES_NAMES = ("gpt2-merges.txt", "vocab.bpe")
+# For torchtitan, which tokenizes by itself: text by its name for it, and what ends a document.
+JSON_LINES, TOKENIZER = "c4_test/data.json", "tokenizer_config.json"
 CURE = "run setup's data step again"
 
 
@@ -40,7 +42,14 @@ def aliases(name: str, entry: dict[str, Any]) -> dict[str, str]:
     }
     found.update(dict.fromkeys(VOCAB_NAMES, "vocab.json"))
     found.update(dict.fromkeys(MERGES_NAMES, "merges.txt"))
+    if has_text(entry) and "corpus" not in entry:
+        found[JSON_LINES] = entry["text"]
     return found
+
+
+def has_text(entry: dict[str, Any]) -> bool:
+    """Whether its text, as JSON lines, goes to every node."""
+    return "corpus" in entry or entry.get("text") in entry.get("keep", [])
 
 
 def recipe(entry: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +76,8 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
             if made.get(key) != asked:
                 words = f"with {key} {made.get(key)}, not {asked}"
                 found.append(f"{os.path.join(home, staged.MANIFEST)} was made {words}")
-        lacking = [each for each in aliases(name, entry) if each not in manifest.sha256]
+        text = [JSON_LINES, TOKENIZER] if has_text(entry) else []
+        lacking = [each for each in (*aliases(name, entry), *text) if each not in manifest.sha256]
         if lacking and not found:
             found.append(f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}")
     for file, wanted in manifest.sha256.items():

@@ -24,6 +24,7 @@ from node.answer import ProgramError
 from node.checked import FileName
 from node.checksum import sha256
 from node.dataset import look, megatron_mmap, unpack
+from node.files import write_text
 from node.schema import Mapped, Text, Whole
 
 SENDS = ("node.dataset.build_corpus", "node.dataset.tokenize_text")
@@ -243,8 +244,13 @@ class Stage:
     def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Link the further names, and describe all that is there."""
         for alias, file in look.aliases(self.name, self.entry).items():
-            if not os.path.exists(os.path.join(self.out, alias)):
-                os.link(os.path.join(self.out, file), os.path.join(self.out, alias))
+            path = os.path.join(self.out, alias)
+            if not os.path.exists(path):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.link(os.path.join(self.out, file), path)
+        if look.has_text(self.entry):
+            said = json.dumps({"eos_token": EOD})
+            write_text(os.path.join(self.out, look.TOKENIZER), f"{said}\n")
         files = sorted(
             os.path.relpath(os.path.join(folder, each), self.out)
             for folder, _, names in os.walk(self.out)

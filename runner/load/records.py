@@ -21,6 +21,7 @@ from runner.load.environment import device_name, environment_of, trainer_version
 from runner.load.samples import with_fetched
 from runner.matrix.published import PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import TableShape, check_table, shape_of
+from runner.systems.common.gpt import recomputes_all
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.inspected import Inspected
@@ -130,7 +131,7 @@ def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str)
         micro_batch_size=cell.parameters.get("micro_batch_size"),
         global_batch_size=system.batch_size(cell),
         warmup_iters=warmup_iters,
-        activation_checkpointing=bool(cell.parameters.get("activation_checkpointing")),
+        activation_checkpointing=recomputes_all(cell.parameters),
         model=system.architecture(cell),
         tokens_per_sample=system.tokens_per_sample(cell),
         arithmetic=system.arithmetic(cell.parameters),

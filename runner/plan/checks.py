@@ -102,9 +102,8 @@ def _check_sizes(cell: Cell) -> None:
             raise UserError(
                 f"{part.size} {size} does not divide {part.what} {part.count}; change one"
             )
-    if system.names_global_batch:
+    if batch := system.given_batch_size(cell):
         micro = int(cell.parameters["micro_batch_size"])
-        batch = int(cell.parameters["global_batch_size"])
         data = sizes[DATA_PARALLEL]
         if batch % (micro * data):
             fewer = f", or lower devices_per_node, which is {cell.devices_per_node}"

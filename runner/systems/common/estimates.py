@@ -1,5 +1,7 @@
 """What a GPT cell is expected to need, before it runs. Estimates, good to a factor of two."""
 
+from dataclasses import replace
+
 from runner.figures.flops import Decoder
 
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
@@ -9,9 +11,10 @@ START_S = 15.0  # imports, rendezvous, first iteration
 
 
 def parameters(shape: Decoder) -> int:
-    """Count the weights of a GPT with tied embeddings (arXiv:2104.04473, eq. 2)."""
-    inside = shape.layer_weights + 13 * shape.num_layers * shape.hidden_size
-    return int(inside + (shape.vocab_size + shape.seq_length) * shape.hidden_size)
+    """Count the weights with tied embeddings (arXiv:2104.04473, eq. 2), of all experts."""
+    matrices = replace(shape, moe_router_topk=shape.num_experts).layer_weights
+    rest = 13 * shape.num_layers + shape.vocab_size + shape.seq_length
+    return int(matrices + rest * shape.hidden_size)
 
 
 def memory_mib(

@@ -107,6 +107,11 @@ def python(node: NodeContext) -> str:
     return node.program("python3")
 
 
+def recomputes_all(values: Mapping[str, Any]) -> bool:
+    """Whether backward computes whole layers again: true, or `full` of none, selective and full."""
+    return values.get("activation_checkpointing") in (True, "full")
+
+
 def estimate(
     cell: Cell,
     cluster: Cluster,
@@ -131,7 +136,7 @@ def estimate(
         zero_stage=values["zero_stage"] if zero_stage is None else zero_stage,
         data_parallel=sizes["data_parallel"],
         half=values.get("precision") != "fp32",
-        activation_checkpointing=bool(values.get("activation_checkpointing")),
+        activation_checkpointing=recomputes_all(values),
         flash_attention=flash_attention,
     )
     batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])

@@ -71,7 +71,8 @@ class System:
 
     `name` is that of the module and of the role, `summary` and `launcher` are for people.
     `parameters` is what a matrix may set. One `global_batch_size` is the samples of an iteration;
-    without it they are micro_batch_size x data parallel x gradient_accumulation.
+    without it, or where it is None, they are micro_batch_size x data parallel x
+    gradient_accumulation.
     `command` gives what a node starts.
     `check` raises UserError for a cell that cannot run.
     `resolve` fills in parameters that others decide, such as a named model's sizes, before anything
@@ -162,20 +163,22 @@ class System:
         """Return what the cell trains; None where the system does not say."""
         return None if self.model is None else self.model(cell.parameters)
 
-    @property
-    def names_global_batch(self) -> bool:
-        """Whether a matrix gives the samples of an iteration."""
-        return self.parameter("global_batch_size") is not None
-
     def batch_size(self, cell: Cell) -> int | None:
         """Return samples an iteration of all devices; None where the system has no such number."""
         if self.samples and (count := self.samples(cell)) is not None:
             return count
-        if self.names_global_batch:
-            return int(cell.parameters["global_batch_size"])
+        if (given := self.given_batch_size(cell)) is not None:
+            return given
         passes = int(cell.parameters.get("gradient_accumulation") or 1)
         micro = cell.parameters.get("micro_batch_size")
         return None if micro is None else micro * self.sizes(cell)[DATA_PARALLEL] * passes
+
+    def given_batch_size(self, cell: Cell) -> int | None:
+        """Return samples an iteration where a matrix gives them."""
+        if self.parameter("global_batch_size") is None:
+            return None
+        given: int | None = cell.parameters["global_batch_size"]
+        return given
 
     def sizes(self, cell: Cell) -> dict[str, int]:
         """Return the cell's parallel sizes by name, data_parallel first."""

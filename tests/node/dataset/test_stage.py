@@ -112,6 +112,7 @@ def test_a_dataset_is_there_under_every_name(site: Site, capfd: pytest.CaptureFi
     assert site.stage() == 0
     manifest = json.loads((site.home / "dataset.json").read_text())
     assert sorted(manifest["sha256"]) == [
+        "c4_test/data.json",
         "encoder.json",
         "gpt2-merges.txt",
         "gpt2-vocab.json",
@@ -123,6 +124,7 @@ def test_a_dataset_is_there_under_every_name(site: Site, capfd: pytest.CaptureFi
         "tiny_text_document.idx",
         "tiny_text_sentence.bin",
         "tiny_text_sentence.idx",
+        "tokenizer_config.json",
         "vocab.bpe",
         "vocab.json",
     ]
@@ -357,7 +359,8 @@ def test_a_file_is_read_again_only_if_it_may_have_changed(
     path.write_text(path.read_text().replace("small", "large"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert "tiny.jsonl has sha256" in site.fault()
-    assert read == [str(path)]
+    (once,) = read  # by one of its names
+    assert os.path.samefile(once, path)
 
 
 def test_a_look_writes_nothing_on_a_bare_node(site: Site) -> None:

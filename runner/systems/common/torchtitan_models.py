@@ -1,0 +1,95 @@
+"""The models of torchtitan: what each flavor of its own registry is, by that name.
+
+Read from torchtitan 0.2.2 (73a0e697, torchtitan/models): llama3/__init__.py:30-100,
+qwen3/__init__.py:31-180, gpt_oss/__init__.py:28-80, and model/args.py of each for what these leave
+out. Of the width of a Llama's MLP (llama3/model/model.py, FeedForward) it is the outcome.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.figures.flops import Decoder
+
+LLAMA_VOCAB_SIZE, QWEN_VOCAB_SIZE, DEBUG_VOCAB_SIZE = 128256, 151936, 2048
+
+
+def _llama(layers: int, hidden: int, heads: int, ffn: int, **other: Any) -> Decoder:
+    given: dict[str, Any] = {"num_query_groups": 8, "vocab_size": LLAMA_VOCAB_SIZE, **other}
+    return Decoder(layers, hidden, heads, 0, ffn_hidden_size=ffn, gated=True, **given)
+
+
+def _qwen(layers: int, hidden: int, heads: int, ffn: int, **other: Any) -> Decoder:
+    return _llama(
+        layers, hidden, heads, ffn, **{"vocab_size": QWEN_VOCAB_SIZE, "kv_channels": 128, **other}
+    )
+
+
+def _experts(model: Decoder, experts: int, topk: int, ffn: int) -> Decoder:
+    return replace(
+        model,
+        moe_layers=model.num_layers,
+        num_experts=experts,
+        moe_router_topk=topk,
+        moe_ffn_hidden_size=ffn,
+    )
+
+
+def _gpt_oss(layers: int, experts: int, **other: Any) -> Decoder:
+    sizes: dict[str, Any] = {"hidden": 2880, "vocab_size": 201088, **other}
+    shape = _llama(layers, sizes.pop("hidden"), 64, 2880, kv_channels=64, **sizes)
+    return _experts(shape, experts, 4, 2880)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of torchtitan's registry: its flavors without a sequence length, and what it can do.
+
+    `pipelines`: it can be split into stages.
+    """
+
+    flavors: Mapping[str, Decoder]
+    pipelines: bool = True
+
+
+MODELS: Mapping[str, Model] = {
+    "llama3": Model(
+        {
+            "debugmodel": _llama(
+                6, 256, 16, 768, num_query_groups=None, vocab_size=DEBUG_VOCAB_SIZE
+            ),
+            "8B": _llama(32, 4096, 32, 14336),
+            "70B": _llama(80, 8192, 64, 28672),
+            "405B": _llama(126, 16384, 128, 53248),
+        }
+    ),
+    "qwen3": Model(
+        {
+            "debugmodel": _qwen(8, 256, 16, 3072, vocab_size=DEBUG_VOCAB_SIZE),
+            "0.6B": _qwen(28, 1024, 16, 3072),
+            "1.7B": _qwen(28, 2048, 16, 6144),
+            "4B": _qwen(36, 2560, 32, 9728),
+            "8B": _qwen(36, 4096, 32, 12288),
+            "14B": _qwen(40, 5120, 40, 17408),
+            "32B": _qwen(64, 5120, 64, 25600),
+            "30B-A3B": _experts(_qwen(48, 2048, 32, 6144, num_query_groups=4), 128, 8, 768),
+            "235B-A22B": _experts(_qwen(94, 4096, 64, 12288, num_query_groups=4), 128, 8, 1536),
+        },
+        pipelines=False,
+    ),
+    "gpt_oss": Model(
+        {
+            "debugmodel": _gpt_oss(4, 8, hidden=256),
+            "20b": _gpt_oss(24, 32),
+            "120b": _gpt_oss(36, 128),
+        },
+        pipelines=False,
+    ),
+}
+FLAVORS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.flavors))
+
+
+def decoder(model: str, flavor: str, seq_length: int) -> Decoder | None:
+    """Return the architecture of a flavor with samples of that many tokens; None: there is none."""
+    found = MODELS[model].flavors.get(flavor)
+    return found and replace(found, seq_length=seq_length)

@@ -1,0 +1,302 @@
+"""torchtitan: PyTorch's own trainer of Llama 3 and others, with FSDP, tensor, pipeline and context
+parallelism, torch.compile and float8.
+
+Every option is given on the command line, over the defaults of torchtitan's own JobConfig: no TOML
+lies between a cell and what runs. docs/systems/torchtitan.md has what its run_train.sh does else.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.figures.flops import Decoder
+from runner.systems.common import gpt, launchers
+from runner.systems.common.system import Estimate, Split, System, parallel_sizes
+from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
+from runner.terms.cell import Cell, Parameter
+from runner.terms.cluster import Cluster
+from runner.terms.record import DATA_PARALLEL
+from runner.terms.run import Command, NodeContext
+
+NONE, SELECTIVE, FULL = "none", "selective", "full"
+TENSORWISE, ROWWISE = "tensorwise", "rowwise"
+LEFT_OVER = -1  # torchtitan's word for a size that the others decide
+
+PARAMETERS = (
+    Parameter("model", str, "llama3", "model by torchtitan's name", choices=tuple(MODELS)),
+    Parameter("flavor", str, "debugmodel", "its size by torchtitan's name", choices=FLAVORS),
+    Parameter("vocab_size", int, None, "tokens of the vocabulary: the flavor's own", minimum=2),
+    Parameter("seq_length", int, 2048, "tokens a sample", minimum=2),
+    Parameter("micro_batch_size", int, 1, "samples a data parallel rank and pass", minimum=1),
+    Parameter(
+        "global_batch_size",
+        int,
+        None,
+        "samples an iteration, all devices; default, and -1: one pass of each data parallel rank",
+        minimum=LEFT_OVER,
+    ),
+    gpt.TENSOR_PARALLEL,
+    gpt.PIPELINE_PARALLEL,
+    Parameter(
+        "context_parallel", int, 1, "devices that each sample's tokens are split over", minimum=1
+    ),
+    Parameter("expert_parallel", int, 1, "devices that experts are split over", minimum=1),
+    Parameter(
+        "dp_replicate", int, 1, "copies of the weights; above 1 with dp_shard 1: DDP", minimum=1
+    ),
+    Parameter(
+        "dp_shard",
+        int,
+        None,
+        "devices that weights, gradients and optimizer are split over; default, and -1: the rest",
+        minimum=LEFT_OVER,
+    ),
+    Parameter(
+        "pipeline_schedule", str, "1F1B", "order of passes", choices=("1F1B", "Interleaved1F1B")
+    ),
+    Parameter(
+        "pipeline_micro_batch_size",
+        int,
+        1,
+        "samples of micro_batch_size that go through the stages together",
+        minimum=1,
+    ),
+    Parameter("async_tensor_parallel", bool, False, "tensor_parallel overlaps its communication"),
+    Parameter("compile", bool, False, "torch.compile of model and loss"),
+    Parameter(
+        "float8",
+        str,
+        NONE,
+        "linear layers in float8, by torchao; tensorwise gathers weights in it, too",
+        choices=(NONE, TENSORWISE, ROWWISE),
+    ),
+    Parameter(
+        "activation_checkpointing",
+        str,
+        SELECTIVE,
+        "what is recomputed in backward; selective: by operator",
+        choices=(NONE, SELECTIVE, FULL),
+    ),
+    Parameter("precision", str, "bf16", "arithmetic; weights are fp32", choices=("bf16", "fp32")),
+    Parameter("train_iters", int, 50, "iterations of a run", minimum=1),
+    Parameter("log_interval", int, 1, "iterations a logged line covers", minimum=1),
+    Parameter("lr", float, 3e-4, "peak learning rate", minimum=0),
+    Parameter("lr_warmup_iters", int, 0, "iterations of linear warm-up of lr", minimum=0),
+    Parameter("weight_decay", float, 0.1, "AdamW's weight decay", minimum=0),
+    Parameter("clip_grad", float, 1.0, "largest global gradient norm", minimum=0),
+    Parameter("tensorboard", bool, False, "write TensorBoard files into the run's folder"),
+    Parameter("seed", int, 1234, "seed of weights", minimum=0),
+)
+PARALLEL = (
+    *gpt.PARALLEL,
+    Split("context_parallel"),
+    Split("expert_parallel", within=DATA_PARALLEL),
+)
+OPTIONS = (
+    ("--model.name", "model"),
+    ("--model.flavor", "flavor"),
+    ("--training.seq_len", "seq_length"),
+    ("--training.local_batch_size", "micro_batch_size"),
+    ("--training.global_batch_size", "global_batch_size"),
+    ("--training.steps", "train_iters"),
+    ("--training.max_norm", "clip_grad"),
+    ("--parallelism.data_parallel_replicate_degree", "dp_replicate"),
+    ("--parallelism.data_parallel_shard_degree", "dp_shard"),
+    ("--parallelism.tensor_parallel_degree", "tensor_parallel"),
+    ("--parallelism.enable_async_tensor_parallel", "async_tensor_parallel"),
+    ("--parallelism.pipeline_parallel_degree", "pipeline_parallel"),
+    ("--parallelism.pipeline_parallel_schedule", "pipeline_schedule"),
+    ("--parallelism.pipeline_parallel_microbatch_size", "pipeline_micro_batch_size"),
+    ("--parallelism.context_parallel_degree", "context_parallel"),
+    ("--parallelism.expert_parallel_degree", "expert_parallel"),
+    ("--activation_checkpoint.mode", "activation_checkpointing"),
+    ("--compile.enable", "compile"),
+    ("--optimizer.lr", "lr"),
+    ("--optimizer.weight_decay", "weight_decay"),
+    ("--lr_scheduler.warmup_steps", "lr_warmup_iters"),
+    ("--metrics.log_freq", "log_interval"),
+    ("--metrics.enable_tensorboard", "tensorboard"),
+    ("--debug.seed", "seed"),
+)
+# As its docs/float8.md gives them; the output layer stays as it is.
+FLOAT8 = {
+    NONE: (),
+    TENSORWISE: (
+        "--quantize.linear.float8.enable_fsdp_float8_all_gather",
+        "--quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp",
+    ),
+    ROWWISE: ("--quantize.linear.float8.recipe_name", ROWWISE),
+}
+
+
+def resolve(values: dict[str, Any]) -> dict[str, Any]:
+    """Give the flavor's vocabulary, and leave out sizes that torchtitan derives."""
+    shape = decoder(values["model"], values["flavor"], values["seq_length"])
+    if shape is None:
+        there = ", ".join(MODELS[values["model"]].flavors)
+        raise UserError(f"model {values['model']} has no flavor {values['flavor']}; it has {there}")
+    derived = {
+        name: None for name in ("global_batch_size", "dp_shard") if values[name] == LEFT_OVER
+    }
+    return {**values, "vocab_size": values["vocab_size"] or shape.vocab_size, **derived}
+
+
+def model(values: Mapping[str, Any]) -> Decoder:
+    """Return the flavor's architecture."""
+    shape = decoder(values["model"], values["flavor"], values["seq_length"])
+    assert shape is not None  # resolve refuses a flavor that there is not
+    return shape
+
+
+def check(cell: Cell, cluster: Cluster) -> None:
+    """Refuse what torchtitan would refuse after it has started on all devices."""
+    values, shape = cell.parameters, model(cell.parameters)
+    if values["vocab_size"] != shape.vocab_size:
+        raise UserError(
+            f"vocab_size is {values['vocab_size']}, and flavor {values['flavor']} has"
+            f" {shape.vocab_size} tokens; leave it out"
+        )
+    if values["expert_parallel"] > 1 and not shape.num_experts:
+        raise UserError(f"flavor {values['flavor']} has no experts; leave expert_parallel out")
+    pieces = values["tensor_parallel"] * values["context_parallel"] * 2
+    if values["seq_length"] % pieces:
+        raise UserError(
+            f"seq_length {values['seq_length']} is not a multiple of {pieces}, 2 x tensor_parallel"
+            " x context_parallel; change one"
+        )
+    _check_data_parallel(cell)
+    overlaps = values["compile"] and values["tensor_parallel"] > 1
+    if values["async_tensor_parallel"] and not overlaps:
+        raise UserError("async_tensor_parallel needs tensor_parallel of at least 2 and compile")
+    if values["pipeline_parallel"] > 1:
+        _check_pipeline(values)
+
+
+def _check_data_parallel(cell: Cell) -> None:
+    """Refuse sizes of data parallelism that do not make up what the others leave."""
+    values, sizes = cell.parameters, parallel_sizes(cell, PARALLEL)
+    data, copies, shard = sizes[DATA_PARALLEL], values["dp_replicate"], values["dp_shard"]
+    for name in ("global_batch_size", "dp_shard"):
+        if values[name] == 0:
+            raise UserError(f"{name} is 0; make it 1 or more, or leave it out")
+    if data % copies or shard not in (None, data // copies):
+        product = copies if shard is None else f"{copies} x dp_shard {shard}"
+        raise UserError(
+            f"dp_replicate {product} does not make up data_parallel {data}, what the other sizes"
+            f" leave of {cell.world_size} devices; change one"
+        )
+    if copies > 1 and copies == data and data < cell.world_size:
+        raise UserError(
+            f"dp_replicate {copies} is DDP, which goes with no other parallelism; lower it, so that"
+            " dp_shard is 2 or more"
+        )
+
+
+def _check_pipeline(values: Mapping[str, Any]) -> None:
+    """Refuse stages that a model does not have, and fewer passes than stages."""
+    if not MODELS[values["model"]].pipelines:
+        raise UserError(f"model {values['model']} has no stages; set pipeline_parallel: 1")
+    micro, part = values["micro_batch_size"], values["pipeline_micro_batch_size"]
+    stages = values["pipeline_parallel"]
+    if micro % part or micro // part < stages:
+        raise UserError(
+            f"micro_batch_size {micro} makes {micro / part:g} passes of pipeline_micro_batch_size"
+            f" {part}; make it a multiple of {part}, and {stages * part} or more"
+        )
+
+
+def command(cell: Cell, node: NodeContext) -> Command:
+    """Start one torch.distributed.run a node, with static ranks."""
+    values = cell.parameters
+    shown = logged_rank(cell)
+    text = f"{node.dataset}/c4_test/data.json"
+    argv = [
+        *launchers.torch(launchers.RUN, node, gpt.python(node)),
+        *("--role", "rank", "--local-ranks-filter", str(_local(shown, node))),
+        *("-m", "torchtitan.train"),
+        *gpt.options(values, OPTIONS),
+        *_fixed(values, node),
+    ]
+    caches = node.scratch or f"{node.home}/cache"
+    env = {
+        "LOG_RANK": str(shown),
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": f"{caches}/huggingface",
+    }
+    tokenizer = ("vocab.json", "merges.txt", "tokenizer_config.json")
+    required = (text, *(f"{node.dataset}/{name}" for name in tokenizer))
+    return Command(
+        argv=tuple(argv), env=env, cwd=str(node.run_dir), requires=dict.fromkeys(required)
+    )
+
+
+def _fixed(values: Mapping[str, Any], node: NodeContext) -> list[str]:
+    """Return the options that no parameter is alone."""
+    kind = "bfloat16" if values["precision"] == "bf16" else "float32"
+    float8 = FLOAT8[values["float8"]]
+    return [
+        *("--model.hf_assets_path", str(node.dataset)),
+        *("--training.dataset", "c4_test", "--training.dataset_path", f"{node.dataset}/c4_test"),
+        *("--training.mixed_precision_param", kind),
+        *("--activation_checkpoint.selective_ac_option", "op"),
+        *("--job.dump_folder", str(node.run_dir), "--metrics.save_tb_folder", node.events),
+        "--metrics.disable_color_printing",
+        *(("--model.converters", "float8") if float8 else ()),
+        *float8,
+        *(("--quantize.linear.float8.filter_fqns", "output") if float8 else ()),
+    ]
+
+
+def logged_rank(cell: Cell) -> int:
+    """Return the rank that knows the loss: the first of the last stage, else 0.
+
+    torchtitan 73a0e697, torchtitan/components/metrics.py:213, ensure_pp_loss_visible.
+    """
+    stages: int = cell.parameters["pipeline_parallel"]
+    return cell.world_size // stages * (stages - 1)
+
+
+def _local(shown: int, node: NodeContext) -> int:
+    """Return which of the node's processes is shown in its log.
+
+    Without stages every process logs the same loss. With them a process of another stage says -1:
+    of a node without the one that knows it none is shown, their words are in the run's `ranks`.
+    """
+    rank = shown - node.node_rank * node.nproc_per_node
+    if 0 <= rank < node.nproc_per_node:
+        return rank
+    return node.nproc_per_node if shown else 0
+
+
+def estimate(cell: Cell, cluster: Cluster) -> Estimate:
+    """Estimate the memory of one device and the time of one run, from the shape alone."""
+    sharded = parallel_sizes(cell, PARALLEL)[DATA_PARALLEL] > cell.parameters["dp_replicate"]
+    return gpt.estimate(
+        cell,
+        cluster,
+        model=model(cell.parameters),
+        zero_stage=3 if sharded else 0,
+        flash_attention=True,
+    )
+
+
+def arithmetic(values: Mapping[str, Any]) -> str | None:
+    """Name the precision; in float8 some layers multiply in it and others do not: there is none."""
+    return str(values["precision"]) if values.get("float8", NONE) == NONE else None
+
+
+SYSTEM = System(
+    name="torchtitan",
+    summary="PyTorch's torchtitan: FSDP, tensor, pipeline, context parallel, compile, float8",
+    launcher="torch.distributed.run, static ranks",
+    parameters=PARAMETERS,
+    resolve=resolve,
+    check=check,
+    command=command,
+    model=model,
+    estimate=estimate,
+    parallel=PARALLEL,
+    arithmetic=arithmetic,
+    devices=("cuda",),
+)
