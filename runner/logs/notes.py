@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from runner.logs.decoding import places
+from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE
 from runner.logs.numbers import number, quantity, whole
 from runner.logs.smi import Devices
 
@@ -21,8 +22,18 @@ _PERPLEXITY_MARK = b"lm loss PPL: "
 _PERPLEXITY = re.compile(rb"lm loss PPL: (\d[\d.]*E[+-]\d+)\s")
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"log_interval \.{20,} (\d{1,9})\s")
-_VOCABULARY_MARK = b"padded_vocab_size ..."
-_VOCABULARY = re.compile(rb"padded_vocab_size \.+ (\d{1,9})\s")
+# What follows it among them, in the order of the alphabet, and the fact that it is.
+_ARGUMENTS = {
+    b" padded_vocab_size ...": "padded_vocab_size",
+    b" seq_length ...": TOKENS_PER_SAMPLE,
+    b" world_size ...": DEVICES,
+}
+_ARGUMENT = re.compile(rb" \w{1,40} \.+ (\d{1,9})\s")
+# Primus (fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py:424).
+_PRIMUS_MARK = b"AverageExtension initialized with seq_len: "
+_PRIMUS = re.compile(
+    rb"AverageExtension initialized with seq_len: (\d{1,9}) world_size: (\d{1,9}) "
+)
 # Each Megatron prints it with its tokenizer, behind its arguments: megatron/tokenizer/tokenizer.py
 # (v1.1.5 :63, e52bdab :91, b4d4a0e :65, 4efb479d :68), a79272cc pretrain_gpt2.py:610, core_v0.13.0
 # megatron/training/tokenizer/tokenizer.py:124, core_v0.18.2 megatron/training/vocab_utils.py:36.
@@ -122,6 +133,10 @@ class Notes:
         for at, following in pairwise(marks):  # what follows the next one is the next one's
             if match := _LOG_INTERVAL.match(text, at):
                 self.facts["log_interval"] = match[1].decode()
-            place = text.find(_VOCABULARY_MARK, at, min(at + ARGUMENTS, following))
-            if place >= 0 and (match := _VOCABULARY.match(text, place)):
-                self.facts["padded_vocab_size"] = match[1].decode()
+            for mark, fact in _ARGUMENTS.items():
+                place = text.find(mark, at, min(at + ARGUMENTS, following))
+                if place >= 0 and (match := _ARGUMENT.match(text, place)):
+                    self.facts[fact] = match[1].decode()
+        at = text.find(_PRIMUS_MARK)
+        if at >= 0 and (match := _PRIMUS.match(text, at)):
+            self.facts |= {TOKENS_PER_SAMPLE: match[1].decode(), DEVICES: match[2].decode()}

@@ -9,11 +9,13 @@ follows, so that half a line gives half the values and never a wrong one.
 
 Primus (fd1eeabb, primus/backends/megatron/patches/training_log/print_rank_last_patches.py:365-393,
 :464, :543) has the same line with `541.9/27030.5`: what this iteration took, and the average since
-the first, whose compilation is in it. The first number is taken.
+the first, whose compilation is in it. The first number is taken. Its torchtitan can print such a
+line, too (primus/backends/torchtitan/patches/metrics_output_format.py:73-132, which nothing
+registers yet): there the time is that of all iterations since the line before.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -24,15 +26,9 @@ from runner.logs.decoding import line_end
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Kind, Sign
 from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import number, whole
+from runner.logs.own_figures import last_step_time, own_figures, read_memory
 
-# The trainer's own figures of one device, as they are called: core_v0.13.0 megatron/training/
-# training.py:1709, :1718, Primus (with its running average), bigscience e52bdab training.py:817.
-_TFLOPS = re.compile(
-    rb"\| (?:(?:throughput|compute) per GPU \(TFLOP/s/GPU\)|TFLOPs): ([\d.]+)"
-    rb"(?:/[\d.]+| \(avg [\d.]+\))? \|"
-)
-_ENERGY = re.compile(rb"\| energy per GPU \(J/iter/GPU\): ([\d.]+) \|")
 _FIELD = re.compile(rb"\|([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
 # What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
 _ROLES: Mapping[bytes, str] = {
@@ -48,6 +44,9 @@ _ROLES: Mapping[bytes, str] = {
     b"grad norm": "norm",
     b"number of skipped iterations": "skipped",
     b"number of nan iterations": "nan",
+    b"tokens per GPU (tokens/s/GPU)": "device_tokens",
+    b"tokens/s/GPU inst/harmonic mean": "device_tokens",
+    b"memory usage/free/total": "window",
 }
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
@@ -59,6 +58,8 @@ _CORE = Sign(
     re.compile(rb"\d\] iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"),
 )
 _PRIMUS = Sign((b"tokens per gpu (tokens/s/gpu):", b"tokens/s/gpu inst/harmonic mean:"))
+_PRIMUS_TITAN = Sign((b"| memory usage/free/total: ",))
+_BRIDGE = Sign((b"s gpu utilization: ", b"megatron/bridge", b"megatron.bridge"))
 _CORE_PATHS = Sign((b"megatron/core/", b"megatron.core"))
 _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
@@ -76,7 +77,9 @@ class _Columns:
     """One block's steps while they are read: NaN, 0 and empty spans until something is found."""
 
     def __init__(self, count: int) -> None:
-        self.floats = {name: np.full(count, np.nan) for name in ("time_ms", "time_s", "rate")}
+        floats = ("time_ms", "time_s", "rate", "device_tokens")
+        self.floats = {name: np.full(count, np.nan) for name in floats}
+        self.windows = np.zeros(count, np.bool_)  # where a time is all of its window's
         self.ints = {name: np.full(count, -1, np.int64) for name in _WHOLE}
         self.spans = {
             name: (np.zeros(count, np.int64), np.zeros(count, np.int64)) for name in _POSITION
@@ -91,6 +94,8 @@ class _Columns:
         elif name in self.ints:
             count = whole(value)
             self.ints[name][row] = -1 if count is None else count
+        elif name == "window":
+            self.windows[row] = True
         elif name in self.floats:
             first, slash, average = value.partition(b"/")
             figure = number(first) if not slash or number(average) is not None else None
@@ -109,7 +114,9 @@ class Megatron(Kind):
             "and names NPUs (on GPUs the same lines are megatron_deepspeed's)",
             (NPU,),
         ),
+        Candidate("command", "as Primus prints torchtitan's steps", (_PRIMUS_TITAN,)),
         Candidate("megatron_core", "as Primus prints them: value/running average", (_PRIMUS,)),
+        Candidate("megatron_core", "as Megatron-Bridge prints them", (_BRIDGE,)),
         Candidate("megatron_core", "with the marks of Megatron core", (_CORE,)),
         Candidate(
             "megatron_lm",
@@ -136,7 +143,8 @@ class Megatron(Kind):
     step = rb"iteration {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
     gives = (
         *("step_time_ms", "samples_per_s", "global_batch", "loss", "grad_norm", "skipped"),
-        *("memory_mib", "tflop_per_s", "energy_j"),
+        *("device_tokens_per_s", "memory_mib", "tflop_per_s", "energy_j", "tokens_per_sample"),
+        "devices",
     )
     success = rb"\[after training is done\]|exiting program at iteration"
 
@@ -146,6 +154,7 @@ class Megatron(Kind):
         self._layouts: list[Layout] = []
         self._fast = fast
         self._begun = False
+        self._step_time = b""  # Megatron-Bridge's, of the step to come
         self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
     def feed(self, text: bytes) -> Batch | None:
@@ -165,7 +174,9 @@ class Megatron(Kind):
             self.notes.evaluations(text)
             for pipe in marks.after(b"(MB)"):
                 self.notes.memory(text, pipe)
+        read_memory(self.notes, text)
         if not len(slashes):
+            self._step_time = last_step_time(text, 0, len(text)) or self._step_time
             return None
         if not self.notes.first_step:
             self.notes.first_step = text[max(0, int(slashes[0]) - 80) : int(ends[0])]
@@ -174,11 +185,26 @@ class Megatron(Kind):
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
         batch = self._batch(marks.text, iteration, columns, overflows, kept)
 
-        def figures(rows: slice) -> list[Figures]:
-            lines = zip(pipes[rows].tolist(), ends[rows].tolist(), strict=True)
-            return [_figures(text[begin:end]) for begin, end in lines]
+        return replace(batch, figures=self._figures(text, (slashes, pipes, ends), batch))
 
-        return replace(batch, figures=figures)
+    def _figures(
+        self, text: bytes, places: tuple[Ints, Ints, Ints], batch: Batch
+    ) -> Callable[[slice], list[Figures]]:
+        """Return what reads the trainer's own figures, of lines that are asked for."""
+        slashes, pipes, ends = places
+        after = np.append(0, ends[:-1])
+        first, self._step_time = self._step_time, last_step_time(text, int(ends[-1]), len(text))
+
+        def read(rows: slice) -> list[Figures]:
+            columns = (after, slashes, pipes, ends, batch.step_time_ms)
+            figures = []
+            for row in zip(*(column[rows].tolist() for column in columns), strict=True):
+                before, slash, begin, end, time_ms = row
+                step_time = last_step_time(text, before, slash) or (b"" if before else first)
+                figures.append(own_figures(text[begin:end], step_time, time_ms))
+            return figures
+
+        return read
 
     def _first_is_kept(self, text: bytes, slashes: Ints, iteration: Ints) -> NDArray[np.bool_]:
         """Return, for each line, whether a run begins with it and the next line's figures
@@ -293,8 +319,12 @@ class Megatron(Kind):
                 end[row] = start[row]
         time_ms = columns.floats["time_ms"]
         time_ms = np.where(np.isnan(time_ms), _seconds(columns) * 1000, time_ms)
+        if columns.windows.any():
+            length = np.where(covers > 0, covers, np.where(iteration == 1, 1, np.nan))
+            time_ms = np.where(columns.windows, time_ms / length, time_ms)
         time_ms, odd_times = measured(time_ms)
         rate, odd_rates = measured(columns.floats["rate"])
+        tokens, odd_tokens = measured(columns.floats["device_tokens"])
         return Batch(
             iteration=iteration,
             iterations=covers,
@@ -307,15 +337,9 @@ class Megatron(Kind):
             has_loss=has_loss,
             losses=lambda rows: texts("loss", rows),
             grad_norms=lambda rows: texts("norm", rows),
-            unmeasured=odd_times + odd_rates + columns.unread,
+            unmeasured=odd_times + odd_rates + odd_tokens + columns.unread,
+            device_tokens_per_s=None if np.isnan(tokens).all() else tokens,
         )
-
-
-def _figures(line: bytes) -> Figures:
-    """Read what the trainer worked out, of one line."""
-    line = line[: line_end(line, 0)]
-    tflops, energy = (pattern.search(line) for pattern in (_TFLOPS, _ENERGY))
-    return Figures(quantity(tflops[1]) if tflops else None, quantity(energy[1]) if energy else None)
 
 
 def _seconds(columns: _Columns) -> Floats:

@@ -113,6 +113,58 @@ def primus(iteration: int, time: str = "541.9/27030.5", batch: int = 256) -> str
     )
 
 
+@made(
+    "Primus fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py"
+    ":177-206, :365-543, joined by :157-166"
+)
+def primus_2026(iteration: int, time: str = "541.9/27030.5", *, rank: int = 5) -> str:
+    """One line since 2026-07: what it has of memory is last, and closed by nothing."""
+    return (
+        f"[20260822 12:10:29][rank-7/8][INFO ] [--------training.py:3641] : iteration {iteration:8d}/"
+        f"   36000 | consumed samples: {iteration * 256:12d} | elapsed time per iteration (ms): {time}"
+        " | compute per GPU (TFLOP/s/GPU): 210.5 (avg 217.3)  | tokens/s/GPU inst/harmonic mean:"
+        " 12130.4/12525.5 | learning rate: 1.587349E-04 | global batch size:   256 | lm loss:"
+        " 2.352391E+00 | loss scale: 1.0 | grad norm: 0.132 | number of skipped iterations:   0 |"
+        " number of nan iterations:   0 | hip mem usage/free/total/usage_ratio: 227.35GB/28.63GB/"
+        "255.98GB/88.81%  | rocm mem usage/free/total/usage_ratio: 227.40GB/28.58GB/255.98GB/88.83%"
+        f" | rank-{rank} rocm max mem usage/usage_ratio: 230.50GB/90.05%"
+    )
+
+
+@made("Primus fd1eeabb primus/backends/torchtitan/patches/metrics_output_format.py:115-132")
+def primus_torchtitan(step: int, window_ms: float = 19392.0) -> str:
+    """One line of its torchtitan in Megatron's form; nothing registers the patch yet."""
+    return (
+        f"[20260107 12:10:29][rank-0/8][INFO ] [-------metrics.py:462] : iteration {step:8d}/      50"
+        f" | consumed samples: {step * 128:12d} | elapsed time per iteration (ms): {window_ms:.1f} |"
+        " memory usage/free/total: 145.40GiB/142.58GiB/(50.49%) | throughput per GPU (TFLOP/s/GPU):"
+        " 347.9 | tokens per GPU (tokens/s/GPU): 6759.1 | global batch size:   128 | loss:"
+        " 1.189155E+01 | grad norm: 7.872 | mfu: 45.67% |"
+    )
+
+
+@made("Megatron-Bridge 067f987d src/megatron/bridge/training/utils/train_utils.py:1049-1150, :1192")
+def megatron_bridge(iteration: int, ms: float = 14260.3, *, energy: bool = False) -> str:
+    """The lines that it prints of one iteration: rank 0's, the last rank's, and memory."""
+    own = " energy per GPU (J/iter/GPU): 9512.4 | power per GPU (W/GPU): 667.1 |" if energy else ""
+    return (
+        f"Step Time : {ms / 1000:.2f}s GPU utilization: {58.2:.1f}MODEL_TFLOP/s/GPU\n"
+        f" [2026-08-22 22:54:30] iteration {iteration:8d}/{50:8d} | consumed samples:"
+        f" {iteration * 512:12d} | elapsed time per iteration (ms): {ms:.1f} |{own} learning rate:"
+        " 2.604594E-04 | global batch size:   512 | lm loss: 8.797448E-02 | loss scale: 1.0 | grad"
+        " norm: 0.170 | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+        f"[Rank 0] (after {iteration} iterations) memory (GB) | mem-allocated-gigabytes: 11.908 |"
+        " mem-active-gigabytes: 11.91 | mem-max-allocated-gigabytes: 12.712 | mem-max-active-gigabytes:"
+        " 12.72 | mem-max-reserved-gigabytes: 12.954 | mem-alloc-retires: 0 | mem-allocated-count: 99"
+    )
+
+
+MEGATRON_ARGUMENTS = [
+    f"  {name} {'.' * (48 - len(name))} {value}"
+    for name, value in {"log_interval": 10, "seq_length": 1024, "world_size": 8}.items()
+]
+
+
 @made("DeepSpeed 0.7.4 deepspeed/utils/timer.py:199, deepspeed/runtime/engine.py:2167, config.py")
 def deepspeed(step: int, micro: int = 0, *, accumulation: int = 0) -> str:
     """The engine's own line of a step, the timer's, or that of its configuration."""

@@ -17,7 +17,11 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 RECORDED = [path for path in DATA.rglob("*") if path.suffix in (".log", ".txt", ".json", ".out")]
 # Where no recorded log is at hand, or none shows all: what one line looks like.
 MADE: dict[str, Iterable[str]] = {
-    "megatron": [made.megatron(1, seconds=1.5, rate=1.1, skipped=1)],
+    "megatron": [
+        *made.MEGATRON_ARGUMENTS,
+        made.megatron(1, seconds=1.5, rate=1.1, skipped=1),
+        made.primus(2),
+    ],
     "torch_gpt": ["torch_gpt step=1/5 skipped=1 memory_used_mib=1"],
     "libai": [made.libai(99, time=1.0, rate=2.0)],
     "libai_metrics": ['{"iteration": 2, "time": 0.5, "total_loss": 9.0}'],
