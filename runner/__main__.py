@@ -17,6 +17,7 @@ from runner.commands import (
     compare,
     doctor,
     export,
+    import_,
     parse,
     rerun,
     status,
@@ -26,8 +27,8 @@ from runner.commands import (
 
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
-COMMANDS = (bench, collect, status, stop, parse, compare, export, rerun, doctor, systems)
-BY_NAME = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
+COMMANDS = (bench, collect, status, stop, parse, import_, compare, export, rerun, doctor, systems)
+BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 
 
 class Parser(argparse.ArgumentParser):

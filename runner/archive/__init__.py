@@ -1,1 +1,1 @@
-"""A campaign as one file, and back; without names on request."""
+"""A campaign as one file, and back; without names on request. Logs from elsewhere as one."""

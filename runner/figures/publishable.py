@@ -208,6 +208,13 @@ def _throttled(evidence: CellEvidence) -> str:
     return ", ".join(reason for reason in reasons if reason != POWER_CAP)
 
 
+def _imported(evidence: CellEvidence) -> str:
+    whole = all(run.imported for run in evidence.runs)
+    some = any(run.imported for run in evidence.runs)
+    runs = "its runs" if whole else "some of its runs"
+    return f"{runs} were imported from logs, and nobody checked their machines" if some else ""
+
+
 def _not_clean(evidence: CellEvidence) -> str:
     noted = list(dict.fromkeys(words for run in evidence.runs for words in run.noted))
     most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
@@ -330,6 +337,14 @@ CODES: Mapping[str, Code] = {
             " at which a busy H200 runs (the column `throttled` says it)",
             "Mend the cooling or the power of the node",
             _throttled,
+            UNSTEADY,
+        ),
+        Code(
+            "imported",
+            "its logs came from elsewhere (`python -m runner import`): this project did not start"
+            " its runs, and nobody checked their machines",
+            "Run it by bench, as `system: command` if it has no other",
+            _imported,
             UNSTEADY,
         ),
         Code(

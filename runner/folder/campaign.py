@@ -108,6 +108,11 @@ class Campaign(HeldFolder):
             created_at=time.time(),
         )
         was = self.recorded
+        if was is not None and was.imported:
+            raise UserError(
+                f"campaign {self.name} was imported from logs, so bench cannot go on with it; give"
+                " the matrix another `name:`"
+            )
         if was is None and self.begun:
             raise UserError(
                 f"{self.path} has runs and no {names.CAMPAIGN}, which says what they were made"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.judge.diagnosis.verdict import diagnose
+from runner.judge.diagnosis.verdict import Verdict, diagnose, file_name
 from runner.logs.kinds import KINDS
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.read import Reading, read
+from runner.logs.totals import LogTotals
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,14 @@ def log_result(
     )
     summary = reading.summary
     logged = summary.logged_lines > 0
-    status, sentence = _end(paths, reading)
+    end = end_of(paths, reading.summary)
     memory, memory_note = _memory(reading)
     notes = [*reading.notes, memory_note if logged else ""]
     return LogResult(
         system=reading.system,
         family=None if reading.kind is None else KINDS[reading.kind].family(),
-        status=status,
-        reason="; ".join(said for said in (sentence, reading.why, *notes) if said),
+        status=end.status,
+        reason="; ".join(said for said in (end.sentence, reading.why, *notes) if said),
         logged_lines=summary.logged_lines,
         counted_lines=summary.counted_lines,
         runs=summary.runs,
@@ -79,16 +80,18 @@ def log_result(
     )
 
 
-def _end(paths: Sequence[Path], reading: Reading) -> tuple[str, str]:
-    """Return the status and why."""
-    summary = reading.summary
-    verdict = diagnose(paths, steps=summary.logged_lines)
+def end_of(
+    paths: Sequence[Path], summary: LogTotals, name: Callable[[Path], str] = file_name
+) -> Verdict:
+    """Say how the run ended by its logs; `name` is what the sentence calls one."""
+    verdict = diagnose(paths, steps=summary.logged_lines, name=name)
     if verdict.status == "ok" and summary.diverged_at is not None:
-        return "diverged", (
+        return Verdict(
+            "diverged",
             f"the loss was NaN or infinite at iteration {summary.diverged_at}, the last that"
-            " logged one"
+            " logged one",
         )
-    return verdict.status, verdict.sentence
+    return verdict
 
 
 def _memory(reading: Reading) -> tuple[float | None, str]:

@@ -57,6 +57,8 @@ def recorded(path: Path) -> Recorded:
         below = sorted(path.glob(f"**/{names.RUN}"))
         hint = f"; name a run's folder, such as {below[-1].parent}" if below else ""
         raise UserError(f"there is no {names.RUN} in {path}{hint}")
+    if run.imported is not None:
+        raise UserError(f"{path} was imported from a log, and no command of it is known")
     campaign = Campaign(path.parents[2])
     return Recorded(
         Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, campaign.settings, run

@@ -82,7 +82,8 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
     settings = campaign.settings
     machines = _machines(campaign, settings)
     for cell, repeat in settings.asked():
-        pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN)
+        of_logs = settings.imported
+        pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN, imported=of_logs)
         pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
         for attempt in reversed(campaign.attempts(cell.id, repeat)):
             if (cell.id, repeat, attempt.number) in running:
@@ -111,11 +112,22 @@ def _machines(
     return environment_of(campaign.name, settings, nodes), nodes
 
 
-def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str) -> Record:
-    """Build a cell that has not run, as the file `where` has it. Raises UserError."""
-    system = load_system(cell.system)
+def _asked(
+    campaign: Campaign,
+    cell: Cell,
+    warmup_iters: int | None,
+    where: str,
+    *,
+    imported: bool = False,
+) -> Record:
+    """Build a cell that has not run, as the file `where` has it. Raises UserError.
+
+    Of one that was imported no more is known than it says: no default is its own.
+    """
+    system, given = load_system(cell.system), cell.parameters
     where = f"{where}: cell {cell.name}"
     cell = replace(cell, parameters=system.recorded(cell.parameters, where))
+    silent = imported and "activation_checkpointing" not in given
     return Record(
         campaign=campaign.name,
         cell=cell.name,
@@ -124,18 +136,21 @@ def _asked(campaign: Campaign, cell: Cell, warmup_iters: int | None, where: str)
         status="pending",
         reason="not run yet",
         axes=cell.axes,
-        parameters={**cell.parameters, **_chosen(cell)},
-        fingerprinted=system.fingerprinted(cell),
+        parameters=given if imported else {**cell.parameters, **_chosen(cell)},
+        fingerprinted=() if imported else system.fingerprinted(cell),
         nodes=cell.nodes,
         devices_per_node=cell.devices_per_node,
         micro_batch_size=cell.parameters.get("micro_batch_size"),
         global_batch_size=system.batch_size(cell),
         warmup_iters=warmup_iters,
-        activation_checkpointing=recomputes_all(cell.parameters),
+        activation_checkpointing=None if silent else recomputes_all(cell.parameters),
         model=system.architecture(cell),
         tokens_per_sample=system.tokens_per_sample(cell),
         arithmetic=system.arithmetic(cell.parameters),
-        parallel=system.sizes(cell),
+        parallel={
+            name: size for name, size in system.sizes(cell).items() if name in given or not imported
+        },
+        imported=imported,
     )
 
 
@@ -156,17 +171,19 @@ def _ran(
         return None
     if recorded is not None and recorded.status == UNREADABLE:
         raise UnreadableError(recorded.reason)
-    asked = _asked(campaign, run.cell, run.warmup_iters, names.RUN)
+    imported = run.imported
+    asked = _asked(campaign, run.cell, run.warmup_iters, names.RUN, imported=imported is not None)
     logs = attempt.logs()
     trained = recorded is None or recorded.status != "did_not_run"
     measured = judge.measure_run(run.cell, logs) if trained else Measurement()
     ended = _ended(attempt, run.cell, recorded, measured)
     began = recorded.started_at if recorded else None
     place, kind = ended.evidence, run.nodes[0].device
-    hosts = tuple(attempt.hosts.values())
+    hosts = () if imported else tuple(attempt.hosts.values())
     own = {host: nodes[host] for host in hosts if host in nodes}
     # A node's GPUs are nothing to its processors' run.
     device = "" if kind == "cpu" else device_name(own or nodes)
+    device = imported.device if imported else device
     log = attempt.path / place.log if place else logs[judge.telling_rank(attempt, ended)]
     record = replace(
         asked,
@@ -190,11 +207,14 @@ def _ran(
     # As many devices as it has processes, from the first, unless it names them.
     ids = run.cell.device_ids or range(run.cell.devices_per_node)
     record = replace(record, reached=_reached(attempt, run, record, ids))
-    return with_fetched(record, logs, {rank: attempt.devices(rank) or ids for rank in logs})
+    record = with_fetched(record, logs, {rank: attempt.devices(rank) or ids for rank in logs})
+    return replace(record, system=imported.system) if imported and imported.system else record
 
 
 def _reached(attempt: Attempt, run: Run, record: Record, ids: Sequence[int]) -> Reached:
     """Return what doctor had measured of the run's devices when it began."""
+    if run.imported:
+        return Reached(missing="its log was imported, and doctor never saw its devices")
     try:
         products = load_products(attempt.path)
     except UnreadableError as error:

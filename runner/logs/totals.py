@@ -72,6 +72,7 @@ class LogTotals:
     unmeasured: int = 0
     last_loss: float | None = None
     diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
+    batch_sizes: tuple[int, int] | None = None  # on the lines: the smallest and the largest
     derived: bool = False
     derived_time: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
@@ -99,6 +100,8 @@ class LogTotals:
         self.skipped += int(batch.skipped.sum())
         self.nan += int(batch.nan.sum())
         self.unmeasured += batch.unmeasured
+        if sizes := self._sizes(int(batch.global_batch.min()), int(batch.global_batch.max())):
+            self.batch_sizes = sizes
         loss = batch.last_loss()
         self.last_loss = self.last_loss if loss is None else loss
         # As figures/learning.py has it: a skipped iteration without a loss says nothing.
@@ -108,6 +111,10 @@ class LogTotals:
             last = speaks[-1]
             self.diverged_at = int(iteration[last]) if batch.nan[last] > 0 else None
         self._times(batch)
+
+    def _sizes(self, smallest: int, largest: int) -> tuple[int, int] | None:
+        least, most = self.batch_sizes or (smallest, largest)
+        return (min(least, smallest), max(most, largest)) if largest else self.batch_sizes
 
     def _times(self, batch: Batch) -> None:
         size = np.where(batch.global_batch > 0, batch.global_batch, self.global_batch_size or 0)
@@ -183,6 +190,8 @@ class LogTotals:
         if other.last_loss is not None or other.diverged_at is not None:
             self.diverged_at = other.diverged_at
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss
+        if other.batch_sizes:
+            self.batch_sizes = self._sizes(*other.batch_sizes)
         self.derived = self.derived or other.derived
         self.derived_time = self.derived_time or other.derived_time
         self.doubtful = self.doubtful or other.doubtful

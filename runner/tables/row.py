@@ -182,7 +182,8 @@ class Row:
     @property
     def hardware_tflop_per_s_per_device(self) -> float | None:
         """TFLOP/s with what is computed again, where activations are checkpointed."""
-        return self._tflops(recompute=self.record.activation_checkpointing)
+        recompute = self.record.activation_checkpointing
+        return None if recompute is None else self._tflops(recompute=recompute)
 
     def _tflops(self, *, recompute: bool) -> float | None:
         rate, devices, size_and_kind = self.samples_per_s, self.record.world_size, self.vocabulary
@@ -313,6 +314,9 @@ class Row:
         if self.mfu_percent is None:
             why = reasons.get("model_tflop_per_s_per_device", "") or self._peak[1]
             reasons |= {"mfu_percent": why, "hfu_percent": why}
+        elif self.record.activation_checkpointing is None:
+            names = ("hfu_percent", "hardware_tflop_per_s_per_device")
+            reasons |= dict.fromkeys(names, "nothing says whether activations are computed again")
         if self.matmul_percent is None:
             why = reasons.get("model_tflop_per_s_per_device", "") or self._reached.missing
             reasons["matmul_percent"] = why

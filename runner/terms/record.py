@@ -188,6 +188,8 @@ class Record:
     `noted` is what they said before it began that may disturb it, in sentences.
     `began` is when it did by the control node's clock (epoch seconds), `date` that day there
     (YYYY-MM-DD); it took `wall_s`.
+    `activation_checkpointing` None: nobody says it. `imported`: it is of a log from elsewhere, and
+    no `hosts` are known.
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
     and `log` then the log that does.
     """
@@ -210,7 +212,7 @@ class Record:
     global_batch_size: int | None = None
     warmup_iters: int | None = 0
     target_loss: float | None = None
-    activation_checkpointing: bool = False
+    activation_checkpointing: bool | None = False
     model: Architecture | None = None
     tokens_per_sample: int | None = None
     arithmetic: str | None = None
@@ -227,6 +229,7 @@ class Record:
     diagnosis: str | None = None
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
+    imported: bool = False
 
     @property
     def sample_length(self) -> int | None:

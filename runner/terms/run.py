@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from node.checked import FileName
+from node.checked import FileName, Sha256
 from node.schema import Whole
 from node.supervisor.names import EVENTS
 from runner import __version__
@@ -98,11 +98,33 @@ class NodeContext:
 
 
 @dataclass(frozen=True)
+class ImportedLog:
+    """A log that was brought in: what its file was called, and its bytes."""
+
+    name: Line
+    sha256: Annotated[str, Sha256]
+    bytes: Annotated[int, Whole()]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Of a run that this project did not start: its logs by rank, and what is said of them.
+
+    `system` is the trainer that their lines are of, `device` what nvidia-smi calls the devices.
+    """
+
+    logs: tuple[ImportedLog, ...]
+    system: Line = ""
+    device: Line = ""
+
+
+@dataclass(frozen=True)
 class Run:
     """One attempt of one repeat of a cell, ready to launch; run.json is this as data.
 
     `rerun_of` is the id of the recorded run that this one repeats, if it does. `secrets` are names
-    of variables whose values roles/launch takes from the inventory: no plan holds them.
+    of variables whose values roles/launch takes from the inventory: no plan holds them. One
+    that was `imported` has no command.
     """
 
     campaign: Annotated[str, FileName]
@@ -116,6 +138,7 @@ class Run:
     nodes: Nodes
     rerun_of: Line | None = None
     secrets: tuple[Variable, ...] = ()
+    imported: Imported | None = None
 
     @property
     def id(self) -> str:
@@ -142,4 +165,5 @@ class Run:
             "master_port": self.master_port,
             **self.orders.to_json(),
             **({"rerun_of": self.rerun_of} if self.rerun_of else {}),
+            **({"imported": asdict(self.imported)} if self.imported else {}),
         }

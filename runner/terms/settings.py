@@ -16,7 +16,8 @@ class Settings:
     """What campaign.json holds.
 
     `table` and `published` are the matrix's, checked again by who shows them; `environment` has
-    the pins and datasets that the first run was made with, None before.
+    the pins and datasets that the first run was made with, None before. `imported`: its runs are
+    logs from elsewhere (`python -m runner import`), so that bench does not go on with it.
     """
 
     matrix: str = ""
@@ -35,6 +36,7 @@ class Settings:
     trainbench: Line = ""
     created_at: Annotated[float, Number(0)] = 0.0
     environment: Mapping[str, Any] | None = None
+    imported: bool = False
 
     def __post_init__(self) -> None:
         """Refuse more runs than a table can have, and repeats without a seed of their own."""
@@ -54,6 +56,8 @@ class Settings:
                 del cell["repeats"]
         if self.environment is None:
             del content["environment"]
+        if not self.imported:
+            del content["imported"]
         return content
 
     def asked(self) -> Iterator[tuple[AskedCell, int]]:

@@ -65,12 +65,13 @@ class Verdict:
     name: str = ""
 
 
-def _file_name(path: Path) -> str:
+def file_name(path: Path) -> str:
+    """Call a log by its name alone."""
     return path.name
 
 
 def diagnose(
-    logs: Sequence[Path], *, steps: int, name: Callable[[Path], str] = _file_name
+    logs: Sequence[Path], *, steps: int, name: Callable[[Path], str] = file_name
 ) -> Verdict:
     """Say why a run ended, from its nodes' logs together. `steps`: how many the parsers found.
 

@@ -1,0 +1,165 @@
+"""What a log from elsewhere becomes in a campaign: a cell of `system: command`, and an outcome.
+
+Nothing is made up: what neither the log nor the user says is not there. The lines' own family reads
+it again each time, as `log:` of a matrix does; the trainer that was recognised is a name beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from node.checked import CellId, InsidePath
+from node.printable import printable
+from runner.base.errors import UserError
+from runner.judge.diagnosis.rules import rules
+from runner.judge.diagnosis.verdict import Verdict
+from runner.logs.kinds import KINDS, kinds_of
+from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
+from runner.logs.numbers import whole
+from runner.logs.read import Reading
+from runner.systems.command import SYSTEM as COMMAND
+from runner.systems.common.words import NAME
+from runner.terms.cell import Cell
+from runner.terms.outcome import Outcome, Place
+
+MOST_LETTERS = 1_000  # of a key's value
+MODEL = ("model_flops_per_token", "architecture")  # which no column shows
+# Keys of a cell that other options say, or that only a start has.
+_TAKEN = {
+    "log": "--family",
+    "samples_per_step": "--global-batch-size",
+    "global_batch_size": "--global-batch-size",
+    "tokens_per_sample": "--tokens-per-sample",
+    "nodes": "--nodes",
+    "devices": "--devices",
+    "system": "--system",
+}
+_OF_A_START = ("argv", "cwd", "launcher", "environment", "parameters", "pin", "dataset", "env")
+# How a run ended, by its logs' status: what else they say is `failed`.
+_ENDS = {
+    **{"ok": "ok", "diverged": "diverged", "no_step": "did_not_run", "node_lost": "node_lost"},
+    **{"time_limit": "timed_out", "cancelled": "interrupted", "interrupted": "interrupted"},
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the user says of logs that are imported; None: what the log says itself."""
+
+    system: str | None = None
+    family: str | None = None
+    nodes: int = 1
+    global_batch_size: int | None = None
+    known: Known = UNKNOWN
+    device: str = ""
+    warmup_iters: int | None = None
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_keys(keys: Mapping[str, Any]) -> None:
+    """Refuse `--set` of what is no key of such a cell. Raises UserError."""
+    for key, value in keys.items():
+        if option := _TAKEN.get(key):
+            raise UserError(f"--set {key}: {option} says it")
+        if key in _OF_A_START or not NAME.fullmatch(key):
+            raise UserError(f"--set {key}: it is no key of a run that is over; take it out")
+        plain = isinstance(value, str | int | float | bool) and len(str(value)) <= MOST_LETTERS
+        if not plain and key not in MODEL:
+            raise UserError(
+                f"--set {key} is {str(value)[:60]!r}; give a number, true or false, or text of at"
+                f" most {MOST_LETTERS} letters"
+            )
+
+
+def cell_of(name: str, log: str, reading: Reading, said: Declared) -> Cell:
+    """Make the cell of a run. Raises UserError that names what is to be said of `log`."""
+    own, sizes = UNKNOWN.or_by(reading.facts), reading.summary.batch_sizes
+    devices = said.known.devices or own.devices
+    if devices is None:
+        raise UserError(f"{log} does not say on how many devices it ran; give --devices N")
+    if devices % said.nodes:
+        raise UserError(f"{devices} devices do not spread evenly over {said.nodes} nodes")
+    tokens = said.known.tokens_per_sample or own.tokens_per_sample
+    if reading.tokens.job and not reading.summary.samples_per_s.seen and not tokens:
+        raise UserError(
+            f"{log} has tokens/s, and does not say how many tokens a sample has; give"
+            " --tokens-per-sample N"
+        )
+    one_size = sizes[0] if sizes and sizes[0] == sizes[1] else None
+    parameters = {
+        "log": _family(log, reading, said),
+        "samples_per_step": said.global_batch_size or one_size,
+        "tokens_per_sample": tokens,
+        "train_iters": whole(reading.facts.get(TRAIN_ITERS)) or None,
+        **said.set,
+    }
+    where = f"cell {name}"
+    typed = COMMAND.recorded(parameters, where)
+    cell = Cell(
+        name=name,
+        system=COMMAND.name,
+        pin="",
+        dataset="",
+        nodes=said.nodes,
+        devices_per_node=devices // said.nodes,
+        device_ids=None,
+        env={},
+        parameters={key: typed[key] for key, value in parameters.items() if value is not None},
+        axes={key: value for key, value in said.set.items() if key not in MODEL},
+    )
+    CellId(cell.id, where)
+    known = replace(cell, parameters=typed)
+    COMMAND.architecture(known)
+    COMMAND.batch_size(known)
+    return cell
+
+
+def _family(log: str, reading: Reading, said: Declared) -> str:
+    if said.family:
+        return said.family
+    kinds = [reading.kind] if reading.kind else kinds_of(reading.system)[:1]
+    if not kinds or (reading.kind is None and reading.system is None):
+        raise UserError(
+            f"{log} has no step that a known family of lines logs; name its --family"
+            " (docs/parsers.md), if it is a trainer's log"
+        )
+    return KINDS[kinds[0]].family()
+
+
+def outcome_of(verdict: Verdict, reading: Reading, train_iters: int | None) -> Outcome:
+    """Say how the run ended: as `parse` has it, in the words of a campaign."""
+    summary = reading.summary
+    status = _ENDS.get(verdict.status, "failed")
+    if not summary.logged_lines:
+        status = "did_not_run"
+    reason = verdict.sentence
+    if status == "ok" and train_iters and summary.highest_iteration < train_iters:
+        reason = f"its log ends at iteration {summary.highest_iteration} of {train_iters}"
+    place = verdict.path is not None
+    return Outcome(
+        status=status,
+        cause="",
+        reason=printable(reason),
+        last_words=printable(verdict.words)[:300],
+        diagnosis=verdict.status if place else None,
+        evidence=Place(InsidePath(verdict.name), verdict.line) if place else None,
+        rules=rules(),
+    )
+
+
+def names_of(logs: Sequence[Path]) -> list[str]:
+    """Name a cell for each log: its file without its ending, with folders where two are alike."""
+    depth = 1
+    while True:
+        names = ["/".join([*map(printable, path.parts[-depth:-1]), _stem(path)]) for path in logs]
+        if len(set(names)) == len(names) or depth >= max(len(path.parts) for path in logs):
+            return names
+        depth += 1
+
+
+def _stem(path: Path) -> str:
+    return printable(re.sub(r"\.(log|txt|out|jsonl?)$", "", path.name)).lstrip(".") or "log"

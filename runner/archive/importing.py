@@ -1,0 +1,274 @@
+"""Logs of runs that this project did not start, brought into a campaign of their own.
+
+Each is copied whole, checked by its checksum, and read where it lies then, so that a log that still
+grows is what was judged. campaign.json is written last: an import that dies leaves no cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from node.checked import FileName, Sha256
+from node.files import open_plain
+from node.printable import printable
+from runner import __version__
+from runner.archive.imported_cells import Declared, cell_of, names_of, outcome_of
+from runner.base.errors import UserError
+from runner.base.exclusive import make_private
+from runner.folder import names
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.folder.stored import write_json
+from runner.judge.log_result import end_of
+from runner.logs.read import Reading, read
+from runner.terms.cell import MOST_CELLS, MOST_REPEATS, AskedCell, Cell
+from runner.terms.orders import LOG_LIMIT_BYTES, Limits, NodeRun
+from runner.terms.outcome import Outcome
+from runner.terms.run import Imported, ImportedLog, Run
+from runner.terms.settings import Settings
+
+INVENTORY = "imported"  # what stands in the place of one
+HOST = "imported-log"  # in the place of a node, which nobody knows
+BLOCK = 1 << 22
+_PORT = 1  # run.json has one
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A log's copy, before it lies in its run; `source` is what the user named."""
+
+    source: Path
+    copy: Path
+    log: ImportedLog
+
+
+@dataclass(frozen=True)
+class LogRun:
+    """A run that is to be made of logs: its cell, and what its logs say."""
+
+    cell: Cell
+    logs: tuple[Brought, ...]
+    reading: Reading
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run that was made."""
+
+    cell: Cell
+    repeat: int
+    outcome: Outcome
+    logs: tuple[Brought, ...]
+    reading: Reading
+
+
+def import_logs(
+    logs: Sequence[Path], campaign: Campaign, said: Declared, *, cell: str | None, one_run: bool
+) -> list[Made]:
+    """Make runs of logs: one of each, or one of all. Raises UserError before anything is written.
+
+    `cell` is the name of the cell that they are repeats of; without it each is a cell of its own.
+    """
+    FileName(campaign.name, "--into")
+    with _beside(campaign) as folder:
+        brought = [_brought(log, folder / str(at)) for at, log in enumerate(logs)]
+        _not_twice(brought)
+        groups = [tuple(brought)] if one_run else [(each,) for each in brought]
+        called = names_of([group[0].source for group in groups])
+        planned = [
+            _planned(cell or name, group, said) for name, group in zip(called, groups, strict=True)
+        ]
+        _check(campaign, planned, cell)
+        with campaign.locked():
+            settings = _check(campaign, planned, cell)
+            made = []
+            for one in planned:
+                settings, repeat = _with(settings, one.cell)
+                made.append(_make(campaign, one, repeat, said))
+            campaign.write(settings)
+    return made
+
+
+@contextlib.contextmanager
+def _beside(campaign: Campaign) -> Iterator[Path]:
+    """Give a folder on the campaign's file system; of a refused import nothing stays."""
+    runs = campaign.path.parent
+    there = runs.exists()
+    make_private(runs)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".import-", dir=runs) as folder:
+            yield Path(folder)
+    finally:
+        if not there:
+            with contextlib.suppress(OSError):
+                runs.rmdir()
+
+
+def _brought(path: Path, copy: Path) -> Brought:
+    """Copy a log, and say what its bytes are."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open_plain(path) as source, copy.open("xb") as target:
+            while block := source.read(BLOCK):
+                size += len(block)
+                if size > LOG_LIMIT_BYTES:
+                    raise UserError(f"{path} has more than {LOG_LIMIT_BYTES >> 30} GiB; cut it")
+                digest.update(block)
+                target.write(block)
+    except OSError as error:
+        raise UserError(f"{path} cannot be brought in: {error.strerror or error}") from None
+    if not size:
+        raise UserError(f"{path} is empty")
+    return Brought(path, copy, ImportedLog(printable(str(path)), Sha256(digest.hexdigest()), size))
+
+
+def _not_twice(brought: Sequence[Brought]) -> None:
+    seen: dict[str, Path] = {}
+    for each in brought:
+        if other := seen.get(each.log.sha256):
+            raise UserError(f"{each.source} is the same log as {other}")
+        seen[each.log.sha256] = each.source
+
+
+def _planned(name: str, logs: tuple[Brought, ...], said: Declared) -> LogRun:
+    reading = read(
+        [each.copy for each in logs],
+        said.system,
+        family=said.family,
+        global_batch_size=said.global_batch_size,
+        known=said.known,
+    )
+    return LogRun(cell_of(name, str(logs[0].source), reading, said), logs, reading)
+
+
+def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> Settings:
+    """Return what the campaign is, new where there is none. Raises UserError where the logs cannot
+    go into it.
+    """
+    was = campaign.recorded
+    if was is None and campaign.begun:
+        raise UserError(
+            f"{campaign.path} has runs and no {names.CAMPAIGN}; name another with --into"
+        )
+    settings = was or Settings(
+        repeats=1,
+        cells=(),
+        inventory=INVENTORY,
+        trainbench=__version__,
+        created_at=time.time(),
+        imported=True,
+    )
+    if not settings.imported:
+        raise UserError(
+            f"bench made campaign {campaign.name}, so no log goes into it; give --into a new name"
+        )
+    there = dict(_imported(campaign, settings))
+    for one in planned:
+        for log in one.logs:
+            if log.log.sha256 in there:
+                raise UserError(
+                    f"{log.source} is in campaign {campaign.name}: {there[log.log.sha256]}"
+                )
+    known = {each.name: each for each in settings.cells}
+    for one in planned:
+        other = known.get(one.cell.name)
+        if other is not None and cell is None:
+            raise UserError(
+                f"campaign {campaign.name} has a cell {one.cell.name}; --cell {one.cell.name} makes"
+                " this log a repeat of it, --cell with another name a cell of its own"
+            )
+        if other is not None and other.id != one.cell.id:
+            raise UserError(
+                f"cell {other.name} {_differs(other, one.cell)}; give --cell another name"
+            )
+        known[one.cell.name] = AskedCell(**vars(one.cell))
+    return settings
+
+
+def _differs(was: Cell, now: Cell) -> str:
+    """Say in what a cell is another one than that of its name."""
+    facts = (
+        {"nodes": one.nodes, "devices_per_node": one.devices_per_node, **one.parameters}
+        for one in (was, now)
+    )
+    before, after = facts
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    said = (f"has {key} {before.get(key)}, and this log {after.get(key)}" for key in keys[:2])
+    return ", ".join(said) or "was made otherwise"
+
+
+def _imported(campaign: Campaign, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the checksum of each log that is there, and which run it is."""
+    for cell, repeat in settings.asked():
+        for attempt in campaign.attempts(cell.id, repeat)[-1:]:
+            run = attempt.run
+            for log in run.imported.logs if run and run.imported else ():
+                yield log.sha256, f"cell {cell.name}, repeat {repeat}, was {log.name}"
+
+
+def _with(settings: Settings, cell: Cell) -> tuple[Settings, int]:
+    """Return the campaign with one more repeat of the cell, and which that is."""
+    known = {each.id: each for each in settings.cells}
+    before = known.get(cell.id)
+    repeat = (before.repeats or 0) + 1 if before else 1
+    if repeat > MOST_REPEATS or len(known) > MOST_CELLS:
+        raise UserError(f"a campaign holds {MOST_REPEATS} repeats of a cell, {MOST_CELLS} cells")
+    known[cell.id] = replace(before or AskedCell(**vars(cell)), repeats=repeat)
+    return replace(settings, cells=tuple(known.values())), repeat
+
+
+def _make(campaign: Campaign, planned: LogRun, repeat: int, said: Declared) -> Made:
+    """Write the run's folder, its outcome last."""
+    cell = planned.cell
+    attempt = campaign.new_attempt(cell.id, repeat)
+    run = Run(
+        campaign=campaign.name,
+        cell=cell,
+        repeat=repeat,
+        attempt=attempt.number,
+        warmup_iters=said.warmup_iters,
+        limits=Limits(0.0, 0.0, 0.0),
+        master_address="",
+        master_port=_PORT,
+        nodes=tuple(_node(rank) for rank in range(len(planned.logs))),
+        imported=Imported(
+            tuple(each.log for each in planned.logs), planned.reading.system or "", said.device
+        ),
+    )
+    write_json(attempt.path / names.RUN, run.to_json())
+    for rank, each in enumerate(planned.logs):
+        make_private(attempt.node(rank))
+        each.copy.replace(attempt.log(rank))
+    outcome = _judged(attempt, planned)
+    write_json(attempt.path / names.OUTCOME, outcome.to_json())
+    return Made(cell, repeat, outcome, planned.logs, planned.reading)
+
+
+def _judged(attempt: Attempt, planned: LogRun) -> Outcome:
+    logs = list(attempt.logs().values())
+    verdict = end_of(logs, planned.reading.summary, attempt.inside)
+    return outcome_of(verdict, planned.reading, planned.cell.parameters.get("train_iters"))
+
+
+def _node(rank: int) -> NodeRun:
+    """Return the part of a node of which nothing but its log is known."""
+    return NodeRun(
+        host=HOST,
+        node_rank=rank,
+        argv=(),
+        env={},
+        cwd="",
+        files={},
+        requires={},
+        ports=(),
+        device="",
+        device_ids=(),
+        runs="",
+        dir="",
+    )
