@@ -98,8 +98,10 @@ def test_a_system_without_an_architecture_has_no_mfu_and_says_so() -> None:
     (row,) = rows([replace(cell("a", 10.0), device="NVIDIA H200", arithmetic="bf16", model=None)])
     names = ("tokens_per_s", "model_tflop_per_s_per_device", "mfu_percent", "hfu_percent")
     assert [machine_value(row, name) for name in names] == [None] * 4
-    assert {row.missing[name] for name in names} == {
-        "the system does not say the architecture of its model"
+    architecture = "the system does not say the architecture of its model"
+    assert {name: row.missing[name] for name in names} == {
+        **dict.fromkeys(names, architecture),
+        "tokens_per_s": "nothing says the tokens of a sample",
     }
     assert "0.0000" not in to_table([row], 400)
     assert json.loads(to_json([row]))["formula"] is None
