@@ -52,7 +52,7 @@ def read_file(path: Path, data: bytes) -> None:
 def not_in_the_log(data: bytes, found: dict[str, list[Interval]]) -> Iterator[str]:
     """Name each figure that no number of the log says: whole, not half read, not made up.
 
-    Times and rates that are worked out of others are left out: LiBai's, and those of batch sizes.
+    Times and rates that are worked out of others are left out, and those of batch sizes.
     """
     wholes = {int(one[0]) for one in _WHOLE.finditer(data) if len(one[0]) < MOST_DIGITS}
     numbers = {float(one[0]) for one in _NUMBER.finditer(data) if len(one[0]) < MOST_DIGITS}
@@ -66,6 +66,7 @@ def not_in_the_log(data: bytes, found: dict[str, list[Interval]]) -> Iterator[st
             for figure in (step.loss, step.grad_norm):
                 if figure is not None and abs(figure) not in numbers:
                     yield f"{name}: {figure}"
-            time = None if name in ("libai", "megatron") else step.step_time_ms
+            worked_out = "step_time_ms" in KINDS[name].works_out or name == "megatron"
+            time = None if worked_out else step.step_time_ms
             if time is not None and not numbers & {time, time / 1000}:
                 yield f"{name}: {time} ms"

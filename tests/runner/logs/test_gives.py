@@ -32,6 +32,22 @@ MADE: dict[str, Iterable[str]] = {
     "oneflow_table": [
         "| 10      | 320             | 5120     | 35.88042   | 14.26962  | 11.23708 |"
     ],
+    "nanochat": [
+        "step 00001/00030 (3.33%) | loss: 6.9 | grad norm: 1.2345 | lrm: 0.05 | dt: 1.00ms |",
+        "Peak memory usage: 12.00MiB",
+    ],
+    "nanochat_sft": [
+        "Tokens / micro-batch / rank: 4 x 128 = 512",
+        "Tokens / micro-batch: 1,024",
+        "step 00001 (3.33%) | loss: 6.9 | lrm: 0.05 | dt: 1.00ms | tok/sec: 5,391 | mfu: 0.00 |",
+    ],
+    "llm_c": [
+        "device memory usage: 40 MiB / 80 MiB",
+        "skipping update due to loss z-score of 5.0",
+        "step    1/74: train loss 4.1 norm 1.4 (44.57 ms, 91886 tok/s)",
+    ],
+    "llm_c_cpu": ["step 0: train loss 5.356185 (took 1452.121000 ms)"],
+    "llm_c_iterations": ["iteration 1, loss: 4.3677, time: 44.570ms, tok/s: 1445.79, norm: 1.400"],
     "oneflow_records": [
         "step=10,micro_batches=320,samples=5120,throughput=35.88,latency=14.27,loss=11.24,"
     ],

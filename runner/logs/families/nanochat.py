@@ -1,0 +1,106 @@
+"""nanochat: its base training and its SFT print alike, on rank 0 (`print0`).
+
+    step 00010/16704 (0.06%) | loss: 8.31 | lrm: 1.00 | dt: 402.11ms | tok/sec: 1,303,857 |
+    bf16_mfu: 41.2 | epoch: 1 pq: 0 rg: 3 | total time: 0.00m | eta: 112.1m
+
+(one line; 92d63d4 scripts/base_train.py:567, scripts/chat_sft.py:469 without the total.) Before
+2026-02 `mfu:`; from 2025-11 to 2026-01 with ` grad norm: 0.1234 |` (c6b7ab7, 061f83c). Traps:
+
+* the base training counts from 0 (:567, :584), SFT from 1 (chat_sft.py:458);
+* `loss` is a running average over about ten steps (:549, weight 0.9), not the step's own;
+* `total time` leaves out the first ten steps (:555); `dt` and `tok/sec` are the step's own, between
+  two synchronisations and without evaluations (:508, :542).
+
+Its SFT of 2025 printed `Step 00010/00100 | Training loss: ..` without a time, and is not read.
+"""
+
+import re
+
+from runner.logs.batch import LoggedStep
+from runner.logs.kind import Candidate, Sign
+from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
+from runner.logs.lines import PRINTED, LineParser
+from runner.logs.numbers import grouped, number, quantity, whole
+
+_TIME = re.compile(rb"\| dt: ([\d.]+)ms \|")
+_RATE = re.compile(rb"\| tok/sec: ([\d,]+) \|")
+_NORM = re.compile(rb"\| grad norm: " + PRINTED + rb" \|")
+_LOSS = rb" \([\d.]{1,9}%\) \| loss: " + PRINTED + rb" (?=\|)"
+_EACH = re.compile(rb"Tokens / micro-batch / rank: \d{1,9} x (\d{1,9}) = ([\d,]+)\s")
+_WORLD = re.compile(rb"Tokens / micro-batch: ([\d,]+)\s")
+_PEAK = re.compile(rb"Peak memory usage: ([\d.]+)MiB\s")
+
+
+class Nanochat(LineParser):
+    """The base training's lines."""
+
+    name = "nanochat"
+    says = "nanochat's `step N/M (..%) | loss:` lines, which count from 0"
+    candidates = (Candidate("command"),)
+    named: tuple[Candidate, ...] = (
+        Candidate("command", "the log has nanochat's words", (Sign((b"tokens / micro-batch: ",)),)),
+    )
+    from_zero = True
+    gives: tuple[str, ...] = (
+        *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "memory_mib"),
+        *("tokens_per_sample", "devices", "train_iters"),
+    )
+    step = rb"step \d{5,9}/\d{5,9} \("
+    marker = b"%) | loss: "
+    head = re.compile(
+        rb"(?:\b|(?<=\dm))step (\d{5,9})/(\d{5,9}) \([\d.]{1,9}%\) \| loss: "
+        + PRINTED
+        + rb" (?=\|)",
+        re.IGNORECASE,
+    )
+    context = (b"Tokens / micro-batch", b"Peak memory usage: ")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._each = 0.0  # tokens of a micro-batch, of one rank
+
+    def look(self, text: bytes, at: int) -> None:
+        """Read the sizes of a micro-batch, or the framework's peak; of a CPU that is 0."""
+        if each := _EACH.match(text, at):
+            self._each = grouped(each[2]) or 0.0
+            self.notes.facts[TOKENS_PER_SAMPLE] = str(whole(each[1]) or 0)
+        elif world := _WORLD.match(text, at):
+            ranks, rest = divmod(grouped(world[1]) or 0.0, self._each or 1.0)
+            if self._each and not rest:
+                self.notes.facts[DEVICES] = str(int(ranks))
+        elif peak := _PEAK.match(text, at):
+            self.notes.allocated(quantity(peak[1]) or None)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read one line, counted from 1."""
+        self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
+        return _step((whole(head[1]) or 0) + 1, head[3], rest)
+
+
+class NanochatSft(Nanochat):
+    """The SFT's lines, whose total is not known before its end."""
+
+    name = "nanochat_sft"
+    says = "nanochat's `step N (..%) | loss:` lines of its SFT"
+    named = ()
+    from_zero = False
+    gives = ("step_time_ms", "tokens_per_s", "loss", "tokens_per_sample", "devices")
+    step = rb"step \d{5,9} \("
+    head = re.compile(rb"(?:\b|(?<=\dm))step (\d{5,9})" + _LOSS, re.IGNORECASE)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read one line."""
+        return _step(whole(head[1]) or 0, head[2], rest)
+
+
+def _step(iteration: int, loss: bytes, rest: bytes) -> LoggedStep | None:
+    time, rate, norm = (pattern.search(rest) for pattern in (_TIME, _RATE, _NORM))
+    value = number(loss)
+    return LoggedStep(
+        iteration,
+        step_time_ms=number(time[1]) if time else None,
+        tokens_per_s=grouped(rate[1]) if rate else None,
+        loss=value,
+        grad_norm=number(norm[1]) if norm else None,
+        nan=int(value is None),
+    )

@@ -1,0 +1,85 @@
+"""nanoGPT: `iter 10: loss 4.7797, time 222.85ms, mfu 0.00%`, from the process of rank 0.
+
+3adf61e train.py:327; until February 2023 without mfu (ab0718a7). Four things mislead:
+
+* it counts from 0, and trains one iteration more than max_iters says (:332): 0 to 24 of 24;
+* a line stands every log_interval iterations, but its time is of that one iteration alone
+  (:317-319), so a line covers one iteration, whatever the distance to the line before;
+* the clock is read before the device's work is waited for (`loss.item()`, :323): with
+  `--log_interval=1` a line's time is the iteration's, with more it is what the host took;
+* at a multiple of eval_interval the time holds an evaluation on both splits, and the checkpoint
+  (:263-286), which `step 10: train loss .., val loss ..` announces: such a line has no time here.
+
+`tokens per iteration will be: 491,520` is of the whole job (:101). In 2023-04 it was `total number
+of tokens per iteration: 61440`, of one process (553f949f).
+"""
+
+import re
+
+from runner.logs.batch import LoggedStep
+from runner.logs.kind import Candidate, Sign
+from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
+from runner.logs.lines import PRINTED, LineParser
+from runner.logs.numbers import grouped, number, whole
+
+_EVALUATION = b": train loss "
+_EVALUATED = re.compile(rb"step (\d{1,9})$")
+_TOKENS = re.compile(rb"tokens per iteration will be: ([\d,]+)\s")
+# What its configurator prints of the command line, and the file of settings that it shows.
+_SETTING = re.compile(rb"(block_size|max_iters) = (\d{1,9})\s")
+
+
+class NanoGpt(LineParser):
+    """A line says one iteration."""
+
+    name = "nanogpt"
+    says = "nanoGPT's `iter N: loss .., time ..ms` lines, which count from 0"
+    candidates = (Candidate("command"),)
+    named = (
+        Candidate(
+            "command", "the log has nanoGPT's words", (Sign((b"tokens per iteration will be: ",)),)
+        ),
+    )
+    from_zero = True
+    gives = ("step_time_ms", "loss", "tokens_per_sample", "train_iters")
+    works_out = ("tokens_per_s",)
+    out_of = "the tokens of an iteration, which it prints at its start, and the time"
+    step = rb"iter \d{1,9}: loss "
+    marker = b": loss "
+    head = re.compile(
+        rb"(?:\b|(?<=\dm))iter (\d{1,9}): loss " + PRINTED + rb", time ([\d.]+)ms", re.IGNORECASE
+    )
+    context = (_EVALUATION, b"tokens per iteration will be: ", b"block_size = ", b"max_iters = ")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._evaluated: int | None = None
+        self._tokens: float | None = None
+
+    def look(self, text: bytes, at: int) -> None:
+        """Read an evaluation's iteration, the tokens of an iteration, or a setting."""
+        if evaluated := _EVALUATED.search(text, max(0, at - 16), at):
+            self._evaluated = whole(evaluated[1])
+        elif tokens := _TOKENS.match(text, at):
+            self._tokens = grouped(tokens[1])
+        elif setting := _SETTING.match(text, at):
+            value = whole(setting[2]) or 0
+            if setting[1] == b"block_size":
+                self.notes.facts[TOKENS_PER_SAMPLE] = str(value)
+            else:
+                self.notes.facts[TRAIN_ITERS] = str(value + 1)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read one line, counted from 1."""
+        printed = whole(head[1]) or 0
+        loss, time = number(head[2]), number(head[3])
+        if printed == self._evaluated:
+            time = None
+        return LoggedStep(
+            printed + 1,
+            step_time_ms=time,
+            tokens_per_s=self._tokens * 1000 / time if self._tokens and time else None,
+            loss=loss,
+            nan=int(loss is None),
+            iterations=1,
+        )
