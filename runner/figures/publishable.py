@@ -23,9 +23,10 @@ from runner.figures.spread import (
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.batch import unmeasured
-from runner.terms.record import Record
+from runner.terms.record import UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
+BY_STEPS = "¶"  # beside the speed of a trainer that was not allowed its fused attention
 DIVERGED = "≠"  # beside the speed of a cell that learns something else than its baseline
 
 # Fewer repeats: MLPerf's training rules take 3 runs of their largest benchmark, 10 of smaller ones
@@ -276,6 +277,11 @@ def _unpinned(evidence: CellEvidence) -> str:
     return f"what {gone} held was not recorded" if gone else ""
 
 
+def _unfused(evidence: CellEvidence) -> str:
+    attention = evidence.runs[0].attention
+    return "its scores are written out to memory and read again" if attention == UNFUSED else ""
+
+
 def _unknown_peak(evidence: CellEvidence) -> str:
     record = evidence.runs[0]
     if not evidence.accelerated:
@@ -396,6 +402,14 @@ CODES: Mapping[str, Code] = {
             f"{_QUIET}, with more steps",
             _wide_spread,
             UNSTEADY,
+        ),
+        Code(
+            "unfused_attention",
+            "the trainer computed attention step by step, though it has fused kernels, with which"
+            " it is faster by far",
+            "Take it for that setting alone, not for the trainer; set attention_backend",
+            _unfused,
+            BY_STEPS,
         ),
         Code(
             "few_steps",

@@ -151,6 +151,7 @@ def _asked(
             name: size for name, size in system.sizes(cell).items() if name in given or not imported
         },
         imported=imported,
+        attention=None if imported else system.attention(cell),
     )
 
 

@@ -8,6 +8,7 @@ from runner.systems.common import gpt, launchers, models
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.record import UNFUSED
 from runner.terms.run import Command, NodeContext
 
 LOCAL = "local"
@@ -48,8 +49,8 @@ PARAMETERS = (
         None,
         "what computes attention; local has sdpa, torch's fused kernels by our patch, and unfused;"
         " transformer_engine has auto, flash, fused, unfused; default: sdpa or auto",
-        choices=(SDPA, gpt.UNFUSED, "auto", "flash", "fused"),
-        older=gpt.UNFUSED,
+        choices=(SDPA, UNFUSED, "auto", "flash", "fused"),
+        older=UNFUSED,
     ),
     Parameter("cross_entropy_loss_fusion", bool, None, "loss by kernels that torch compiles"),
     Parameter("mock_data", bool, False, "made-up tokens instead of the dataset's"),
@@ -140,7 +141,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 def _check_attention(values: Mapping[str, Any]) -> None:
     local, backend = values["transformer_impl"] == LOCAL, values["attention_backend"]
-    takes = (SDPA, gpt.UNFUSED) if local else ("auto", "flash", "fused", gpt.UNFUSED)
+    takes = (SDPA, UNFUSED) if local else ("auto", "flash", "fused", UNFUSED)
     if backend not in takes:
         raise UserError(
             f"attention_backend {backend} is not one of transformer_impl"
@@ -201,10 +202,16 @@ def _model_options(values: Mapping[str, Any]) -> list[str]:
     return argv
 
 
+def attention(cell: Cell) -> str:
+    """Say what computes attention: transformer_engine's own names stand behind its own."""
+    impl, backend = (cell.parameters[key] for key in ("transformer_impl", "attention_backend"))
+    return str(backend) if impl == LOCAL or backend == UNFUSED else f"{impl} {backend}"
+
+
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run."""
     stage = 1 if cell.parameters["distributed_optimizer"] else 0
-    fused = cell.parameters["attention_backend"] != gpt.UNFUSED
+    fused = cell.parameters["attention_backend"] != UNFUSED
     return gpt.estimate(cell, cluster, zero_stage=stage, flash_attention=fused)
 
 
@@ -217,6 +224,7 @@ SYSTEM = System(
     check=check,
     command=command,
     model=gpt.shape,
+    attention=attention,
     estimate=estimate,
     parallel=gpt.PARALLEL,
     devices=("cuda",),

@@ -119,6 +119,12 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
         *([] if _nested(table) else [Column("hosts", "on", _hosts, "setting")]),
         Column("parallel", "parallel", _parallel, "setting"),
+        *(
+            [Column("attention", "attention", lambda r: r.record.attention or MISSING, "setting")]
+            if any(row.record.attention for row in table)
+            and "attention_backend" not in axis_names(table)
+            else []
+        ),
         Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
         _measure("samples_per_s", "samples/s\nmedian"),
         Column("samples_per_s_interval", "95%\ninterval", _interval),

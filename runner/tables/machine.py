@@ -84,6 +84,7 @@ _MEASURED: _Columns = {
     "hosts": lambda r: "; ".join(map(" ".join, r.hosts)) or None,
     **_own("arithmetic", "peak_tflop_per_s", "peak_source", "mfu_percent", "hfu_percent"),
     **_own("matmul_tflop_per_s", "matmul_percent"),
+    "attention": lambda r: r.record.attention,
     "utilisation_percent": lambda r: r.utilisation.percent if r.utilisation else None,
     "utilisation_source": lambda r: r.utilisation.source if r.utilisation else None,
     "energy_per_token_j": lambda r: r.power.joules_per_token,

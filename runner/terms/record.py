@@ -30,6 +30,7 @@ UNREADABLE = "unreadable"
 NOT_ENDED = ("running", "pending")
 ENDED = tuple(status for status in STATUSES if status not in NOT_ENDED)
 
+UNFUSED = "unfused"  # attention whose scores are written to memory and read again
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 
 
@@ -182,7 +183,8 @@ class Record:
     `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
     `model` is None where the system does not say what it trains (`tokens_per_sample` may be known
     all the same), `arithmetic` (bf16, fp16, tf32 or
-    fp32) where it does not say what matrices are multiplied in.
+    fp32) where it does not say what matrices are multiplied in, `attention` (unfused, sdpa) where
+    it does not say what computes it.
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
     `noted` is what they said before it began that may disturb it, in sentences.
@@ -216,6 +218,7 @@ class Record:
     model: Architecture | None = None
     tokens_per_sample: int | None = None
     arithmetic: str | None = None
+    attention: str | None = None
     measurement: Measurement = field(default_factory=Measurement)
     reached: Reached = Reached()
     device: str = ""

@@ -14,7 +14,6 @@ from runner.terms.cluster import Cluster
 from runner.terms.run import NodeContext
 
 GPT2_VOCAB_SIZE = 50257
-UNFUSED = "unfused"  # attention step by step, as attention_backend of a cell
 
 TENSOR_PARALLEL = Parameter(
     "tensor_parallel", int, 1, "devices that each layer is split over", minimum=1

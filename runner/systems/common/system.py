@@ -65,6 +65,10 @@ def _precision(parameters: Mapping[str, Any]) -> str | None:
     return parameters.get("precision")
 
 
+def _attention_backend(cell: Cell) -> str | None:
+    return cell.parameters.get("attention_backend")
+
+
 @dataclass(frozen=True)
 class System:
     """A trainer that can be benchmarked. What has a default may be left out.
@@ -80,6 +84,7 @@ class System:
     `parallel` lists how the trainer splits a model, beside data parallelism.
     `model` gives the architecture that it trains; without it there are no FLOPs and no MFU.
     `arithmetic` says what matrices are multiplied in (bf16, fp16, tf32 or fp32); None: not known.
+    `attention` says what computes it: unfused (step by step), sdpa, flash; None: not known.
     `estimate` says what a cell will need, for a dry run.
     `devices` are those that it can train on.
     `relies_on` names what else of the nodes a cell's figures hang on, beside its pin set and its
@@ -99,6 +104,7 @@ class System:
     parallel: tuple[Split, ...] = ()
     model: Callable[[Mapping[str, Any]], Architecture | None] | None = None
     arithmetic: Callable[[Mapping[str, Any]], str | None] = _precision
+    attention: Callable[[Cell], str | None] = _attention_backend
     estimate: Callable[[Cell, Cluster], Estimate] | None = None
     devices: tuple[str, ...] = ("cpu", "cuda", "npu")
     relies_on: Callable[[Cell], Mapping[str, str]] = _on_nothing_else

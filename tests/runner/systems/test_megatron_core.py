@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from runner.figures.flops import Decoder
 from runner.systems.common import models
 from runner.systems.common.registry import load_system
@@ -74,3 +76,17 @@ def test_every_named_model_has_keys_of_a_cell() -> None:
     names = {item.name for item in SYSTEM.parameters}
     for sizes in models.MODELS.values():
         assert set(sizes) <= names
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ({}, "sdpa"),
+        ({"attention_backend": "unfused"}, "unfused"),
+        ({"transformer_impl": "transformer_engine"}, "transformer_engine auto"),
+        ({"transformer_impl": "transformer_engine", "attention_backend": "unfused"}, "unfused"),
+    ],
+)
+def test_a_cell_says_what_computes_its_attention(cell: dict[str, Any], said: str) -> None:
+    (found,) = small_matrix(defaults={"system": "megatron_core", **cell}).cells
+    assert SYSTEM.attention(found) == said
