@@ -12,7 +12,13 @@ from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import gpt, launchers
 from runner.systems.common.system import Estimate, Split, System, parallel_sizes
-from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
+from runner.systems.common.torchtitan_models import (
+    ADDED,
+    ADDED_MODULE,
+    FLAVORS,
+    MODELS,
+    decoder,
+)
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.record import DATA_PARALLEL
@@ -217,6 +223,8 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *gpt.options(values, OPTIONS),
         *_fixed(values, node),
     ]
+    added = ADDED.get((values["model"], values["flavor"]))
+    argv += ["--experimental.custom_import", ADDED_MODULE] if added else []
     caches = node.scratch or f"{node.home}/cache"
     env = {
         "LOG_RANK": str(shown),
@@ -227,7 +235,11 @@ def command(cell: Cell, node: NodeContext) -> Command:
     tokenizer = ("vocab.json", "merges.txt", "tokenizer_config.json")
     required = (text, *(f"{node.dataset}/{name}" for name in tokenizer))
     return Command(
-        argv=tuple(argv), env=env, cwd=str(node.run_dir), requires=dict.fromkeys(required)
+        argv=tuple(argv),
+        env=env,
+        cwd=str(node.run_dir),
+        files={f"{ADDED_MODULE}.py": added} if added else {},
+        requires=dict.fromkeys(required),
     )
 
 
@@ -278,6 +290,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
         model=model(cell.parameters),
         zero_stage=3 if sharded else 0,
         flash_attention=True,
+        splits=PARALLEL,
     )
 
 

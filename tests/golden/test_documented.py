@@ -55,6 +55,7 @@ CASES = {
     "003-osdi-zero": Case("osdi-zero", OSDI),
     "004-ascend": Case("ascend", {"ascend1": "10.0.0.1"}, device="npu"),
     "004-ascend-cuda": Case("ascend-cuda", {"gpus": "10.0.0.1"}),
+    "torchtitan": Case("torchtitan", {"gpus": "10.0.0.1"}),
     "megatron-core": Case("megatron-core", {"gpus": "10.0.0.1"}, devices=4),
     "megatron-deepspeed-current": Case(
         "megatron-deepspeed-current", {"gpus": "10.0.0.1"}, devices=4

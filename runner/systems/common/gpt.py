@@ -118,6 +118,7 @@ def estimate(
     model: Decoder | None = None,
     zero_stage: int | None = None,
     flash_attention: bool = False,
+    splits: Iterable[Split] = PARALLEL,
 ) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape and the parallel
     sizes.
@@ -127,8 +128,12 @@ def estimate(
     """
     values = cell.parameters
     model = shape(values) if model is None else model
-    sizes = parallel(cell)
-    stage = replace(model, num_layers=max(model.num_layers // sizes["pipeline_parallel"], 1))
+    sizes = parallel_sizes(cell, splits)
+    stage = replace(
+        model,
+        num_layers=max(model.num_layers // sizes["pipeline_parallel"], 1),
+        seq_length=max(model.seq_length // sizes.get("context_parallel", 1), 1),
+    )
     memory = estimates.memory_mib(
         stage,
         micro_batch_size=values["micro_batch_size"],

@@ -97,12 +97,20 @@ def test_float8_is_as_its_documentation_has_it() -> None:
     assert TITAN.arithmetic(small_run(LLAMA, EIGHT).cell.parameters) == "bf16"
 
 
+def test_a_flavor_of_ours_comes_as_a_file_that_torchtitan_imports() -> None:
+    node = small_run({**CELL, "flavor": "1B"}, EIGHT).nodes[0]
+    at = node.argv.index("--experimental.custom_import")
+    assert f"{node.argv[at + 1]}.py" in node.files
+    assert not small_run(LLAMA, EIGHT).nodes[0].files
+
+
 # What torchtitan 0.2.2 said on a CPU, sequence 8192: get_nparams_and_flops of the model on
 # the device meta. It counts the weights of norms, too, and of tied embeddings no output layer.
 @pytest.mark.parametrize(
     ("model", "flavor", "flops", "untied"),
     [
         ("llama3", "debugmodel", 184831488, 0),
+        ("llama3", "1B", 10636111872, 0),
         ("llama3", "8B", 57914449920, 0),
         ("llama3", "70B", 481442709504, 0),
         ("qwen3", "0.6B", 8279949312, 151936 * 1024),
