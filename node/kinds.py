@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from node.checked import Sha256
 from node.printable import printable
-from node.schema import Fields, Text
+from node.schema import AnyOf, Fields, OneOf, Text, Words
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -33,3 +34,17 @@ def having(needed: Mapping[str, Kind], others: Mapping[str, Kind] | None = None)
     """Return the kind of a mapping with `needed`, and `others` where it has them."""
     optional = {name: (kind, ABSENT) for name, kind in (others or {}).items()}
     return Fields(needed, optional, make=present)
+
+
+# What node/fingerprint.py says of a folder or a Python.
+FINGERPRINT = having(
+    {},
+    {
+        "commit": Text(r"[0-9a-f]{40}|[0-9a-f]{64}"),
+        "edits": AnyOf(OneOf(""), Sha256),
+        "checksum": Sha256,
+        "python": Text(r"[0-9A-Za-z.+]{1,40}"),
+        "packages": Sha256,
+        "problem": Words(),
+    },
+)

@@ -20,13 +20,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from typing import Any
 
 from node import parsing
 from node.answer import ProgramError
 from node.files import write_text
+from node.git import GitError, git
 from node.mirrors import mirrored
 from node.schema import Mapped, Plain, Text
 
@@ -35,40 +35,10 @@ RECORDED = Mapped(Text(), Plain())
 DIFF_LINES = 20
 # The files are the bytes of the commit on every node, whatever its git is configured to do.
 ATTRIBUTES = "* -text -filter -ident -working-tree-encoding\n"
-OPTIONS = [
-    "advice.detachedHead=false",
-    "core.autocrlf=false",
-    "core.fileMode=true",
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "gc.auto=0",
-    "http.lowSpeedLimit=1000",
-    "http.lowSpeedTime=60",
-    "init.defaultBranch=main",
-]
 
 
 class TreeError(ProgramError):
     """What is wrong with the tree or its source, with the cure."""
-
-
-def git(folder: str, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> str:
-    """Run git in the folder, asking nobody; its output, or TreeError with its own words."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    kept.update(LC_ALL="C", GIT_TERMINAL_PROMPT="0", GIT_SSH_COMMAND="ssh -o BatchMode=yes")
-    options = [word for option in OPTIONS for word in ("-c", option)]
-    done = subprocess.run(
-        ["git", *options, *words],
-        cwd=folder,
-        env={**kept, **(env or {})},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-    )
-    if done.returncode != 0:
-        raise TreeError((done.stderr or done.stdout).strip() or f"git {words[0]} failed")
-    return done.stdout.strip()
 
 
 class Tree:
@@ -109,7 +79,7 @@ class Tree:
                 try:
                     words = ["apply", "--cached", "--whitespace=nowarn", *option, "-"]
                     self.git(*words, stdin=text)
-                except TreeError as error:
+                except GitError as error:
                     raise TreeError(
                         f"patch {name} does not apply to {self.label}: {error}"
                     ) from None
@@ -167,15 +137,15 @@ def fetch(folder: str, url: str, commit: str) -> None:
     try:
         git(folder, "fetch", "-q", "--depth=1", "--no-tags", url, commit)
         return
-    except TreeError:
+    except GitError:
         pass  # an older server gives out tips only; an error that lasts comes again below
     try:
         git(folder, "fetch", "-q", "--tags", url, "+refs/heads/*:refs/remotes/origin/*")
-    except TreeError as error:
+    except GitError as error:
         raise TreeError(f"cannot fetch from {url}: {error}") from None
     try:
         git(folder, "cat-file", "-e", commit + "^{commit}")
-    except TreeError:
+    except GitError:
         raise TreeError(f"{url} has no commit {commit}; correct the pin or the mirror") from None
 
 

@@ -6,6 +6,7 @@ import os
 import time
 
 from node.files import read_json, read_text
+from node.fingerprint import fingerprints
 from node.words import pairs
 
 from .gpus import nvidia_smi
@@ -21,7 +22,8 @@ def inspect(spec: dict[str, Any]) -> dict[str, Any]:
     """What this node is, for the campaign's record: hardware, system, and the JSON files named.
 
     `spec`: paths, name to path of a JSON file (installed.json, dataset.json); a missing one is
-    null, and HOSTNAME in one is this node's name.
+    null, and HOSTNAME in one is this node's name. folders and pythons, name to path likewise, of
+    trainers that setup did not bring.
     """
     memory = pairs(read_text("/proc/meminfo"), ":")
     return {
@@ -35,6 +37,7 @@ def inspect(spec: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": int(memory.get("MemTotal", "0 kB").split()[0]) // 1024,
         "devices": nvidia_smi(),
         "files": {name: read_json(here(path)) for name, path in spec["paths"].items()},
+        "relied": fingerprints(spec.get("folders", {}), spec.get("pythons", {})),
     }
 
 

@@ -10,7 +10,7 @@ import zlib
 
 from node.causes import Cause, EndedBy
 from node.facts.kinds import ENVIRONMENT
-from node.kinds import Line, having
+from node.kinds import FINGERPRINT, Line, having
 from node.schema import (
     Flag,
     List,
@@ -133,10 +133,11 @@ STOPPED = having(
 )
 
 
-def inspected(paths: Iterable[str], environment: str) -> Fields:
+def inspected(paths: Iterable[str], environment: str, relied: Iterable[str] = ()) -> Fields:
     """Return the kind of what a node says that it is, with the JSON files of these names.
 
     The one called `environment` is an env.json; the others are manifests of what setup put there.
+    `relied` are the names of folders and Pythons.
     """
     kinds: dict[str, Kind] = {
         name: OrNone(ENVIRONMENT) if name == environment else Maybe(MANIFEST) for name in paths
@@ -151,5 +152,6 @@ def inspected(paths: Iterable[str], environment: str) -> Fields:
             "memory_mib": Whole(0, 1 << 40),
             "devices": List(device, most=1024),
             "files": having(kinds),
+            "relied": having(dict.fromkeys(relied, FINGERPRINT)),
         }
     )

@@ -11,7 +11,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.terms.cell import Cell
-from runner.terms.inspected import Inspected
+from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
 
 
@@ -57,11 +57,11 @@ class Engine(Protocol):
     def inspect(
         self,
         hosts: Sequence[str],
-        paths: Mapping[str, str],
+        asked: Sought,
         campaign: Campaign,
         cancelled: Callable[[], bool],
     ) -> Mapping[str, Inspected]:
-        """Return what the hosts have of the JSON files `paths` (name to path), each by its name.
+        """Return what the hosts have of what is asked, each by its name.
 
         Where nodes are known beforehand, what each is stands in the campaign's folder afterwards. A
         host that is out of reach is said there, too. Raises UserError where none could be asked,

@@ -15,7 +15,7 @@ from runner.launch.engine import Engine
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
-from runner.terms.inspected import ENV, Inspected
+from runner.terms.inspected import ENV, Inspected, Sought
 
 # What bench reads from dataset.json; docs/inventory.md lists them for datasets of one's own.
 # Where its manifest says vocab_size, which trainers need, a smaller one of a cell is refused.
@@ -33,6 +33,11 @@ MANIFESTS = {
     "dataset": ("dataset.json", DATASET),
 }
 SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
+# What setup did not bring, and what makes it the same on all nodes.
+SAME = {
+    "folder": "give all nodes the same commit and files, or one folder that they share",
+    "python": "give all nodes the same Python and packages",
+}
 
 
 def inspect(
@@ -49,16 +54,14 @@ def inspect(
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
-    wanted = {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
+    wanted = sorted(
+        {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
+    )
     # All nodes are asked at once, unless their root folders differ.
     facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
-        paths = {
-            ENV: str(env_file(root, cluster.root_shared))
-        }  # recorded where verify left it, not required
-        paths |= {name: str(_manifest_path(root, name)) for name in wanted}
-        facts |= engine.inspect(hosts, paths, campaign, cancelled)
+        facts |= engine.inspect(hosts, _asked(root, cluster, wanted), campaign, cancelled)
     setup = SETUP.format(inventory=cluster.path)
     for host, inspected in facts.items():
         if inspected.problem:
@@ -70,14 +73,11 @@ def inspect(
     }
     if silent:
         raise UserError(unreachable(silent, cluster.path))
-    manifests = {
-        name: {
-            host: _manifest(name, inspected.files.get(name), host, setup)
-            for host, inspected in facts.items()
-        }
-        for name in sorted(wanted)
+    stated = {
+        name: {host: _stated(name, each, host, setup) for host, each in facts.items()}
+        for name in wanted
     }
-    recorded = {name: _same(name, each, setup) for name, each in manifests.items()}
+    recorded = {name: _same(name, each, setup) for name, each in stated.items()}
     campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
     reading = [cell for cell in cells if cell.dataset]
     for cell in reading:
@@ -85,11 +85,35 @@ def inspect(
     return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in reading}
 
 
+def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str]) -> Sought:
+    """Ask nodes with this root for what cells name as what their figures hang on."""
+    relied: dict[str, dict[str, str]] = {kind: {} for kind in SAME}
+    # env.json is recorded where verify left it, and not required.
+    paths = {ENV: str(env_file(root, cluster.root_shared))}
+    for name in wanted:
+        kind, _, what = name.partition(" ")
+        if kind in SAME:
+            relied[kind][name] = what
+        else:
+            paths[name] = str(_manifest_path(root, name))
+    return Sought(paths, folders=relied["folder"], pythons=relied["python"])
+
+
 def _manifest_path(root: PurePosixPath, name: str) -> PurePosixPath:
     """Return where a node has the manifest of a pin set or dataset."""
     kind, _, what = name.partition(" ")
     home = dataset_home(root, what) if kind == "dataset" else system_home(root, *what.split("/"))
     return home / MANIFESTS[kind][0]
+
+
+def _stated(name: str, inspected: Inspected, host: str, setup: str) -> Mapping[str, Any]:
+    """Return what a host says of something by its name. Raises UserError naming the host."""
+    if name.partition(" ")[0] not in SAME:
+        return _manifest(name, inspected.files.get(name), host, setup)
+    said: Mapping[str, Any] = inspected.relied.get(name) or {"problem": f"nothing said of {name}"}
+    if "problem" in said:
+        raise UserError(f"{host}: {said['problem']}")
+    return said
 
 
 def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]:
@@ -113,24 +137,29 @@ def _listed(name: str) -> str:
     return f"list {system} in cluster_systems and {pin} in {system}_pin_sets"
 
 
-def _identity(manifest: dict[str, Any]) -> Any:
+def _identity(stated: Mapping[str, Any]) -> Any:
     """Return what must be the same on every node and for a whole campaign.
 
-    installed.json of a system says it as `identity`, dataset.json as the checksums of its files.
+    installed.json of a system says it as `identity`, dataset.json as the checksums of its files; a
+    folder's or Python's fingerprint is one whole.
     """
-    return manifest["identity"] if "identity" in manifest else manifest["sha256"]
+    return next((stated[key] for key in ("identity", "sha256") if key in stated), dict(stated))
 
 
-def _same(name: str, manifests: Mapping[str, dict[str, Any]], setup: str) -> dict[str, Any]:
-    """Return the manifest that all hosts share. Raises UserError naming the host that differs."""
-    (first, manifest), *others = manifests.items()
+def _same(name: str, stated: Mapping[str, Mapping[str, Any]], setup: str) -> Mapping[str, Any]:
+    """Return what all hosts say. Raises UserError naming the host that says something else."""
+    (first, one), *others = stated.items()
+    kind = name.partition(" ")[0]
     for host, other in others:
-        if _identity(other) != _identity(manifest):
-            raise UserError(f"{name} on {host} differs from the one on {first}; {setup}")
-    return manifest
+        if _identity(other) != _identity(one):
+            keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
+            what = f" ({', '.join(keys)})" if kind in SAME else ""
+            cure = SAME.get(kind, setup)
+            raise UserError(f"{name} on {host} differs from the one on {first}{what}; {cure}")
+    return one
 
 
-def check_dataset(cell: Cell, manifest: dict[str, Any]) -> None:
+def check_dataset(cell: Cell, manifest: Mapping[str, Any]) -> None:
     """Refuse a vocabulary below the dataset's, and splits with too few documents for the
     iterations.
     """

@@ -390,4 +390,5 @@ SYSTEM = System(
     tokens=tokens,
     readers=readers,
     own_keys=True,
+    relies_on=relies_on,
 )

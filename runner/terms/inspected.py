@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from node.kinds import FINGERPRINT
 from node.schema import MOST_ITEMS, AnyOf, Mapped, Plain, Text, Whole, Words
 from runner.terms.orders import Line
 
@@ -22,10 +23,20 @@ class InspectedDevice:
 
 
 @dataclass(frozen=True)
+class Sought:
+    """What nodes are asked for, each by its name: paths of JSON files, folders, interpreters."""
+
+    paths: Mapping[str, str]
+    folders: Mapping[str, str] = field(default_factory=dict)
+    pythons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Inspected:
     """What a node was when bench asked it; `files` are its JSON files by name, None if missing.
 
-    `unreachable` is why it could not be asked, `problem` why what it said cannot be read.
+    `relied` says what each folder and interpreter is (node/fingerprint.py). `unreachable` is why it
+    could not be asked, `problem` why what it said cannot be read.
     """
 
     hostname: Line | None = None
@@ -38,5 +49,8 @@ class Inspected:
     files: Annotated[
         Mapping[str, Any], Mapped(Text(), Plain(16, MOST_ITEMS, lines=True), 10_000)
     ] = field(default_factory=dict)
+    relied: Annotated[Mapping[str, Any], Mapped(Text(), FINGERPRINT, 10_000)] = field(
+        default_factory=dict
+    )
     unreachable: Annotated[str, Words()] | None = None
     problem: str = ""

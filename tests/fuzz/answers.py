@@ -144,7 +144,7 @@ class Answers:
             "dataset.look:look": answers.datasets(["default"]),
             "pin:look": answers.pins(["torch-2.13"]),
             "packages:download": answers.debs(["cuda"]),
-            "inspection:inspect": supervisor.inspected(["a", "env"], "env"),
+            "inspection:inspect": supervisor.inspected(["a", "env"], "env", ["folder /x"]),
             "stopping:stop_all": supervisor.STOPPED,
         }
 

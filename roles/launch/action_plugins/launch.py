@@ -19,6 +19,7 @@ not drop a host from the play.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import hashlib
@@ -84,7 +85,7 @@ class ActionModule(NodeAction):
         host = str(variables["inventory_hostname"])
         operation = arguments.get("operation", "launch")
         if operation == "inspect":
-            return self._inspect(Path(arguments["out_dir"]), host, arguments["paths"])
+            return self._inspect(Path(arguments["out_dir"]), host, str(arguments["asked"]))
         if operation == "stop":
             return self._stop(str(arguments["runs"]))
         if operation == "reveal":
@@ -99,11 +100,12 @@ class ActionModule(NodeAction):
             RunFolder(run_dir).ask_to_halt(Cause.LAUNCH_ERROR, words, host)
             return {"changed": True, "ended_by": EndedBy.ERROR}
 
-    def _inspect(self, out_dir: Path, host: str, paths: dict[str, str]) -> dict[str, Any]:
+    def _inspect(self, out_dir: Path, host: str, packed: str) -> dict[str, Any]:
         self.patience_s = PREPARE_S
-        kind = kinds.inspected(paths, ENV)
+        asked = json.loads(base64.b64decode(packed))
+        kind = kinds.inspected(asked["paths"], ENV, [*asked["folders"], *asked["pythons"]])
         try:
-            facts = self.ask("supervisor.inspection:inspect", {"paths": dict(paths)}, kind)
+            facts = self.ask("supervisor.inspection:inspect", asked, kind)
         except (AnsibleConnectionFailure, AnsibleError, UnfitError) as error:
             facts = {"unreachable": one_line(error)}
         save(out_dir / names.of_host(host), facts)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from node.files import read_json
+from node.fingerprint import fingerprints
 from runner.base.errors import UserError
 from runner.base.shape import read
 from runner.folder import names
@@ -23,7 +24,7 @@ from runner.launch.slurm.secrets import reveal
 from runner.launch.slurm.survey import survey
 from runner.plan.slurm_job import trial_script
 from runner.terms.cluster import Cluster
-from runner.terms.inspected import Inspected
+from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
 from runner.terms.slurm import Slurm
 
@@ -133,13 +134,14 @@ class SlurmEngine:
     def inspect(
         self,
         hosts: Sequence[str],
-        paths: Mapping[str, str],
+        asked: Sought,
         campaign: Campaign,
         cancelled: Callable[[], bool],
     ) -> Mapping[str, Inspected]:
         """Do as Engine's: this login node sees the folder that all nodes will share."""
-        files = {name: read_json(path) for name, path in paths.items()}
-        return {"the login node": read(Inspected, {"files": files})}
+        files = {name: read_json(path) for name, path in asked.paths.items()}
+        relied = fingerprints(asked.folders, asked.pythons)
+        return {"the login node": read(Inspected, {"files": files, "relied": relied})}
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]

@@ -1,7 +1,10 @@
 """The engine whose nodes are reached by Ansible's connections: a play a run."""
 
+import base64
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from runner.launch.claim import claimed
 from runner.launch.engine import Surveyed, Wanted
 from runner.launch.play import Played, play
 from runner.terms.cluster import Cluster, Node
-from runner.terms.inspected import Inspected
+from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
 
 
@@ -44,13 +47,15 @@ class SshEngine:
     def inspect(
         self,
         hosts: Sequence[str],
-        paths: Mapping[str, str],
+        asked: Sought,
         campaign: Campaign,
         cancelled: Callable[[], bool],
     ) -> Mapping[str, Inspected]:
         """Do as Engine's."""
         folder = campaign.inspected.resolve()
-        variables = {"launch_out_dir": str(folder), "launch_paths": dict(paths)}
+        # Paths of a matrix may have braces, which Ansible would take for a template of its own.
+        packed = base64.b64encode(json.dumps(asdict(asked)).encode()).decode()
+        variables = {"launch_out_dir": str(folder), "launch_asked": packed}
         played = self.play("inspect.yml", hosts, variables, cancelled)
         if cancelled():
             raise KeyboardInterrupt

@@ -37,7 +37,7 @@ from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import in_order, select
 from runner.terms.cell import Matrix
-from runner.terms.inspected import Inspected
+from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
 from runner.terms.product import Product, Products
 from tests.runner.builders import small_cluster, small_matrix
@@ -110,7 +110,7 @@ class Nodes:
     def inspect(
         self,
         hosts: Sequence[str],
-        paths: Any,
+        asked: Sought,
         campaign: Campaign,
         cancelled: Callable[[], bool],
     ) -> Mapping[str, Inspected]:
@@ -121,7 +121,7 @@ class Nodes:
             **{"documents": 10**6, "tokens": 10**9, "sha256": self.data},
             "bytes": {"default_text_document.bin": 7},
         }
-        files = {name: dataset if name.startswith("dataset ") else system for name in paths}
+        files = {name: dataset if name.startswith("dataset ") else system for name in asked.paths}
         for host in hosts:
             write_json(campaign.inspected / names.of_host(host), {"files": files})
         return {host: campaign.inspection(host) or Inspected() for host in hosts}

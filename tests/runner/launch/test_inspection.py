@@ -1,13 +1,24 @@
 """What bench refuses once it knows what the nodes have, such as a dataset that does not fit."""
 
-from typing import Any
+import json
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from node.fingerprint import fingerprints
 from runner.base.errors import UserError
+from runner.base.shape import read
+from runner.folder import names
+from runner.folder.campaign import Campaign
 from runner.launch import inspection
+from runner.launch.engine import Engine
 from runner.matrix.file import parse_matrix
-from tests.runner.builders import one_device
+from runner.terms.inspected import ENV, Inspected, Sought
+from tests.runner.builders import one_device, small_cluster
 
 MANIFEST: dict[str, Any] = {"documents": 744, "tokens": 3_556_629, "vocab_size": 4096}
 
@@ -47,3 +58,95 @@ def test_a_smaller_one_is_refused_by_its_key(system: str) -> None:
 def test_too_few_documents_are_refused_by_the_dataset() -> None:
     with pytest.raises(UserError, match="cell torch_gpt: dataset default: "):
         check({**MANIFEST, "documents": 2})
+
+
+# --- a trainer that setup did not bring -----------------------------------------------------------
+
+
+class Nodes:
+    """An engine whose nodes all see this machine's files; `odd` is what one of them says instead.
+
+    It stands in for connections alone: what is said is what node/fingerprint.py says here.
+    """
+
+    def __init__(self, odd: Mapping[str, Any] | None = None) -> None:
+        self.odd, self.asked = odd or {}, Sought({})
+
+    def inspect(
+        self, hosts: Sequence[str], asked: Sought, campaign: Campaign, cancelled: Callable[[], bool]
+    ) -> dict[str, Inspected]:
+        self.asked = asked
+        relied = fingerprints(asked.folders, asked.pythons)
+        odd = {**relied, **{name: self.odd[name] for name in relied if name in self.odd}}
+        return {
+            host: read(Inspected, {"relied": odd if host == hosts[-1] else relied})
+            for host in hosts
+        }
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Path:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.py").write_text("print(1)\n")
+    return tmp_path / "mine"
+
+
+def asked(nodes: Nodes, trainer: Path, **more: Any) -> Campaign:
+    """Inspect the two nodes of a cell of `system: command`, in one campaign each time."""
+    keys = {"system": "command", "nodes": 2, "argv": ["python", "train.py"], "log": "torch_gpt"}
+    text = json.dumps({"defaults": {**keys, "cwd": str(trainer), **more}})
+    found = parse_matrix(text, "m.yaml", "m", one_device)
+    cluster = small_cluster(2)
+    campaign = Campaign(trainer.parent / "m-rack")
+    campaign.path.mkdir(exist_ok=True)
+    campaign.open(found, cluster)
+    sizes = inspection.inspect(cast("Engine", nodes), campaign, cluster, found.cells, lambda: False)
+    assert sizes == {}
+    return campaign
+
+
+def test_a_folder_and_a_python_are_recorded_without_pin_set_or_dataset(trainer: Path) -> None:
+    nodes = Nodes()
+    environment = {"python": sys.executable}
+    recorded = asked(nodes, trainer, environment=environment).settings.environment or {}
+    assert list(nodes.asked.paths) == [ENV]
+    folder, python = recorded[f"folder {trainer}"], recorded[f"python {sys.executable}"]
+    assert set(folder) == {"checksum"}
+    assert python["python"] == platform.python_version()
+
+
+def test_a_change_within_a_campaign_is_refused(trainer: Path) -> None:
+    campaign = asked(Nodes(), trainer)
+    begun = campaign.new_attempt(campaign.settings.cells[0].id, 1)
+    (begun.path / names.RUN).write_text("{}")
+    (trainer / "out").mkdir()
+    (trainer / "out" / "config.json").write_text("{}")
+    asked(Nodes(), trainer)
+    (trainer / "train.py").write_text("print(2)\n")
+    with pytest.raises(UserError) as refused:
+        asked(Nodes(), trainer)
+    said = str(refused.value)
+    assert said.startswith(f"folder {trainer} on the nodes is not what campaign m-rack began with")
+    assert "(checksum was " in said
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ({"commit": "5" * 40, "edits": ""}, "differs from the one on n1 (checksum, commit, edits)"),
+        ({"checksum": "5" * 64}, "differs from the one on n1 (checksum); give all nodes the same"),
+        ({"problem": "/x is not there"}, "n2: /x is not there"),
+    ],
+)
+def test_a_node_that_has_another_is_named(trainer: Path, odd: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        asked(Nodes({f"folder {trainer}": odd}), trainer)
+    assert words in str(refused.value)
+    assert "n2" in str(refused.value)
+
+
+def test_a_folder_that_is_not_there_is_refused(trainer: Path) -> None:
+    with pytest.raises(UserError, match=r"n1: .*/nowhere is not there; bring the trainer there"):
+        asked(Nodes(), trainer, cwd=str(trainer / "nowhere"))
+    with pytest.raises(UserError, match="n1: /no/python cannot be started: No such file"):
+        asked(Nodes(), trainer, environment={"python": "/no/python"})

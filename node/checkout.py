@@ -1,0 +1,197 @@
+"""What a git checkout of somebody else's is: its commit, and a checksum of what was edited.
+
+Nothing that the repository says is run: no hook, filter, text conversion, file-system monitor or
+alias. Its own git folder is asked for the commit and for where its objects lie, which runs nothing.
+Then a git folder of ours, without settings, compares the files with those objects; theirs is
+never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from node import program_files
+from node.git import GitError, output
+from node.printable import printable
+from node.program_files import FingerprintError, Limits
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each message
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Set, Tuple
+
+LINK = "160000"  # the mode of a submodule
+DEPTH = 5  # of repositories within each other
+
+
+def of_checkout(folder: str, limits: Limits, depth: int = DEPTH) -> Optional[Dict[str, str]]:
+    """Return {commit, edits} of the checkout that a folder lies in; None where it lies in none.
+
+    `edits` is "" where nothing was edited. Raises FingerprintError.
+    """
+    place = os.path.realpath(folder)
+    if not _has_git_above(place):
+        return None
+    if shutil.which("git") is None:
+        raise FingerprintError(
+            "%s is a git checkout, and git is not on this node; install the package git"
+            % limits.folder
+        )
+    with tempfile.TemporaryDirectory(prefix="trainbench-git-") as scratch:
+        try:
+            found = Repository.of(place, scratch, limits)
+            if found is None:
+                return None
+            return {"commit": found.commit, "edits": found.edits(depth)}
+        except GitError as error:
+            raise FingerprintError(_refusal(place, str(error))) from None
+        except subprocess.TimeoutExpired:
+            raise FingerprintError(
+                "git takes more than %g s to look through %s; %s"
+                % (program_files.LIMIT_S, limits.folder, "name in .gitignore what runs write")
+            ) from None
+
+
+def _has_git_above(place: str) -> bool:
+    while not os.path.lexists(os.path.join(place, ".git")):
+        above = os.path.dirname(place)
+        if above == place:
+            return False
+        place = above
+    return True
+
+
+def _refusal(place: str, words: str) -> str:
+    if re.search("dubious ownership|unsafe repository", words):
+        return (
+            "git does not look into %s, which is another user's; run `git config --global --add"
+            " safe.directory %s` as the user that trains" % (printable(place), printable(place))
+        )
+    said = printable(words.splitlines()[-1])[:300]
+    return "git cannot say what %s is: %s; mend the checkout, or remove its .git" % (
+        printable(place),
+        said,
+    )
+
+
+class Repository:
+    """A checkout, looked at through a git folder of our own."""
+
+    def __init__(self, top: str, commit: str, own: str, limits: Limits) -> None:
+        self.top, self.commit, self.own, self.limits = top, commit, own, limits
+
+    @classmethod
+    def of(cls, place: str, scratch: str, limits: Limits) -> Optional[Repository]:
+        """Return the repository that a folder is part of; None where it is none of its files."""
+        asked = ["--show-toplevel", "--git-path", "objects", "--git-path", "info/exclude"]
+        said = output(place, "rev-parse", *asked, limit_s=limits.remaining_s()).splitlines()
+        top, objects, exclude = said
+        head = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]
+        try:
+            commit = output(place, *head, limit_s=limits.remaining_s()).strip()
+        except GitError:
+            return None  # nothing was ever committed
+        within = os.path.relpath(place, top)
+        if within.startswith(".."):
+            return None  # its settings say that its files lie elsewhere
+        own = os.path.join(scratch, "git")
+        _make(own, commit, os.path.join(place, objects), os.path.join(place, exclude))
+        found = cls(top, commit, own, limits)
+        found.git("read-tree", commit)
+        if within != "." and not found.git("ls-files", "-z", "--", within):
+            return None  # a folder that the repository around it knows nothing of
+        return found
+
+    def git(self, *words: str, stdin: str = "") -> str:
+        """Run git on the files, with nothing of the repository but its objects."""
+        env = {
+            "GIT_DIR": self.own,
+            "GIT_WORK_TREE": self.top,
+            "GIT_INDEX_FILE": os.path.join(self.own, "index"),
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "HOME": self.own,  # what an older git takes for its place
+            "XDG_CONFIG_HOME": self.own,
+        }
+        limit_s = self.limits.remaining_s()
+        options = ["-c", "core.fileMode=false"]  # file systems without it show all as executable
+        return output(self.top, *options, *words, stdin=stdin, env=env, limit_s=limit_s)
+
+    def edits(self, depth: int) -> str:
+        """Return a checksum of what differs from the commit; "" where nothing does."""
+        told = sorted([*self.changed(depth), *self.submodules(depth)])
+        return program_files.digest(told) if told else ""
+
+    def changed(self, depth: int) -> Iterator[Tuple[str, str]]:
+        """Yield tracked files that differ, and programs and settings that nobody ignores."""
+        options = ["--untracked-files=all", "--ignore-submodules=all", "--no-renames"]
+        listed = self.git("status", "--porcelain=v1", "-z", *options).split("\0")
+        tracked = [entry[3:] for entry in listed if entry and not entry.startswith("??")]
+        untracked = [entry[3:] for entry in listed if entry.startswith("??")]
+        elsewhere = self.filtered(tracked)
+        for path in tracked:
+            if path not in elsewhere or path.endswith(program_files.PROGRAMS):
+                yield path, self.content(path)
+        for path in program_files.chosen(untracked):
+            yield path, self.content(path)
+        for path in untracked:
+            if path.endswith("/") and not program_files.holds_results(path):
+                yield path, self.nested(path, depth)
+
+    def content(self, path: str) -> str:
+        """Return what is at a path of the checkout."""
+        return program_files.content(os.path.join(self.top, path), self.limits)
+
+    def filtered(self, paths: List[str]) -> Set[str]:
+        """Return those of which git holds another text (Git LFS): only a program of theirs knows
+        whether they differ.
+        """
+        if not paths:
+            return set()
+        names = "".join("%s\0" % path for path in paths)
+        said = self.git("check-attr", "-z", "--stdin", "filter", stdin=names).split("\0")
+        values = dict(zip(said[0::3], said[2::3]))  # noqa: B905  # Python 3.8 has no strict
+        return {path for path in paths if values[path] not in ("unspecified", "unset")}
+
+    def submodules(self, depth: int) -> Iterator[Tuple[str, str]]:
+        """Yield submodules that are at another commit, or edited."""
+        for entry in self.git("ls-files", "-z", "--stage").split("\0"):
+            told, _, path = entry.partition("\t")
+            mode, _, pinned = told.partition(" ")
+            if mode == LINK and os.path.lexists(os.path.join(self.top, path, ".git")):
+                state = self.nested(path, depth)
+                if state != pinned.partition(" ")[0]:
+                    yield path, state
+
+    def nested(self, path: str, depth: int) -> str:
+        """Return a repository within this one as a word: its commit, and its edits if any."""
+        place = os.path.join(self.top, path)
+        if depth == 0:
+            raise FingerprintError(
+                "%s holds more than %d repositories within each other; name one of them as cwd"
+                % (self.limits.folder, DEPTH)
+            )
+        found = of_checkout(place, self.limits, depth - 1) or {"commit": "no commit", "edits": ""}
+        return "%s %s" % (found["commit"], found["edits"]) if found["edits"] else found["commit"]
+
+
+def _make(own: str, commit: str, objects: str, exclude: str) -> None:
+    """Make a git folder of ours that has the repository's objects, and at its HEAD the commit."""
+    for folder in ("objects/info", "refs", "info"):
+        os.makedirs(os.path.join(own, folder))
+    version, more = (1, "[extensions]\nobjectFormat = sha256\n") if len(commit) == 64 else (0, "")
+    files = {
+        "HEAD": commit + "\n",
+        "config": "[core]\nrepositoryFormatVersion = %d\nbare = false\n%s" % (version, more),
+        "objects/info/alternates": os.path.realpath(objects) + "\n",
+    }
+    for name, text in files.items():
+        with open(os.path.join(own, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+    if os.path.isfile(exclude):
+        shutil.copyfile(exclude, os.path.join(own, "info", "exclude"))
