@@ -66,7 +66,8 @@ class Marks:
     def heads(self) -> tuple[Ints, Ints]:
         """Find where `iteration N/M |` stands: the slash and the pipe of each.
 
-        Numbers have at most 9 digits and 9 spaces before them.
+        Numbers have at most 9 digits and 9 spaces before them. NeMo's `epoch 0, iteration N/M |` is
+        another line.
         """
         data, at = self.data, self._slashes
         at = at[(at > 10) & (at < len(data) - 3)]
@@ -75,7 +76,8 @@ class Marks:
         at = at[(after == _SPACE) | (after - _ZERO < 10)]
         left = self._walk(self._walk(at - 1, -1, _ZERO, 10), -1, _SPACE, 1)
         before = items(self.text, 9)[np.maximum(left - 8, 0)]
-        at = at[(before == np.void(b"iteration")) & (data[left + 1] == _SPACE)]
+        nemo = data[np.maximum(left - 10, 0)] == ord(",")
+        at = at[(before == np.void(b"iteration")) & (data[left + 1] == _SPACE) & ~nemo]
         number = self._walk(at + 1, 1, _SPACE, 1)
         right = self._walk(number, 1, _ZERO, 10)
         closed = (right > number) & (data[right] == _SPACE)

@@ -76,3 +76,10 @@ class LineParser(Kind):
                 closed = not last or end < len(text)
                 yield begin + head.start(), head, line[head.end() : stop], closed
             at = text.find(self.marker, end)
+
+
+def fields_of(rest: bytes, closed: bool) -> dict[bytes, bytes]:
+    """Return what stands as `name: value` between ` | `, without a last one that may be half."""
+    parts = rest.rstrip().split(b" | ")
+    whole_ones = parts if closed else parts[:-1]
+    return dict(part.split(b": ", 1) for part in whole_ones if b": " in part)

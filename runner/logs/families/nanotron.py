@@ -24,7 +24,7 @@ from runner.logs.batch import Figures, LoggedStep
 from runner.logs.decoding import line_end
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
-from runner.logs.lines import LineParser
+from runner.logs.lines import LineParser, fields_of
 from runner.logs.numbers import human, quantity, whole
 
 _SIZES = re.compile(rb"\| (sequence_length|global_batch_size|train_steps): (\d{1,9})(?= \|)")
@@ -65,9 +65,7 @@ class Nanotron(LineParser):
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        parts = rest.rstrip().split(b" | ")
-        whole_ones = parts if closed else parts[:-1]
-        fields = dict(part.split(b": ", 1) for part in whole_ones if b": " in part)
+        fields = fields_of(rest, closed)
         iteration = whole(head[1])
         if not iteration or b"lm_loss" not in fields:
             return None

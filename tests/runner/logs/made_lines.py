@@ -234,6 +234,30 @@ def nanotron(iteration: int, *, loss: str = "11.1", batch: str = "1.02K") -> str
     )
 
 
+@made("NVIDIA/NeMo 8cfedd72 nemo/lightning/pytorch/callbacks/progress_printer.py:53-61, :139")
+def nemo(iteration: int, *, loss: str = "10.22") -> str:
+    """One line; the iteration as printed, from 0."""
+    return (
+        f"Training epoch 0, iteration {iteration}/29 | lr: 5.389e-06 | global_batch_size: 512 |"
+        f" global_step: {iteration} | max_memory_reserved: 57466159104 | max_memory_allocated:"
+        f" 53930270720 | reduced_train_loss: {loss} | train_step_timing in s: 27.01 |"
+        " consumed_samples: 4608 | grad_norm: 2.179 | TFLOPS_per_GPU: 471.2"
+    )
+
+
+@made(
+    "NVIDIA/NeMo 8cfedd72 nemo/lightning/pytorch/callbacks/progress_bar.py:24-55; tqdm; lightning"
+)
+def nemo_bar(done: int, *, loss: str = "7.310", step: str | None = None, epoch: int = 0) -> str:
+    """One state of the bar, and the carriage return before it."""
+    count = f"{done - 1}.0" if step is None else step
+    return (
+        f"\rEpoch {epoch}: :  {done:2d}%|{'█' * (done // 10)}{' ' * (10 - done // 10)}| {done}/100"
+        f" [07:57<00:00, reduced_train_loss={loss}, global_step={count}, consumed_samples=1.63e+6,"
+        " train_step_timing in s=3.590]"
+    )
+
+
 SMI_HEADER = (
     "timestamp, name, driver_version, utilization.gpu [%], utilization.memory [%],"
     " memory.total [MiB], memory.free [MiB], memory.used [MiB]"

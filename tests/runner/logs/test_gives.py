@@ -28,6 +28,8 @@ MADE: dict[str, Iterable[str]] = {
     "deepspeed_pipe": [made.pipe(1)],
     "deepspeed_timer": [made.deepspeed(2, 4)],
     "deepspeed_step": [made.deepspeed(2).replace("skipped=0", "skipped=1")],
+    "nemo": [f"{made.nemo(1)} | tokens_per_sec_per_gpu: 9512"],
+    "nemo_bar": [made.nemo_bar(2).replace("]", ", tokens_per_sec_per_gpu=9512.0, grad_norm=2.10]")],
     "oneflow_steps": ["step: 19, loss: 9.912, throughput: 142.735 1607418413.2"],
     "oneflow_table": [
         "| 10      | 320             | 5120     | 35.88042   | 14.26962  | 11.23708 |"

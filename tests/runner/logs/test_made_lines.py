@@ -14,6 +14,7 @@ from tests.runner.logs.made_lines import (
     libai,
     megatron,
     nanotron,
+    nemo,
     overflow,
     pipe,
     v115,
@@ -32,13 +33,14 @@ LINES = {
     "pipe": [pipe(1)],
     "deepspeed": [deepspeed(2), deepspeed(2, 4), deepspeed(0, accumulation=2)],
     "nanotron": [nanotron(1)],
+    "nemo": [nemo(1)],
     "overflow": [overflow(package="deepscale")],
 }
 # No public log has the output of that query; those of the others are quoted in issues alone.
 # test_torchtitan.py holds torchtitan's against what it printed, in colours.
 NEVER_SEEN = {
     *("smi", "libai_2022", "torchtitan", "primus", "primus_2026", "primus_torchtitan"),
-    "megatron_bridge",
+    *("megatron_bridge", "nemo_bar"),
 }
 
 

@@ -41,6 +41,8 @@ MIXED = [
     *(lines.primus_torchtitan(step) for step in (1, 10)),
     lines.megatron_bridge(70, energy=True),
     *(lines.torchtitan(step) for step in (1, 10, 20)),
+    *(lines.nemo(step) for step in (8, 9)),
+    *(lines.nemo_bar(step) for step in (7, 8)),
     *(lines.nanotron(step) for step in (1, 2)),
     *(lines.pipe(step) for step in (1, 2)),
     "[t] [INFO] [timer.py:198:stop] 0/10, RunningAvgSamplesPerSec=3.5, CurrSamplesPerSec=2.5, MemAllocated=1GB",
