@@ -8,7 +8,7 @@ MOST_LINES = 20_000  # that are looked at
 MOST_SHOWN = 2
 LONGEST = 200  # bytes of a line that are looked at, and shown
 _WORD = re.compile(rb"[A-Za-z]{2,}")
-_SPECIAL = re.compile(rb"\\.|\[[^\]]*\]|\(\?\w*:?|[(){}|*+?^$.]")
+_SPECIAL = re.compile(rb"\\.|\[[^]\[]*\]|\(\?\w*:?|[(){}|*+?^$.]")
 
 
 class NearLines:
