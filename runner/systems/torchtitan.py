@@ -125,13 +125,14 @@ OPTIONS = (
     ("--debug.seed", "seed"),
 )
 # As its docs/float8.md gives them; the output layer stays as it is.
+FLOAT8_LINEAR = "quantize.linear.float8"  # the converter's name, and the section of its options
 FLOAT8 = {
     NONE: (),
     TENSORWISE: (
-        "--quantize.linear.float8.enable_fsdp_float8_all_gather",
-        "--quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp",
+        f"--{FLOAT8_LINEAR}.enable_fsdp_float8_all_gather",
+        f"--{FLOAT8_LINEAR}.precompute_float8_dynamic_scale_for_fsdp",
     ),
-    ROWWISE: ("--quantize.linear.float8.recipe_name", ROWWISE),
+    ROWWISE: (f"--{FLOAT8_LINEAR}.recipe_name", ROWWISE),
 }
 
 
@@ -254,9 +255,9 @@ def _fixed(values: Mapping[str, Any], node: NodeContext) -> list[str]:
         *("--activation_checkpoint.selective_ac_option", "op"),
         *("--job.dump_folder", str(node.run_dir), "--metrics.save_tb_folder", node.events),
         "--metrics.disable_color_printing",
-        *(("--model.converters", "float8") if float8 else ()),
+        *(("--model.converters", FLOAT8_LINEAR) if float8 else ()),
         *float8,
-        *(("--quantize.linear.float8.filter_fqns", "output") if float8 else ()),
+        *((f"--{FLOAT8_LINEAR}.filter_fqns", "output") if float8 else ()),
     ]
 
 

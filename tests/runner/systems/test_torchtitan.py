@@ -92,7 +92,7 @@ def test_float8_is_as_its_documentation_has_it() -> None:
     assert "--quantize.linear.float8.recipe_name" not in tensorwise
     rowwise = {**LLAMA, "float8": "rowwise"}
     assert option(rowwise, "--quantize.linear.float8.recipe_name") == "rowwise"
-    assert option(rowwise, "--model.converters") == "float8"
+    assert option(rowwise, "--model.converters") == "quantize.linear.float8"
     assert TITAN.arithmetic(small_run(rowwise, EIGHT).cell.parameters) is None
     assert TITAN.arithmetic(small_run(LLAMA, EIGHT).cell.parameters) == "bf16"
 
