@@ -1,0 +1,136 @@
+"""Hugging Face's Trainer: an object of Python a log step, and tqdm's bar, from rank 0.
+
+    {'loss': '6.153', 'grad_norm': '0.876', 'learning_rate': '5e-05', 'epoch': '0.08333'}
+     12%|█▎        | 5/40 [00:00<00:02, 13.91it/s]
+
+(transformers 5.23 trainer_callback.py:673-690; to 4.x numbers without quotes.) What misleads:
+
+* the object does not say its step, and the bar before it may be steps behind (tqdm draws ten times
+  a second at most). tqdm takes the bar away, writes the object and draws the bar again, so the bar
+  behind it has the step. Without bars (`disable_tqdm`) the epoch says it, where the log has `Num
+  update steps per epoch` (5.x, `logging.set_verbosity_info()`) and the epoch's digits are enough;
+* the time is the bar's rate, tqdm's own average of about the last three bars (its smoothing: 0.3).
+  Evaluations stand in it, so a line has no time before SETTLED bars were drawn since the last;
+* `train_samples_per_second` at the end is of the whole run with its start, evaluations and
+  checkpoints, and of all steps even where a run was resumed: no line's rate. It is not read;
+* 5.x prints four digits of each figure; `eval_loss` is an evaluation's, `train_loss` a mean of all.
+"""
+
+import re
+
+from runner.logs.batch import LoggedStep
+from runner.logs.kind import Candidate, Sign
+from runner.logs.known import TRAIN_ITERS
+from runner.logs.lines import PRINTED, LineParser
+from runner.logs.numbers import grouped, number, whole
+
+SETTLED = 30  # bars after which an evaluation is less than 1 % of tqdm's average: 0.7 ** 30
+LONGEST = 2000  # bytes of an object
+_OBJECT = re.compile(
+    rb"\{'loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
+)
+_NORM = re.compile(rb"'grad_norm': '?" + PRINTED + rb"(?=[',]|$)", re.IGNORECASE)
+_EPOCH = re.compile(rb"'epoch': '?(\d{1,6}(?:\.(\d{1,20}))?)'?(?=,|$)")
+_SIZES = re.compile(
+    rb"(Total train batch size|Total optimization steps|Num update steps per epoch)"
+    rb"(?: \([^()\r\n]{1,60}\))? = ([\d,]{1,14})\s"
+)
+_OBJECT_MARK, _EVALUATION_MARK = b"{'loss': ", b"{'eval_"
+_SIZE_MARKS = (b"Total train batch", b"Total optimization", b"Num update steps")
+_CANDIDATES = (Candidate("command"),)
+_DIGITS = 4  # of an epoch
+
+
+class HfTrainer(LineParser):
+    """The objects of a log with bars: a step is read where the bar behind its object stands."""
+
+    name = "hf_trainer"
+    says = "Hugging Face Trainer's objects, each with the bar behind it"
+    candidates = _CANDIDATES
+    named: tuple[Candidate, ...] = (
+        Candidate(
+            "command",
+            "the log has a Hugging Face Trainer's objects, and no progress bar or sizes of an epoch"
+            " that say their steps",
+            (Sign((b"{'loss': ", b"{'train_runtime': ")),),
+        ),
+    )
+    gives: tuple[str, ...] = ("loss", "grad_norm", "global_batch", "train_iters")
+    works_out: tuple[str, ...] = ("step_time_ms",)
+    out_of = "the rate of tqdm's bar"
+    step = rb"\{'loss': "
+    marker = b"<"
+    head = re.compile(
+        rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}, {0,9}([\d.]{1,12}|\?)(it/s|s/it)"
+    )
+    context: tuple[bytes, ...] = (_OBJECT_MARK, _EVALUATION_MARK, *_SIZE_MARKS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[bytes, int] = {}
+        self._object: re.Match[bytes] | None = None
+        self._bar = 0  # the last step that a bar of the training said
+        self._drawn = SETTLED  # bars since the last evaluation
+
+    def look(self, text: bytes, at: int) -> None:
+        """Read an object, that an evaluation was, or a size of the run."""
+        if text.startswith(_EVALUATION_MARK, at):
+            self._drawn = 0
+        elif text.startswith(_OBJECT_MARK, at):
+            self._object = _OBJECT.match(text, at)
+        elif size := _SIZES.match(text, at):
+            self.sizes[size[1]] = int(grouped(size[2]) or 0)
+            if size[1].startswith(b"Total opt"):
+                self.notes.facts[TRAIN_ITERS] = str(self.sizes[size[1]])
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read the object before a bar, as the step of the bar."""
+        iteration, total = whole(head[1]) or 0, head[2].decode()
+        if self._object and iteration:
+            self.notes.facts[TRAIN_ITERS] = total  # no other bar stands right behind an object
+        if self.notes.facts.get(TRAIN_ITERS) == total and iteration != self._bar:
+            self._bar = iteration
+            self._drawn += 1
+        found, self._object = self._object, None
+        if found is None or not iteration:
+            return None
+        row = self._logged(iteration, found)
+        figure = number(head[3])
+        if figure and self._drawn >= SETTLED:
+            row.step_time_ms = 1000 / figure if head[4] == b"it/s" else figure * 1000
+        return row
+
+    def _logged(self, iteration: int, found: re.Match[bytes]) -> LoggedStep:
+        loss, norm = number(found[1]), _NORM.search(found[2])
+        return LoggedStep(
+            iteration,
+            global_batch=self.sizes.get(b"Total train batch size", 0),
+            loss=loss,
+            grad_norm=number(norm[1]) if norm else None,
+            nan=int(loss is None),
+        )
+
+
+class HfTrainerEpochs(HfTrainer):
+    """The objects of a log without bars: a step is its epoch times the steps of an epoch."""
+
+    name = "hf_trainer_epochs"
+    says = "Hugging Face Trainer's objects without bars, whose steps the epochs say"
+    named = ()
+    gives = ("loss", "grad_norm", "global_batch", "train_iters")
+    works_out = ()
+    out_of = ""
+    marker = _OBJECT_MARK
+    head = _OBJECT
+    context = _SIZE_MARKS
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read an object, where its epoch is one step's alone."""
+        each, epoch = self.sizes.get(b"Num update steps per epoch"), _EPOCH.search(head[2])
+        value = number(epoch[1]) if epoch else None
+        if epoch is None or value is None or not each:
+            return None
+        decimals = max(len(epoch[2] or b""), _DIGITS - len(str(int(value))))
+        iteration, error = round(value * each), 0.5 * 10.0**-decimals * each
+        known = error < 0.5 and abs(value * each - iteration) <= error + 1e-6 * iteration
+        return self._logged(iteration, head) if known and iteration else None

@@ -1,0 +1,135 @@
+"""MLPerf's `:::MLLOG {..}`, one object a line (mlcommons/logging 7bbf792 mllog/mllog.py:36, :74).
+
+What a step is they do not say: an event has the samples until then, and `global_batch_size` is an
+event of its own. Two customs are read, the first where a log has both:
+
+* `tracked_stats` with `{"train_step_time": s, "reduced_train_loss": ..}` and `samples_count`: the
+  time of one step (NVIDIA's callbacks of Megatron-Bridge, MaxText's). One without a loss is a mean
+  over a block, whose `samples_count` is the block's alone, and is not read;
+* `block_start` and `block_stop`, between which nothing is evaluated: their `time_ms`, over the
+  steps by `step`, else by `samples_count`. The block's loss is its last `train_loss`.
+
+`throughput` of tracked_stats is in samples, tokens or sequences a second, as the submitter likes,
+and is not read. `eval_accuracy` is an evaluation's. Before 2022 events counted epochs, not samples.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from runner.logs.batch import LoggedStep
+from runner.logs.kind import Candidate, Sign
+from runner.logs.known import TOKENS_PER_SAMPLE
+from runner.logs.lines import LineParser
+from runner.logs.numbers import LARGEST_QUANTITY, number
+
+_Event = Mapping[str, Any]
+
+
+class MlPerf(LineParser):
+    """Events of a run."""
+
+    name = "mlperf"
+    says = "MLPerf's `:::MLLOG` events of blocks, or of steps"
+    candidates = (Candidate("command"),)
+    named = (
+        Candidate(
+            "command",
+            "the log has MLPerf's events, and none says its steps and samples",
+            (Sign((b":::mllog {",)),),
+        ),
+    )
+    gives = ("global_batch", "loss", "tokens_per_sample")
+    works_out = ("step_time_ms",)
+    out_of = "the time stamps of a block's ends, and train_step_time in s"
+    step = rb'"key": "(?:block_stop|tracked_stats)", '
+    success = rb'"key": "run_stop", '
+    marker = b":::MLLOG {"
+    head = re.compile(rb":::MLLOG (\{.*\})\s*$")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._batch = 0
+        self._by_step = False  # whether the log has the times of steps
+        self._begin: tuple[int, float] | None = None  # of the block: steps before it, ms
+        self._loss: _Event | None = None  # the block's last
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read one event; the end of a block or the stats of a step are one."""
+        try:
+            event = json.loads(
+                head[1], parse_int=number, parse_float=number, parse_constant=lambda _: None
+            )
+        except (ValueError, RecursionError):  # the latter of brackets within brackets
+            return None
+        metadata, key, value = event.get("metadata"), event.get("key"), event.get("value")
+        if not isinstance(metadata, dict):
+            return None
+        if key == "global_batch_size":
+            self._batch = _count(value)
+        elif key == "max_sequence_length" and _count(value):
+            self.notes.facts[TOKENS_PER_SAMPLE] = str(_count(value))
+        elif key == "train_loss":
+            self._loss = event
+        elif key == "tracked_stats" and isinstance(value, dict):
+            return self._stats(value, metadata)
+        elif key == "block_start":
+            self._start(event, metadata)
+        elif key == "block_stop":
+            return self._stop(event, metadata)
+        return None
+
+    def _stats(self, value: _Event, metadata: _Event) -> LoggedStep | None:
+        iteration = self._steps({"samples_count": metadata.get("samples_count")})
+        if "reduced_train_loss" not in value or not iteration:
+            return None
+        self._by_step = True
+        seconds = value.get("train_step_time")
+        row = self._row(iteration, value["reduced_train_loss"])
+        row.iterations = 1
+        row.step_time_ms = seconds * 1000 if isinstance(seconds, float) else None
+        return row
+
+    def _start(self, event: _Event, metadata: _Event) -> None:
+        steps, time = self._steps(metadata), _time(event)
+        self._begin = (steps, time) if steps is not None and time else None
+        self._loss = None
+
+    def _stop(self, event: _Event, metadata: _Event) -> LoggedStep | None:
+        steps, time, begin = self._steps(metadata), _time(event), self._begin
+        self._begin = None
+        if self._by_step or not begin or not steps or steps <= begin[0] or not time:
+            return None
+        row = self._row(steps, self._loss.get("value") if self._loss else None)
+        row.nan = int(self._loss is not None and row.loss is None)
+        row.iterations = steps - begin[0]
+        row.step_time_ms = (time - begin[1]) / row.iterations
+        return row
+
+    def _row(self, iteration: int, loss: Any) -> LoggedStep:
+        value = loss if isinstance(loss, float) else None
+        return LoggedStep(iteration, global_batch=self._batch, loss=value, nan=int(value is None))
+
+    def _steps(self, metadata: _Event) -> int | None:
+        """Return the steps until an event; None where nothing says whole ones."""
+        if "step" in metadata:
+            return _count(metadata["step"])
+        samples = metadata.get("samples_count")
+        whole_samples = _count(samples)
+        if not self._batch or (whole_samples == 0 and samples != 0):
+            return None
+        steps, rest = divmod(whole_samples, self._batch)
+        return None if rest else steps
+
+
+def _count(value: Any) -> int:
+    """Return a whole number of a log, or 0."""
+    good = isinstance(value, float) and 0 <= value <= LARGEST_QUANTITY and value == int(value)
+    return int(value) if good else 0
+
+
+def _time(event: _Event) -> float | None:
+    """Return its time stamp in ms; None where it is none."""
+    time = event.get("time_ms")
+    return time if isinstance(time, float) and 0 < time <= LARGEST_QUANTITY else None

@@ -1,0 +1,88 @@
+"""Hugging Face Trainer's parsers on its own output: transformers 5.23, accelerate 1.15, torch 2.13,
+one CPU process: a random GPT-2 of 2 layers of 64, 40 steps of 8 samples, logging_steps 5, with
+`transformers.logging.set_verbosity_info()`; `cpu.log` with eval_steps 20, `without_bars.log` with
+disable_tqdm.
+"""
+
+from typing import Any
+
+import pytest
+
+from runner.base.paths import PROJECT
+from runner.logs.kinds import readers_of_family
+from runner.logs.measure import measure
+
+DATA = PROJECT / "tests" / "data" / "hf_trainer"
+READERS = readers_of_family("hf_trainer")
+RECORDED = (DATA / "cpu.log").read_bytes()
+
+
+def test_a_recorded_log() -> None:
+    """The bar before the first object says 4, the one behind it 5."""
+    found = measure(READERS, {0: [RECORDED]})
+    steps = found.intervals
+    assert [step.iteration for step in steps] == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert [step.loss for step in steps] == [6.153, 6.15, 6.152, 6.148, 6.154, 6.154, 6.154, 6.15]
+    assert steps[0].grad_norm == 0.876
+    assert steps[0].step_time_ms == pytest.approx(1000 / 13.91)
+    assert steps[0].samples_per_s == pytest.approx(8 * 13.91)
+    assert [step.step_time_ms is None for step in steps] == [False] * 4 + [True] * 4  # evaluated
+    assert found.train_iters == 40
+
+
+def test_auto(read: Any) -> None:
+    result = read(RECORDED)
+    assert (result["system"], result["family"]) == ("command", "hf_trainer")
+    assert (result["logged_lines"], result["last_loss"]) == (8, 6.15)
+    assert result["step_time_ms"] == pytest.approx((1000 / 12.86 + 1000 / 11.53) / 2)
+
+
+def test_without_bars_the_epoch_says_the_step(read: Any) -> None:
+    text = (DATA / "without_bars.log").read_bytes()
+    result = read(text)
+    assert (result["logged_lines"], result["first_iteration"], result["last_iteration"]) == (
+        8,
+        5,
+        40,
+    )
+    assert (result["step_time_ms"], result["last_loss"]) == (None, 6.153)
+    bare = read(text[text.index(b"{'loss'") :])  # nothing says how many steps an epoch has
+    assert (bare["system"], bare["status"], bare["logged_lines"]) == ("command", "no_step", 0)
+    assert "no progress bar" in bare["reason"]
+
+
+@pytest.mark.made_log
+@pytest.mark.parametrize(
+    ("each", "epoch", "step"),
+    [("60", "0.08333", 5), ("6,000", "0.08333", 500), ("6,000", "1.667", None), ("60", "1", 60)],
+)
+def test_an_epoch_whose_digits_are_too_few_says_no_step(
+    each: str, epoch: str, step: int | None
+) -> None:
+    text = f"  Num update steps per epoch = {each}\n{{'loss': '1.5', 'epoch': '{epoch}'}}\n"
+    found = measure(READERS, {0: [text.encode()]})
+    assert [one.iteration for one in found.intervals] == ([step] if step else [])
+
+
+@pytest.mark.made_log
+def test_lines_of_4_x_and_a_slow_step() -> None:
+    bar = "\r  3%|3         | {}/100 [01:01<40:00, {}]"
+    text = (
+        bar.format(2, "25.00s/it")
+        + "\n{'loss': nan, 'grad_norm': inf, 'learning_rate': 5e-05, 'epoch': 0.1}\n"
+        + bar.format(3, "25.00s/it")
+        + bar.format(4, "?it/s")
+        + "\n{'eval_loss': 2.0, 'epoch': 0.1}\n"
+        + bar.format(4, "9.00s/it")
+        + "\n{'loss': 2.5, 'learning_rate': 5e-05, 'epoch': 0.15}\n"
+        + bar.format(5, "9.00s/it")
+    )
+    first, second = measure(READERS, {0: [text.encode()]}).intervals
+    assert (first.iteration, first.step_time_ms, first.nan) == (3, 25000, 1)
+    assert (second.iteration, second.step_time_ms, second.loss) == (5, None, 2.5)
+
+
+def test_a_log_that_ends_behind_an_object_has_its_steps_until_there() -> None:
+    text = RECORDED[: RECORDED.rindex(b"{'loss'") + 30]
+    found = measure(READERS, {0: [text]})
+    assert [step.iteration for step in found.intervals] == [5, 10, 15, 20, 25, 30, 35]

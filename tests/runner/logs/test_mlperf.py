@@ -1,0 +1,81 @@
+"""MLPerf's events, as mlperf_logging.mllog 7bbf792 wrote them from a toy training (16 samples of 64
+a step, 24 steps, evaluated each 8): `blocks.log` by the custom of AMD's submissions, `steps.log` by
+that of NVIDIA's callbacks.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from runner.base.paths import PROJECT
+from runner.logs.kinds import readers_of_family
+from runner.logs.measure import measure
+
+DATA = PROJECT / "tests" / "data" / "mlperf"
+READERS = readers_of_family("mlperf")
+BLOCKS = (DATA / "blocks.log").read_bytes()
+
+
+def event(key: str, value: Any, **metadata: Any) -> dict[str, Any]:
+    return {"time_ms": 1795360158501, "key": key, "value": value, "metadata": metadata}
+
+
+def lines(*events: dict[str, Any]) -> bytes:
+    return "".join(f":::MLLOG {json.dumps(one)}\n" for one in events).encode()
+
+
+def test_blocks_are_windows_without_evaluations() -> None:
+    found = measure(READERS, {0: [BLOCKS]})
+    assert [step.iteration for step in found.intervals] == [8, 16, 24]
+    assert [step.iterations for step in found.intervals] == [8, 8, 8]
+    assert found.intervals[0].step_time_ms == (1795360159070 - 1795360158501) / 8
+    assert found.intervals[0].samples_per_s == pytest.approx(16 * 8000 / 569)
+    assert found.intervals[-1].loss == 0.03230590373277664
+    assert found.facts == {"tokens_per_sample": "64"}
+
+
+def test_steps_of_tracked_stats() -> None:
+    found = measure(READERS, {0: [(DATA / "steps.log").read_bytes()]})
+    assert [step.iteration for step in found.intervals] == list(range(2, 25, 2))
+    assert {step.iterations for step in found.intervals} == {1}  # a time is of one step
+    assert found.intervals[0].step_time_ms == pytest.approx(36.61489486694336)
+    assert found.intervals[0].loss == 5.190823554992676
+
+
+def test_auto(read: Any) -> None:
+    result = read(BLOCKS)
+    assert (result["system"], result["family"]) == ("command", "mlperf")
+    assert (result["logged_lines"], result["step_time_ms"]) == (3, pytest.approx(45.25))
+    assert result["samples_per_s"] == pytest.approx(16000 / 45.25, rel=1e-3)
+    assert result["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [event("block_start", None, samples_count=0), event("block_stop", None, samples_count=128)],
+        [event("global_batch_size", 16), event("block_stop", None, samples_count=128)],
+        [
+            *(event("global_batch_size", 16), event("block_start", None, samples_count=0)),
+            event("block_stop", None, samples_count=130),
+        ],
+        [event("block_start", None, first_epoch_num=1), event("block_stop", None, epoch_count=1)],
+        [event("tracked_stats", {"throughput": 3.0}, step=[2, 3021])],
+        [{"metadata": {"samples_count": "x"}, "key": ["block_stop"]}],
+    ],
+)
+def test_events_that_say_no_whole_steps_are_none(events: list[dict[str, Any]], read: Any) -> None:
+    assert measure(READERS, {0: [lines(*events)]}).intervals == ()
+    result = read(lines(*events))
+    assert (result["system"], result["status"]) == ("command", "no_step")
+
+
+def test_a_loss_that_is_nan_and_one_that_is_missing() -> None:
+    size, stop = event("global_batch_size", 4), event("block_stop", None, step=2)
+    stop["time_ms"] += 50
+    start, loss = event("block_start", None, step=0), event("train_loss", float("nan"))
+    (step,) = measure(READERS, {0: [lines(size, start, loss, stop)]}).intervals
+    assert (step.loss, step.nan, step.step_time_ms) == (None, 1, 25)
+    (step,) = measure(READERS, {0: [lines(size, start, stop)]}).intervals
+    assert (step.loss, step.nan) == (None, 0)
