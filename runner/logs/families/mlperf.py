@@ -46,7 +46,7 @@ class MlPerf(LineParser):
     step = rb'"key": "(?:block_stop|tracked_stats)", '
     success = rb'"key": "run_stop", '
     marker = b":::MLLOG {"
-    head = re.compile(rb":::MLLOG (\{.*\})\s*$")
+    head = re.compile(rb":::MLLOG (?=\{)")
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class MlPerf(LineParser):
         """Read one event; the end of a block or the stats of a step are one."""
         try:
             event = json.loads(
-                head[1], parse_int=number, parse_float=number, parse_constant=lambda _: None
+                rest, parse_int=number, parse_float=number, parse_constant=lambda _: None
             )
         except (ValueError, RecursionError):  # the latter of brackets within brackets
             return None

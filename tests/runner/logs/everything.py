@@ -11,11 +11,10 @@ from runner.judge.stall import read_stacks, words
 from runner.load.samples import read_samples
 from runner.load.tensorboard import losses, parse_events
 from runner.logs.decoding import unprefixed, whole_lines
-from runner.logs.kinds import KINDS, readers_of
+from runner.logs.kinds import KINDS
 from runner.logs.measure import measure
 from runner.logs.numbers import human
 from runner.logs.recognise import signs
-from runner.systems.common.registry import system_names
 from runner.terms.record import Interval
 
 _NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|(?<!\d)\.\d+(?:[eE][+-]?\d+)?")
@@ -31,8 +30,7 @@ def read(data: bytes) -> dict[str, list[Interval]]:
         parser = kind()
         batches = [parser.feed(text) for text in whole_lines([data])]
         found[name] = [step for batch in batches if batch for step in batch.intervals()]
-    for system in system_names():
-        measure(readers_of(system), {0: [data]})
+    measure(KINDS, {0: [data]})
     signs(data[: 1 << 18])
     last_words(data[-(1 << 16) :])
     words(read_stacks("n1", data.decode("utf-8", "replace")))
