@@ -30,22 +30,23 @@ _STEP = re.compile(
 )
 BEFORE = 40  # bytes before the mark in which its line begins
 ROUNDED_S = 0.00501  # its time has two places
-_IN_USE = re.compile(rb"mem usage/(?:free/total/)?usage_ratio: ([\d.]{1,20})Gi?B/")
-_RESERVED = re.compile(rb"memory usage/free/total: ([\d.]{1,20})GiB/")
+_IN_USE = re.compile(rb"usage/(?:free/total/)?usage_ratio: ([\d.]{1,20})Gi?B/")
+_RESERVED = re.compile(rb"usage/free/total: ([\d.]{1,20})GiB/")
+_PEAK_MARK = b"| mem-max-allocated-gigabytes: "
 _PEAK = re.compile(rb"\| mem-max-allocated-gigabytes: ([\d.]{1,20})(?=[ \r\n])")
 _MIB = 2**20
 
 
 def read_memory(notes: Notes, text: bytes) -> None:
     """Note what stands on and between the steps of a block."""
-    for at in places(text, b"mem usage/"):
-        if match := _IN_USE.match(text, at):
-            notes.used((quantity(match[1]) or 0.0) * 1024)
-    for at in places(text, b"memory usage/free/total: "):
-        if match := _RESERVED.match(text, at):
-            notes.allocated((quantity(match[1]) or 0.0) * 1024)
-    for at in places(text, b" memory (GB) | "):
-        if match := _PEAK.search(text, at, line_end(text, at) + 1):
+    for mark in (b"usage/free/total", b"usage/usage_ratio: "):  # long ones are found faster
+        for at in places(text, mark):
+            if match := _IN_USE.match(text, at):
+                notes.used((quantity(match[1]) or 0.0) * 1024)
+            elif match := _RESERVED.match(text, at):
+                notes.allocated((quantity(match[1]) or 0.0) * 1024)
+    for at in places(text, _PEAK_MARK):
+        if match := _PEAK.match(text, at):
             notes.allocated((quantity(match[1]) or 0.0) * 1e9 / _MIB)
 
 
