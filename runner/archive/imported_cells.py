@@ -130,6 +130,12 @@ def _family(log: str, reading: Reading, said: Declared) -> str:
     return KINDS[kinds[0]].family()
 
 
+def printed_by(reading: Reading, cell: Cell) -> str:
+    """Name the trainer: one of ours that was recognised, else the family of its lines."""
+    known = reading.system if reading.system != COMMAND.name else None
+    return known or str(cell.parameters["log"])
+
+
 def outcome_of(verdict: Verdict, reading: Reading, train_iters: int | None) -> Outcome:
     """Say how the run ended: as `parse` has it, in the words of a campaign."""
     summary = reading.summary

@@ -18,7 +18,7 @@ from node.checked import FileName, Sha256
 from node.files import open_plain
 from node.printable import printable
 from runner import __version__
-from runner.archive.imported_cells import Declared, cell_of, names_of, outcome_of
+from runner.archive.imported_cells import Declared, cell_of, names_of, outcome_of, printed_by
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
 from runner.folder import names
@@ -238,7 +238,7 @@ def _make(campaign: Campaign, planned: LogRun, repeat: int, said: Declared) -> M
         master_port=_PORT,
         nodes=tuple(_node(rank) for rank in range(len(planned.logs))),
         imported=Imported(
-            tuple(each.log for each in planned.logs), planned.reading.system or "", said.device
+            tuple(each.log for each in planned.logs), printed_by(planned.reading, cell), said.device
         ),
     )
     write_json(attempt.path / names.RUN, run.to_json())

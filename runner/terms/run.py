@@ -110,7 +110,8 @@ class ImportedLog:
 class Imported:
     """Of a run that this project did not start: its logs by rank, and what is said of them.
 
-    `system` is the trainer that their lines are of, `device` what nvidia-smi calls the devices.
+    `system` is the trainer that their lines are of (a family, where it is none of ours), `device`
+    what nvidia-smi calls the devices.
     """
 
     logs: tuple[ImportedLog, ...]

@@ -26,6 +26,7 @@ KEYS = [
     *("step_time_ms", "samples_per_s", "tokens_per_s", "tokens_per_s_per_device"),
     *("skipped", "nan", "last_loss", "memory_mib"),
 ]
+DATA = Path(__file__).resolve().parents[2] / "data"
 MEGATRON = partial(measure, readers_of("megatron_deepspeed"))
 
 
@@ -142,6 +143,35 @@ def test_tokens_of_a_job_follow_from_samples(log: Path) -> None:
     assert (result["tokens_per_s"], result["tokens_per_s_per_device"]) == (1100, 275)
     assert "tokens/s from samples/s and 1000 tokens a sample" in result["reason"]
     assert parse([log], None, devices=4)["tokens_per_s"] is None
+
+
+def test_a_log_of_tokens_says_its_own_sizes_or_the_user_does(tmp_path: Path) -> None:
+    whole = (DATA / "torchtitan" / "metrics_0.2.2.log").read_text()
+    result = parse([DATA / "torchtitan" / "metrics_0.2.2.log"], None)
+    assert (result["system"], result["family"]) == ("torchtitan", "torchtitan")
+    assert result["tokens_per_s"] == result["tokens_per_s_per_device"] * 4
+    assert result["samples_per_s"] == pytest.approx(result["tokens_per_s"] / 8192)
+    steps = tmp_path / "steps.log"  # what is left of it where only the steps were kept
+    steps.write_text("".join(line + "\n" for line in whole.splitlines() if "tps:" in line))
+    bare = parse([steps], None)
+    assert bare["tokens_per_s_per_device"] == result["tokens_per_s_per_device"]
+    assert (bare["tokens_per_s"], bare["samples_per_s"], bare["step_time_ms"]) == (None,) * 3
+    assert "(--devices N)" in bare["reason"]
+    assert "(--tokens-per-sample N)" in bare["reason"]
+    told = parse([steps], None, devices=4, tokens_per_sample=8192, global_batch_size=4)
+    for key in ("tokens_per_s", "samples_per_s", "step_time_ms"):
+        assert told[key] == pytest.approx(result[key]), key
+
+
+def test_a_batch_of_tokens_is_none_of_samples(tmp_path: Path) -> None:
+    """nanotron's global_batch_size counts tokens."""
+    whole = (DATA / "nanotron" / "logger_2026_04.log").read_text()
+    steps = tmp_path / "steps.log"
+    steps.write_text("".join(line + "\n" for line in whole.splitlines() if "lm_loss:" in line))
+    bare = parse([steps], None)
+    assert (bare["family"], bare["samples_per_s"]) == ("nanotron", None)
+    assert bare["tokens_per_s"] == 180_000
+    assert parse([steps], None, tokens_per_sample=2048)["samples_per_s"] == 180_000 / 2048
 
 
 def test_a_log_may_come_through_a_pipe(

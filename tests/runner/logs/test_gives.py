@@ -84,8 +84,6 @@ def read(name: str, data: bytes) -> Iterator[str]:
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_kind_gives_is_what_its_parser_reads(name: str) -> None:
     kind = KINDS[name]
-    if not (kind.gives or kind.works_out):
-        pytest.skip("says nothing yet")
     made_log = "".join(f"{line}\n" for line in MADE.get(name, ())).encode()
     logs = [*(path.read_bytes() for path in RECORDED), made_log]
     assert {key for log in logs for key in read(name, log)} == {*kind.gives, *kind.works_out}
