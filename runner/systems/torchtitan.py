@@ -172,6 +172,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
             " x context_parallel; change one"
         )
     _check_data_parallel(cell)
+    _check_precision(cell)
     overlaps = values["compile"] and values["tensor_parallel"] > 1
     if values["async_tensor_parallel"] and not overlaps:
         raise UserError("async_tensor_parallel needs tensor_parallel of at least 2 and compile")
@@ -196,6 +197,22 @@ def _check_data_parallel(cell: Cell) -> None:
         raise UserError(
             f"dp_replicate {copies} is DDP, which goes with no other parallelism; lower it, so that"
             " dp_shard is 2 or more"
+        )
+
+
+def _check_precision(cell: Cell) -> None:
+    """Refuse bf16 where torchtitan trains in fp32, and says so in a warning alone.
+
+    FSDP casts weights; without it autocast does, but not with tensor or pipeline parallelism
+    (torchtitan 73a0e697, torchtitan/distributed/utils.py, maybe_enable_amp).
+    """
+    values, sizes = cell.parameters, parallel_sizes(cell, PARALLEL)
+    sharded = sizes[DATA_PARALLEL] // values["dp_replicate"] * values["context_parallel"] > 1
+    split = values["tensor_parallel"] * values["pipeline_parallel"] > 1
+    if values["precision"] == "bf16" and split and not sharded:
+        raise UserError(
+            "tensor_parallel and pipeline_parallel without FSDP train in fp32; set precision: fp32,"
+            " or leave devices for dp_shard"
         )
 
 

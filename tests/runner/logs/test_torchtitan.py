@@ -16,7 +16,8 @@ from tests.runner.logs.made_lines import torchtitan
 
 pytestmark = pytest.mark.made_log
 
-PRINTED = Path(__file__).resolve().parents[2] / "data" / "torchtitan" / "metrics_0.2.2.log"
+DATA = Path(__file__).resolve().parents[2] / "data" / "torchtitan"
+PRINTED = DATA / "metrics_0.2.2.log"
 
 
 def of(*lines: str, known: Known | None = None) -> Measurement:
@@ -47,6 +48,23 @@ def test_what_its_own_logger_printed() -> None:
     assert found.memory_allocated_mib == 84.26 * 1024
     assert found.train_iters == 30
     assert found.facts == {"devices": "4", "tokens_per_sample": "8192", "train_iters": "30"}
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "devices", "loss", "gib"),
+    [("h200_8b_fsdp2", 8848, 2, 6.48931, 80.97), ("h200_pp2", 40890, 2, 7.4055, 1.23)],
+)
+def test_runs_on_two_gpus(name: str, tokens: float, devices: int, loss: float, gib: float) -> None:
+    """With stages the one rank that knows the loss is shown, and its line is of one device, too."""
+    found = measure(readers_of_family("torchtitan"), {0: [(DATA / f"{name}.log").read_bytes()]})
+    assert steps(found) == [(number, 1) for number in range(1, 26)]
+    assert found.intervals[-1].loss == loss
+    assert found.memory_allocated_mib == gib * 1024
+    assert found.facts["devices"] == str(devices)
+    result = parse([DATA / f"{name}.log"], None, warmup_iters=10)
+    assert (result["system"], result["status"]) == ("torchtitan", "ok")
+    assert result["tokens_per_s_per_device"] == pytest.approx(tokens, rel=1e-3)
+    assert result["tokens_per_s"] == pytest.approx(tokens * devices, rel=1e-3)
 
 
 def test_parse_knows_it_and_its_median() -> None:

@@ -140,6 +140,8 @@ def test_every_flavor_is_an_architecture_that_passes_on_one_node() -> None:
         {**LLAMA, "tensor_parallel": 2, "async_tensor_parallel": True, "compile": True},
         {**CELL, "model": "qwen3", "flavor": "30B-A3B", "expert_parallel": 4},
         {**LLAMA, "vocab_size": 128256},
+        {**LLAMA, "tensor_parallel": 8, "precision": "fp32"},
+        {**LLAMA, "tensor_parallel": 4, "context_parallel": 2},
     ],
 )
 def test_cells_that_can_run_pass(cell: dict[str, Any]) -> None:
@@ -157,6 +159,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any]) -> None:
         ({**LLAMA, "global_batch_size": 0}, ["global_batch_size is 0"]),
         ({**LLAMA, "global_batch_size": 12}, ["does not divide global_batch_size 12"]),
         ({**LLAMA, "dp_replicate": 4, "tensor_parallel": 2}, ["dp_replicate 4 is DDP"]),
+        ({**LLAMA, "tensor_parallel": 8}, ["without FSDP train in fp32", "precision: fp32"]),
         ({**LLAMA, "expert_parallel": 2}, ["8B has no experts"]),
         ({**LLAMA, "seq_length": 8191}, ["not a multiple of 2"]),
         ({**LLAMA, "context_parallel": 4, "seq_length": 8188}, ["not a multiple of 8"]),
