@@ -25,9 +25,12 @@ from runner.inventory.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET
 from runner.launch.slurm.states import ENDS as SLURM_ENDS
+from runner.logs.patterns import KEYS as LOG_KEYS
+from runner.logs.patterns import UNITS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
+from runner.systems.command import FACTS
 from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
 from runner.terms.run import Run
@@ -140,6 +143,18 @@ def _default(value: object) -> str:
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def words() -> str:
+    return "".join(f"| `{{{name}}}` | {text} |\n" for name, text in FACTS.items())
+
+
+def log_keys() -> str:
+    rows = ""
+    for name in LOG_KEYS:
+        units = f"said with it: {', '.join(UNITS[name])}" if name in UNITS else "–"
+        rows += f"| `{name}` | {LOG_KEYS[name]} | {units} |\n"
+    return rows
+
+
 def rooms() -> str:
     """The packages of runner/, from the command line down, with what their __init__ says."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
@@ -178,6 +193,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/runs.md": {"statuses": statuses, "causes": causes, "slurm": slurm_ends},
     "docs/security.md": {"hostile": hostile_ways},
     "docs/slurm.md": {"keys": slurm_keys},
+    "docs/your-own-trainer.md": {"words": words, "log": log_keys},
     "roles/validate/meta/argument_specs.yml": {"slurm": slurm_options},
 }
 

@@ -43,12 +43,10 @@ def check(job: dict[str, Any]) -> list[str]:
                 "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
                 % (path, found, size),
             )
-    if job["argv"] and not program_of(job):
-        raise RefusedError(
-            Cause.MISSING, "%s cannot be executed; run playbooks/setup.yml again" % job["argv"][0]
-        )
     if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
         raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])
+    if job["argv"] and not program_of(job):
+        raise RefusedError(Cause.MISSING, _cannot_start(job))
     noted = look_around(job)
     for port in job.get("ports", []):
         for family in (socket.AF_INET, socket.AF_INET6):
@@ -66,6 +64,17 @@ def check(job: dict[str, Any]) -> list[str]:
                     if error.errno == errno.EADDRINUSE:
                         raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
     return noted
+
+
+def _cannot_start(job: dict[str, Any]) -> str:
+    """Say that a job's program is not there, and what to do."""
+    name: str = job["argv"][0]
+    if "/" not in name:
+        return "%s is no program of this node's PATH; install it, or write its path" % name
+    path = os.path.normpath(os.path.join(job["cwd"], name))
+    ours = path.startswith(os.path.join(os.path.dirname(job["runs"]), ""))
+    cure = "run playbooks/setup.yml again" if ours else "put it there, with the right to execute it"
+    return "%s cannot be executed; %s" % (path, cure)
 
 
 def lay_out(job: dict[str, Any]) -> None:

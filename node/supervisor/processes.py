@@ -43,10 +43,12 @@ def environment(job: dict[str, Any]) -> dict[str, str]:
 
 
 def program_of(job: dict[str, Any]) -> str:
-    """The path of the job's program, which may be a name alone; empty where it is not there."""
+    """The path of the job's program, which may be a name alone, or one within its folder; empty
+    where it is not there.
+    """
     name: str = job["argv"][0]
     folders = environment(job).get("PATH", os.defpath).split(os.pathsep)
-    places = [name] if "/" in name else [os.path.join(folder, name) for folder in folders]
+    places = [os.path.join(folder, name) for folder in ([job["cwd"]] if "/" in name else folders)]
     return next((place for place in places if os.access(place, os.X_OK)), "")
 
 

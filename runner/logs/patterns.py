@@ -29,9 +29,17 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "step_time": {"s": 1000.0, "ms": 1.0, "us": 0.001},  # to ms
     "memory": {"MiB": 1.0, "GiB": 1024.0, "MB": 1e6 / 2**20, "GB": 1e9 / 2**20},  # to MiB
 }
-RATES = ("samples_per_s", "tokens_per_s", "device_tokens_per_s", "device_tflop_per_s")
-PLAIN = (STEP, "loss", "grad_norm", *RATES)
-KEYS = (*PLAIN, *UNITS)
+KEYS: Mapping[str, str] = {
+    STEP: "number of the iteration, and with a second group how many there are",
+    "loss": "loss",
+    "grad_norm": "norm of the gradients",
+    "step_time": "time of an iteration",
+    "samples_per_s": "samples a second of the whole job",
+    "tokens_per_s": "tokens a second of the whole job",
+    "device_tokens_per_s": "tokens a second of one device",
+    "device_tflop_per_s": "TFLOP/s of one device, by the trainer's own count",
+    "memory": "memory of a device that the trainer has",
+}
 MOST_LETTERS = 1_000  # of a pattern
 
 
@@ -131,6 +139,7 @@ class PatternLines(Kind):
         self.windows = Windows()
         self._patterns = {key: (compiled(each.text), each.scale) for key, each in patterns.items()}
         self._from_zero: bool | None = None
+        self._fed = False  # a run that never started says nothing of its lines
         self._seen = {key: _Seen(NearLines(each.text)) for key, each in patterns.items()}
 
     @property
@@ -140,12 +149,13 @@ class PatternLines(Kind):
             key: f"`{key}` matched no line{' that `step` matched' if key != STEP else ''}"
             f"{seen.near.words()}"
             for key, seen in self._seen.items()
-            if not seen.matched and (key == STEP or self._seen[STEP].matched)
+            if not seen.matched and (self._fed if key == STEP else self._seen[STEP].matched)
         }
 
     def feed(self, text: bytes) -> Batch | None:
         """Read the steps in whole lines of a log; None where there is none."""
         self.notes.scan(text)
+        self._fed = True
         clean = ANSI.sub(b"", text).replace(b"\r", b"\n")
         rows, end = [], 0
         for match in self._patterns[STEP][0].finditer(clean):

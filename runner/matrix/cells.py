@@ -275,7 +275,7 @@ def label(value: Any) -> str:
     if isinstance(value, dict):
         return "+".join(f"{name}:{label(item)}" for name, item in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "+".join(label(item) for item in value)
+        return "+".join(label(item) for item in value) or "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     # One line whatever it holds: names stand in messages, tables and on terminals.

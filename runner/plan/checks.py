@@ -82,14 +82,15 @@ def _check_sizes(cell: Cell) -> None:
     """Check that parallel sizes divide the world size, each other, the batch and the model."""
     system = load_system(cell.system)
     sizes = system.sizes(cell)
-    own = {split.name: sizes[split.name] for split in system.parallel if not split.within}
+    splits = [split for split in system.parallel if split.name in sizes]
+    own = {split.name: sizes[split.name] for split in splits if not split.within}
     if cell.world_size % prod(own.values()):
         raise UserError(
             f"{' x '.join(f'{name} {size}' for name, size in own.items())} does not divide the"
             f" {cell.world_size} devices (nodes {cell.nodes} x devices_per_node"
             f" {cell.devices_per_node}); change one"
         )
-    for split in system.parallel:
+    for split in splits:
         if split.within and sizes[split.within] % sizes[split.name]:
             raise UserError(
                 f"{split.name} {sizes[split.name]} does not divide {split.within}"

@@ -53,6 +53,7 @@ def dry_run(
                         "cwd": node.cwd,
                         "env": dict(node.env),
                         "argv": list(node.argv),
+                        "processes": [list(argv) for argv in node.processes],
                         "devices": used,
                         "devices_idle": idle,
                     }
@@ -131,7 +132,10 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
                 f"  {node['host']}  node_rank {node['node_rank']}",
                 f"    cwd  {node['cwd']}",
                 f"    env  {env}",
-                f"    run  {' '.join(map(ShellWord, node['argv'])) or STARTED_ELSEWHERE}",
+                *(
+                    f"    run  {' '.join(map(ShellWord, argv)) or STARTED_ELSEWHERE}"
+                    for argv in node["processes"] or [node["argv"]]
+                ),
             ]
             for name, text in plan["files"].get(node["host"], {}).items():
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]

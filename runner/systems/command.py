@@ -15,14 +15,14 @@ from runner.base.paths import BASE_PATH
 from runner.base.shape import read
 from runner.base.suggest import nearest
 from runner.figures.flops import Decoder, PerToken
-from runner.systems.common import launchers, words
-from runner.systems.common.gpt import PARALLEL
-from runner.systems.common.system import System
+from runner.systems.common import gpt, launchers, words
+from runner.systems.common.system import Split, System
 from runner.terms.architecture import Architecture
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.run import Command, NodeContext
 
+PARALLEL = (*gpt.PARALLEL, Split("context_parallel"))
 NODE, PROCESSES, FIRST_NODE = "node", "processes", "first_node"
 PYTHONS = ("python", "python3")
 HOSTFILE = "hostfile"
@@ -72,11 +72,23 @@ SIZES = (
     Parameter("seed", int, None, "seed; `seeds` of the matrix sets it", minimum=0),
 )
 ABOUT = {item.name for item in RUN}
-FACTS = (
-    *("nodes", "node_rank", "devices_per_node", "world_size", "data_parallel", "device"),
-    *("master_addr", "master_port", "run_dir", "scratch", "python", "dataset"),
-    *("rank", "local_rank", HOSTFILE),
-)
+FACTS: Mapping[str, str] = {
+    "nodes": "nodes of the cell",
+    "node_rank": "number of this node, from 0",
+    "devices_per_node": "devices of a node, and processes of ours on it",
+    "world_size": "nodes x devices_per_node",
+    "data_parallel": "what the parallel sizes leave of the world size",
+    "device": "cuda, npu or cpu, as the inventory says",
+    "master_addr": "address of the first node",
+    "master_port": "a free port of the first node, of this run alone",
+    "run_dir": "folder of the run on the node, for what the trainer writes",
+    "scratch": "the run's folder on a disk of the node's own, where nodes share their root",
+    "python": "interpreter of `environment`, or of the pin set",
+    "dataset": "folder of the dataset that the cell names with `dataset`",
+    "rank": "number of the process, from 0 (launcher processes)",
+    "local_rank": "its number on the node, from 0 (launcher processes)",
+    HOSTFILE: "file with the nodes' addresses and devices (launcher first_node)",
+}
 
 
 def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +121,7 @@ def node_values(cell: Cell, node: NodeContext, local_rank: int = 0) -> dict[str,
         "run_dir": str(node.run_dir),
         "scratch": node.scratch or None,
         "python": python(cell, node),
-        "dataset": f"{node.dataset}/{cell.dataset}" if cell.dataset else None,
+        "dataset": str(node.dataset) if cell.dataset else None,
     }
     launcher = cell.parameters["launcher"]
     if launcher == PROCESSES:

@@ -165,7 +165,8 @@ def test_a_dry_run_as_json_has_this_shape(
         assert [(node["host"], node["node_rank"]) for node in plan["nodes"]] == [("a", 0), ("b", 1)]
         for node in plan["nodes"]:
             assert set(node) == {
-                *("host", "node_rank", "cwd", "env", "argv", "devices", "devices_idle")
+                *("host", "node_rank", "cwd", "env", "argv", "processes"),
+                *("devices", "devices_idle"),
             }
             assert (node["devices"], node["devices_idle"]) == (2, 0)
             assert node["argv"][node["argv"].index("--nproc_per_node") + 1] == "2"

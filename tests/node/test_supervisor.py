@@ -421,8 +421,10 @@ def test_what_is_missing_is_refused_by_name(make: Make, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("1234")
     for more, cause, words in (
-        ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed"),
-        ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed"),
+        ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed; put it"),
+        ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed; run playbooks"),
+        ({"argv": ["no-python"]}, "missing", "no-python is no program of this node's PATH"),
+        ({"argv": ["./plain"], "cwd": str(tmp_path)}, "missing", f"{plain} cannot be executed"),
         ({"cwd": "/no/folder"}, "missing", "working directory /no/folder does not exist"),
         ({"requires": {"/no/train.py": None}}, "missing", "/no/train.py is missing"),
         ({"requires": {str(plain): 5}}, "changed", "has 4 bytes where 5 were recorded"),
@@ -432,7 +434,8 @@ def test_what_is_missing_is_refused_by_name(make: Make, tmp_path: Path) -> None:
         assert answer["refused"] == cause
         assert words in answer["message"]
         assert not run.dir.exists()
-    assert "refused" not in make(requires={str(plain): 4, "/bin/sh": None}).prepare()
+    fits = make(requires={str(plain): 4, "/bin/sh": None}, argv=["./sh"], cwd="/bin")
+    assert "refused" not in fits.prepare()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

@@ -34,9 +34,13 @@ class Split:
 
 
 def parallel_sizes(cell: Cell, splits: Iterable[Split]) -> dict[str, int]:
-    """Return each size by its name; data_parallel is what the others leave of the world size."""
-    sizes = {split.name: int(cell.parameters.get(split.name) or 1) for split in splits}
-    own = prod(sizes[split.name] for split in splits if not split.within)
+    """Return each size by its name, but for one that is None, which the trainer does not say.
+
+    data_parallel is what the others leave of the world size.
+    """
+    given = {split: cell.parameters.get(split.name, 1) for split in splits}
+    sizes = {split.name: int(size) for split, size in given.items() if size is not None}
+    own = prod(sizes[split.name] for split in given if split.name in sizes and not split.within)
     return {DATA_PARALLEL: max(cell.world_size // own, 1), **sizes}
 
 

@@ -68,6 +68,7 @@ def test_what_matched_nothing_is_said_with_the_nearest_lines() -> None:
         "step": "`step` matched no line; no line has one of its words, the first with a number is"
         " 'at step 1'"
     }
+    assert by({"step": r"step (\d+)"}, b"").missing == {}  # a run that never started
 
 
 @pytest.mark.parametrize(

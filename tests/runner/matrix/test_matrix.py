@@ -500,15 +500,15 @@ def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
 @pytest.fixture
 def _declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have torch_gpt's keys as those of a system whose pin sets inventories declare."""
-    system = replace(load_system("torch_gpt"), name="declared")
+    system = replace(load_system("torch_gpt"), name="command")
     monkeypatch.setattr("runner.matrix.cells.load_system", lambda name: system)
 
 
 @pytest.mark.usefixtures("_declared")
 def test_a_system_without_pin_sets_of_its_own_needs_neither_pin_nor_dataset() -> None:
-    (cell,) = parse("defaults: {system: declared}").cells
+    (cell,) = parse("defaults: {system: command}").cells
     assert (cell.pin, cell.dataset) == ("", "")
-    (cell,) = parse("defaults: {system: declared, pin: my trainer, dataset: wiki}").cells
+    (cell,) = parse("defaults: {system: command, pin: my trainer, dataset: wiki}").cells
     assert (cell.pin, cell.dataset) == ("my trainer", "wiki")
     for pin in ("../x", "..", "5", "[a]", "true", '"a\\nb"'):
-        assert "pin is" in refusal(f"defaults: {{system: declared, pin: {pin}}}")
+        assert "pin is" in refusal(f"defaults: {{system: command, pin: {pin}}}")

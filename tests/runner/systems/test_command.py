@@ -9,6 +9,7 @@ from runner.base.errors import UserError
 from runner.figures.flops import Decoder, PerToken
 from runner.matrix.file import parse_matrix
 from runner.plan.checks import check_cell
+from runner.plan.dryrun import describe, dry_run
 from runner.plan.make import make_run
 from runner.plan.script import launch_script
 from runner.systems.command import SYSTEM
@@ -139,6 +140,8 @@ def test_braces_lists_and_declared_keys() -> None:
         axes={"flags": [["--x", "--y={z}"], []], "warmup": [20]},
     )
     assert found.argv == ("a", "{0.1}", "--x", "--y={z}", "--w=20/0.1")
+    cells = matrix(argv=argv, warmup=1, axes={"flags": [["--x"], []]}).cells
+    assert [cell.name for cell in cells] == ["flags=--x", "flags=none"]
 
 
 @pytest.mark.parametrize(
@@ -230,6 +233,24 @@ def test_what_the_matrix_says_of_samples_and_of_the_model() -> None:
     assert SYSTEM.architecture(cell) == Decoder(3, 128, 4, 64, 256)
     cell = matrix(**changes, model_flops_per_token="n_layer * 1000").cells[0]
     assert SYSTEM.architecture(cell) == PerToken(3000, 64)
+
+
+def test_a_parallel_size_that_the_matrix_does_not_say_is_none() -> None:
+    """One that it says is a column, and leaves data_parallel."""
+    assert SYSTEM.sizes(matrix(devices_per_node=2).cells[0]) == {"data_parallel": 2}
+    cell = matrix(devices_per_node=2, context_parallel=2).cells[0]
+    assert SYSTEM.sizes(cell) == {"data_parallel": 1, "context_parallel": 2}
+    with pytest.raises(UserError, match="tensor_parallel 3 does not divide the 2 devices"):
+        node(devices_per_node=2, tensor_parallel=3)
+
+
+def test_a_dry_run_shows_every_process_and_a_dataset_is_a_folder() -> None:
+    """Two processes are two lines; `{dataset}` is where setup puts it."""
+    argv = ["./train", "{dataset}/vocab.json", "{lr}"]
+    found = matrix(argv=argv, dataset="wiki", launcher="processes", devices_per_node=2)
+    text = describe(dry_run(found, small_cluster(), []), found, small_cluster())
+    said = "LOCAL_RANK=1 ./train /opt/tb/datasets/wiki/vocab.json 0.1"
+    assert f"run  /usr/bin/env RANK=1 {said}" in text
 
 
 def test_a_recorded_cell_keeps_its_own_values() -> None:
