@@ -1,5 +1,7 @@
 """What Slurm is asked before anything is in its queue."""
 
+import platform
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -7,9 +9,11 @@ from typing import Literal
 import pytest
 
 from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
 from runner.launch.engine import Wanted
 from runner.launch.slurm import commands
 from runner.launch.slurm.slurm_engine import SlurmEngine
+from runner.terms.inspected import Sought
 from runner.terms.slurm import Slurm
 from tests.runner.builders import small_cluster, small_matrix
 
@@ -51,3 +55,15 @@ def test_an_mpi_that_srun_does_not_know_is_refused_before_anything_is_queued(
     with pytest.raises(UserError, match="slurm_mpi: srun knows no pmi9 here, but none, pmix"):
         SlurmEngine(small_cluster(), slurm).try_out(WANTED, tmp_path)
     SlurmEngine(small_cluster(), replace(slurm, mpi="pmix")).try_out(WANTED, tmp_path)
+
+
+def test_the_login_node_says_what_a_trainers_folder_and_python_are(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    folders = {"folder a": str(tmp_path), "folder b": str(tmp_path / "no")}
+    sought = Sought({"env": "/no"}, folders=folders, pythons={"python p": sys.executable})
+    said = engine("job").inspect(["rank0"], sought, Campaign(tmp_path), lambda: False)
+    ((host, inspected),) = said.items()
+    assert host == "the login node"
+    assert set(inspected.relied["folder a"]) == {"checksum"}
+    assert "is not there" in inspected.relied["folder b"]["problem"]
+    assert inspected.relied["python p"]["python"] == platform.python_version()
