@@ -383,9 +383,8 @@ def tokens(parameters: Mapping[str, Any]) -> int | None:
 def relies_on(cell: Cell) -> dict[str, str]:
     """Name the trainer's folder and its Python, whose change makes other figures."""
     values = cell.parameters
-    folder = words.filled(values["cwd"], own_keys(cell), "cwd")
-    interpreter = (values.get("environment") or {}).get("python")
-    return {"folder": folder, **({"python": interpreter} if interpreter else {})}
+    folder = words.filled(values["cwd"], own_keys(cell), "cwd") if values["cwd"] else ""
+    return {"folder": folder, "python": (values.get("environment") or {}).get("python") or ""}
 
 
 SYSTEM = System(

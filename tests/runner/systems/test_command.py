@@ -258,3 +258,15 @@ def test_a_recorded_cell_keeps_its_own_values() -> None:
     cell = matrix({"lr": [0.5]}, parameters={"lr": 0.1}, lr=None).cells[0]
     assert cell.parameters["lr"] == 0.5
     assert SYSTEM.recorded(json.loads(json.dumps(dict(cell.parameters))), "x")["lr"] == 0.5
+
+
+def test_figures_hang_on_the_folder_the_python_and_what_setup_brought() -> None:
+    (cell,) = matrix(cwd="/shared/{kind}-{{x}}", kind="big", axes={"kind": ["big"]}).cells
+    assert SYSTEM.fingerprinted(cell) == ("folder /shared/big-{x}",)
+    (cell,) = matrix(environment={"python": "/opt/python"}, dataset="wiki").cells
+    told = ("dataset wiki", "folder /shared/trainer", "python /opt/python")
+    assert SYSTEM.fingerprinted(cell) == told
+    (cell,) = matrix(pin="mine").cells
+    assert SYSTEM.fingerprinted(cell) == ("system command/mine", "folder /shared/trainer")
+    (cell,) = matrix(cwd=None).cells  # of logs from elsewhere
+    assert SYSTEM.fingerprinted(cell) == ()
