@@ -130,7 +130,7 @@ def _set(text: str) -> tuple[str, Any]:
 
 def _line(made: "Made") -> str:
     """Say what one run became."""
-    logs = ", ".join(str(each.source) for each in made.logs)
+    logs = ", ".join(each.log.name for each in made.logs)
     repeat = f", repeat {made.repeat}" if made.repeat > 1 else ""
     reason = f" ({made.outcome.reason})" if made.outcome.reason else ""
     steps = made.reading.summary.logged_lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled
 from runner.tables.formatting import MISSING
@@ -68,7 +69,10 @@ def _cells(rows: Sequence[LogRow]) -> tuple[list[str], list[list[str]], list[str
     headers = [*_TEXTS, *(header for header, _ in numbers.values())]
     written = {**dict.fromkeys(_TEXTS, ""), **{key: how for key, (_, how) in numbers.items()}}
     cells = [
-        [MISSING if row[key] is None else format(row[key], how) for key, how in written.items()]
+        [
+            MISSING if row[key] is None else printable(format(row[key], how))
+            for key, how in written.items()
+        ]
         for row in rows
     ]
     return headers, cells, ["left"] * len(_TEXTS) + ["right"] * len(numbers)

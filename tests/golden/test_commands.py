@@ -43,7 +43,7 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["bench", "collect", "compare", "export", "rerun", "parse", "systems", "--version"]),
+        ([], ["bench", "collect", "compare", "export", "rerun", "parse", "import", "--version"]),
         (
             ["bench"],
             [
@@ -65,6 +65,20 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             [
                 *("A B", "--runs", "--threshold QUANTITY=PERCENT%", "{table,markdown,json}"),
                 *("memory_used_mib", "exit codes: 0 no regression, 1 a regression, 2 bad input"),
+            ],
+        ),
+        (
+            ["parse"],
+            [
+                *("LOG", "--each", "--family NAME", "--devices N", "--tokens-per-sample N"),
+                *("{table,markdown,csv,json}", "exit codes: 0", "2 bad input"),
+            ],
+        ),
+        (
+            ["import"],
+            [
+                *("LOG", "--into CAMPAIGN", "--runs", "--cell NAME", "--one-run", "--nodes N"),
+                *("--device-name NAME", "--set KEY=VALUE", "exit codes: 0 imported, 2 bad input"),
             ],
         ),
         (

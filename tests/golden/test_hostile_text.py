@@ -289,6 +289,30 @@ def test_a_log_is_parsed(hostile: Path, ran: Runs) -> None:
             ran("parse", log, "--format", form, "--system", "torch_gpt")
 
 
+def test_logs_from_elsewhere_are_shown_and_imported(
+    hostile: Path, tmp_path: Path, ran: Runs
+) -> None:
+    logs = hostile.glob("*/repeat*/attempt*/nodes/*/launcher.log")
+    log = max(logs, key=lambda path: path.stat().st_size)
+    named = tmp_path / f"{HOSTILE.replace('/', ' ')}.log"
+    shutil.copy(log, named)
+    for form in ("table", "markdown", "csv", "json"):
+        shown = ran("parse", "--each", log, named, tmp_path / f"none{OBEYED}", "--format", form)
+        assert "torch_gpt" in shown.out
+        if form == "csv":
+            cells = [cell for row in csv.reader(io.StringIO(shown.out)) for cell in row]
+            assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
+    runs, note = tmp_path / "imported", json.dumps(f"note {MARKED}")
+    words = ("--devices", 2, "--device-name", PRINTABLE, "--set", f"note={note}")
+    ran("import", named, "--into", "others", "--runs", runs, *words)
+    (file,) = runs.glob(f"others/{names.ATTEMPTS}/{names.RUN}")
+    content = json.loads(file.read_text())
+    for place in leaves({"imported": content["imported"], "cell": content["cell"]}):
+        file.write_text(json.dumps(poisoned(content, place)))
+        assert "others" in ran("collect", "--runs", runs).out
+        assert "Traceback" not in ran("import", log, "--into", "others", "--runs", runs, *words).err
+
+
 def test_a_saved_table_is_compared(hostile: Path, tmp_path: Path, ran: Runs) -> None:
     """Another's JSON, in which every text is hostile."""
     good = campaign(tmp_path / "good")
