@@ -43,7 +43,20 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["bench", "collect", "compare", "export", "rerun", "parse", "import", "--version"]),
+        (
+            [],
+            [
+                "bench",
+                "collect",
+                "compare",
+                "export",
+                "rerun",
+                "parse",
+                "import",
+                "systems",
+                "--version",
+            ],
+        ),
         (
             ["bench"],
             [
