@@ -102,7 +102,6 @@ class CellStatistics:
     startup: Startup = field(default_factory=Startup)
     log_tflop_per_s: float | None = None
     memory_allocated_mib: float | None = None
-    memory_reserved: bool = False
     memory_used_mib: float | None = None
     final_loss: float | None = None
     logged_lines: int = 0
@@ -302,7 +301,6 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         startup=startup(runs),
         log_tflop_per_s=_log_tflops(counted),
         memory_allocated_mib=allocated,
-        memory_reserved=any(run.measurement.memory_reserved for run in runs),
         memory_used_mib=in_use,
         final_loss=loss,
         logged_lines=sum(len(run.measurement.intervals) for run in runs),

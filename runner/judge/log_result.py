@@ -99,8 +99,7 @@ def _memory(reading: Reading) -> tuple[float | None, str]:
     if reading.memory_used_mib is not None:
         return reading.memory_used_mib, "memory is what the fullest device had in use"
     peak = reading.memory_allocated_mib
-    held = ", of what its allocator reserved" if reading.memory_reserved else ""
-    return peak, "" if peak is None else f"memory is the framework's peak{held}"
+    return peak, "" if peak is None else "memory is the framework's peak"
 
 
 def _rounded(value: float | None) -> float | None:

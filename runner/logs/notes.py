@@ -60,7 +60,6 @@ class Notes:
     """Gathered block by block; None means that the log does not say. MiB."""
 
     memory_allocated_mib: float | None = None
-    reserved: bool = False  # that is what the framework's allocator held, in use or not
     perplexity: float | None = None
     devices: Devices = field(default_factory=Devices)
     facts: dict[str, str] = field(default_factory=dict)
@@ -88,11 +87,6 @@ class Notes:
         """Note one more figure of the framework's peak."""
         if mib is not None:
             self.memory_allocated_mib = max(self.memory_allocated_mib or 0.0, mib)
-
-    def reserves(self, mib: float | None) -> None:
-        """Note one more figure of what the framework's allocator held at most."""
-        self.allocated(mib)
-        self.reserved = self.reserved or mib is not None
 
     def used(self, mib: float) -> None:
         """Note one more figure of what a device had in use."""

@@ -44,7 +44,7 @@ def read_memory(notes: Notes, text: bytes) -> None:
             if match := _IN_USE.match(text, at):
                 notes.used((quantity(match[1]) or 0.0) * 1024)
             elif match := _RESERVED.match(text, at):
-                notes.reserves((quantity(match[1]) or 0.0) * 1024)
+                notes.allocated((quantity(match[1]) or 0.0) * 1024)
     for at in places(text, _PEAK_MARK):
         if match := _PEAK.match(text, at):
             notes.allocated((quantity(match[1]) or 0.0) * 1e9 / _MIB)

@@ -30,7 +30,6 @@ class Reading:
     summary: LogTotals
     memory_used_mib: float | None = None
     memory_allocated_mib: float | None = None
-    memory_reserved: bool = False
     notes: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
@@ -140,7 +139,6 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
     for log in logs:
         reading.facts |= log.parser.notes.facts
     reading.memory_used_mib = _largest(log.parser.notes.memory_used_mib for log in logs)
-    reading.memory_reserved = any(log.parser.notes.reserved for log in logs)
     reading.memory_allocated_mib = _largest(log.parser.notes.memory_allocated_mib for log in logs)
 
 

@@ -11,21 +11,15 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import gpt, launchers
+from runner.systems.common import torchtitan_options as options
 from runner.systems.common.system import Estimate, Split, System, parallel_sizes
-from runner.systems.common.torchtitan_models import (
-    ADDED,
-    ADDED_MODULE,
-    FLAVORS,
-    MODELS,
-    decoder,
-)
+from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
+from runner.systems.common.torchtitan_options import FULL, NONE, ROWWISE, SELECTIVE, TENSORWISE
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.record import DATA_PARALLEL
 from runner.terms.run import Command, NodeContext
 
-NONE, SELECTIVE, FULL = "none", "selective", "full"
-TENSORWISE, ROWWISE = "tensorwise", "rowwise"
 LEFT_OVER = -1  # torchtitan's word for a size that the others decide
 
 PARAMETERS = (
@@ -98,42 +92,6 @@ PARALLEL = (
     Split("context_parallel"),
     Split("expert_parallel", within=DATA_PARALLEL),
 )
-OPTIONS = (
-    ("--model.name", "model"),
-    ("--model.flavor", "flavor"),
-    ("--training.seq_len", "seq_length"),
-    ("--training.local_batch_size", "micro_batch_size"),
-    ("--training.global_batch_size", "global_batch_size"),
-    ("--training.steps", "train_iters"),
-    ("--training.max_norm", "clip_grad"),
-    ("--parallelism.data_parallel_replicate_degree", "dp_replicate"),
-    ("--parallelism.data_parallel_shard_degree", "dp_shard"),
-    ("--parallelism.tensor_parallel_degree", "tensor_parallel"),
-    ("--parallelism.enable_async_tensor_parallel", "async_tensor_parallel"),
-    ("--parallelism.pipeline_parallel_degree", "pipeline_parallel"),
-    ("--parallelism.pipeline_parallel_schedule", "pipeline_schedule"),
-    ("--parallelism.pipeline_parallel_microbatch_size", "pipeline_micro_batch_size"),
-    ("--parallelism.context_parallel_degree", "context_parallel"),
-    ("--parallelism.expert_parallel_degree", "expert_parallel"),
-    ("--activation_checkpoint.mode", "activation_checkpointing"),
-    ("--compile.enable", "compile"),
-    ("--optimizer.lr", "lr"),
-    ("--optimizer.weight_decay", "weight_decay"),
-    ("--lr_scheduler.warmup_steps", "lr_warmup_iters"),
-    ("--metrics.log_freq", "log_interval"),
-    ("--metrics.enable_tensorboard", "tensorboard"),
-    ("--debug.seed", "seed"),
-)
-# As its docs/float8.md gives them; the output layer stays as it is.
-FLOAT8_LINEAR = "quantize.linear.float8"  # the converter's name, and the section of its options
-FLOAT8 = {
-    NONE: (),
-    TENSORWISE: (
-        f"--{FLOAT8_LINEAR}.enable_fsdp_float8_all_gather",
-        f"--{FLOAT8_LINEAR}.precompute_float8_dynamic_scale_for_fsdp",
-    ),
-    ROWWISE: (f"--{FLOAT8_LINEAR}.recipe_name", ROWWISE),
-}
 
 
 def resolve(values: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +136,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
         raise UserError("async_tensor_parallel needs tensor_parallel of at least 2 and compile")
     if values["pipeline_parallel"] > 1:
         _check_pipeline(values)
+    options.check(cell)
 
 
 def _check_data_parallel(cell: Cell) -> None:
@@ -231,18 +190,14 @@ def _check_pipeline(values: Mapping[str, Any]) -> None:
 
 def command(cell: Cell, node: NodeContext) -> Command:
     """Start one torch.distributed.run a node, with static ranks."""
-    values = cell.parameters
     shown = logged_rank(cell)
     text = f"{node.dataset}/c4_test/data.json"
     argv = [
         *launchers.torch(launchers.RUN, node, gpt.python(node)),
         *("--role", "rank", "--local-ranks-filter", str(_local(shown, node))),
         *("-m", "torchtitan.train"),
-        *gpt.options(values, OPTIONS),
-        *_fixed(values, node),
+        *options.words(cell, node),
     ]
-    added = ADDED.get((values["model"], values["flavor"]))
-    argv += ["--experimental.custom_import", ADDED_MODULE] if added else []
     caches = node.scratch or f"{node.home}/cache"
     env = {
         "LOG_RANK": str(shown),
@@ -256,26 +211,9 @@ def command(cell: Cell, node: NodeContext) -> Command:
         argv=tuple(argv),
         env=env,
         cwd=str(node.run_dir),
-        files={f"{ADDED_MODULE}.py": added} if added else {},
+        files=options.files(cell),
         requires=dict.fromkeys(required),
     )
-
-
-def _fixed(values: Mapping[str, Any], node: NodeContext) -> list[str]:
-    """Return the options that no parameter is alone."""
-    kind = "bfloat16" if values["precision"] == "bf16" else "float32"
-    float8 = FLOAT8[values["float8"]]
-    return [
-        *("--model.hf_assets_path", str(node.dataset)),
-        *("--training.dataset", "c4_test", "--training.dataset_path", f"{node.dataset}/c4_test"),
-        *("--training.mixed_precision_param", kind),
-        *("--activation_checkpoint.selective_ac_option", "op"),
-        *("--job.dump_folder", str(node.run_dir), "--metrics.save_tb_folder", node.events),
-        "--metrics.disable_color_printing",
-        *(("--model.converters", FLOAT8_LINEAR) if float8 else ()),
-        *float8,
-        *((f"--{FLOAT8_LINEAR}.filter_fqns", "output") if float8 else ()),
-    ]
 
 
 def logged_rank(cell: Cell) -> int:

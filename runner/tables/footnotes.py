@@ -135,12 +135,6 @@ def _of_memory(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str
             if shows(name) or not known[name]
         ]
         yield f"Memory, MiB; {'; '.join(parts)}."
-    reserved = [printable(row.cell) for row in table if row.statistics.memory_reserved]
-    if reserved and shows("memory_allocated_mib"):
-        yield (
-            f"allocated, of {some(reserved)}: what the framework's allocator reserved, which is"
-            " more than was allocated."
-        )
 
 
 def of_warmup(table: Sequence[Row]) -> Iterator[str]:

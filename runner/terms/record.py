@@ -136,8 +136,7 @@ class Reached:
 class Measurement:
     """What a parser read from the logs of one run, all nodes together.
 
-    `memory_allocated_mib` is the framework's own peak of the fullest device, with
-    `memory_reserved` what its allocator held, in use or not;
+    `memory_allocated_mib` is the framework's own peak of the fullest device;
     `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
     `perplexity` is of the last evaluation. `unmeasured` counts times and rates on the lines that
     measure nothing: of zero, or less. `curve` has (iteration, loss) pairs of fetched
@@ -167,7 +166,6 @@ class Measurement:
     compile_s: float | None = None
     train_iters: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
-    memory_reserved: bool = False
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""

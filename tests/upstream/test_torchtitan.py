@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner.systems.common.torchtitan_models import ADDED, MODELS
+from runner.systems.common.torchtitan_models import MODELS
+from runner.systems.common.torchtitan_options import ADDED
 from tests.runner.builders import small_cluster, small_run
 from tests.upstream.mirrors import show
 from tests.upstream.scripts import differences, options, run
@@ -159,7 +160,7 @@ def test_flavors_are_those_of_its_registry(model: str) -> None:
                     if isinstance(word.value, ast.Constant)
                 }
     for flavor, shape in MODELS[model].flavors.items():
-        if (model, flavor) in ADDED:
+        if (model, flavor) == ADDED:
             assert flavor not in registry
             continue
         args = {**DEFAULTS, **OF_MODEL[model], **registry[flavor]}

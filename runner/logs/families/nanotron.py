@@ -56,7 +56,7 @@ class Nanotron(LineParser):
         """Read the sizes of a run, or a peak of memory."""
         end = line_end(text, at)
         if peak := _PEAK.match(text, at + 1, end):
-            self.notes.reserves(quantity(peak[1]))
+            self.notes.allocated(quantity(peak[1]))
         sizes = {match[1]: match[2] for match in _SIZES.finditer(text, at, end)}
         self._batch = whole(sizes.get(b"global_batch_size")) or self._batch
         for name, fact in ((b"sequence_length", TOKENS_PER_SAMPLE), (b"train_steps", TRAIN_ITERS)):
@@ -71,7 +71,7 @@ class Nanotron(LineParser):
             return None
         self.notes.facts.setdefault(TRAIN_ITERS, head[2].decode())
         reserved = human(fields.get(b"cuda_max_memory_reserved"))
-        self.notes.reserves(None if reserved is None else reserved / _MIB)
+        self.notes.allocated(None if reserved is None else reserved / _MIB)
         old = fields.get(b"elapsed_time_per_iteration_ms")
         samples = whole(fields.get(b"global_batch_size")) if old else None
         loss = human(fields[b"lm_loss"])

@@ -128,7 +128,7 @@ class TorchTitan(LineParser):
         fields = (pattern.search(text) for pattern in (_NORM, _MEMORY, _TOKENS, _TFLOPS))
         norm, memory, tokens, tflops = (field[1] if field else None for field in fields)
         gib = quantity(memory)
-        self.notes.reserves(None if gib is None else gib * 1024)
+        self.notes.allocated(None if gib is None else gib * 1024)
         return LoggedStep(
             iteration,
             global_batch=self._batch,

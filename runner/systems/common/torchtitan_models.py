@@ -11,25 +11,6 @@ from typing import Any
 
 from runner.figures.flops import Decoder
 
-# A flavor of ours in torchtitan's registry, by its own way in (experimental.custom_import, which
-# train.py:78 of it reads first): Llama 3.2 1B, but with an output layer of its own, since its
-# registry has none between the debug model and 8B, which one device does not hold.
-ADDED_MODULE = "trainbench_flavors"
-ADDED = {
-    ("llama3", "1B"): """\
-from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
-
-llama3_args["1B"] = TransformerModelArgs(
-    dim=2048,
-    n_layers=16,
-    n_heads=32,
-    n_kv_heads=8,
-    ffn_dim_multiplier=1.5,
-    multiple_of=1024,
-    rope_theta=500000,
-)
-"""
-}
 LLAMA_VOCAB_SIZE, QWEN_VOCAB_SIZE, DEBUG_VOCAB_SIZE = 128256, 151936, 2048
 
 

@@ -1,7 +1,6 @@
 """torchtitan's lines: what its own logger printed, older and newer ones, several ranks."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ from runner.logs.decoding import ANSI
 from runner.logs.kinds import readers_of_family
 from runner.logs.known import Known
 from runner.logs.measure import measure
-from runner.tables.build import rows
-from runner.tables.footnotes import notes
 from runner.terms.record import Interval, Measurement
 from tests.runner.logs.made_lines import torchtitan
-from tests.runner.tables.test_tables import cell
 
 pytestmark = pytest.mark.made_log
 
@@ -77,7 +73,6 @@ def test_parse_knows_it_and_its_median() -> None:
     assert (result["logged_lines"], result["counted_lines"], result["runs"]) == (4, 3, 1)
     assert result["tokens_per_s_per_device"] == 8678
     assert result["last_loss"] == 9.22166
-    assert "the framework's peak, of what its allocator reserved" in result["reason"]
 
 
 def test_the_made_line_is_the_printed_one_without_colours() -> None:
@@ -185,11 +180,3 @@ def test_what_is_no_step_of_its_is_passed_over(line: str) -> None:
 def test_a_rate_that_is_no_number_is_none(tps: str) -> None:
     (step,) = of(torchtitan(10).replace("8,666", tps)).intervals
     assert (step.device_tokens_per_s, step.loss) == (None, 9.22166)
-
-
-def test_a_table_says_that_its_memory_is_what_was_reserved() -> None:
-    found = measure(readers_of_family("torchtitan"), {0: [PRINTED.read_bytes()]})
-    reserved = replace(cell("titan", 10.0), measurement=found)
-    said = "allocated, of titan: what the framework's allocator reserved"
-    assert any(note.startswith(said) for note in notes(rows([reserved, cell("other", 10.0)])))
-    assert not any("reserved" in note for note in notes(rows([cell("other", 10.0)])))

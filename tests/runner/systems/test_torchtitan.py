@@ -104,6 +104,22 @@ def test_a_flavor_of_ours_comes_as_a_file_that_torchtitan_imports() -> None:
     assert not small_run(LLAMA, EIGHT).nodes[0].files
 
 
+NEW = {**LLAMA, "pin": "0.3.0"}
+
+
+def test_since_0_3_a_module_names_the_configuration() -> None:
+    node = small_run({**NEW, "activation_checkpointing": "full", "lr": 0.001}, EIGHT).nodes[0]
+    at = node.argv.index("torchtitan.train")
+    assert node.argv[at + 1 : at + 5] == ("--module", "llama3", "--config", "llama3_8b")
+    assert node.argv[-1] == "activation-checkpoint:full"  # tyro ends its options there
+    assert "--metrics.no_enable_tensorboard" in node.argv
+    assert "--model.flavor" not in node.argv
+    assert option({**NEW, "lr": 0.001}, "--optimizer.param_groups.0.optimizer_kwargs.lr") == "0.001"
+    assert option({**NEW, "flavor": "1B"}, "--module") == "trainbench_flavors"
+    board = small_run({**NEW, "tensorboard": True}, EIGHT).nodes[0].argv
+    assert "--metrics.enable_tensorboard" in board
+
+
 # What torchtitan 0.2.2 said on a CPU, sequence 8192: get_nparams_and_flops of the model on
 # the device meta. It counts the weights of norms, too, and of tied embeddings no output layer.
 @pytest.mark.parametrize(
@@ -166,6 +182,11 @@ def test_cells_that_can_run_pass(cell: dict[str, Any]) -> None:
         ({**LLAMA, "async_tensor_parallel": True}, ["tensor_parallel of at least 2 and compile"]),
         ({**LLAMA, "pipeline_parallel": 2}, ["makes 1 passes", "2 or more"]),
         ({**CELL, "model": "qwen3", "flavor": "8B", "pipeline_parallel": 2}, ["has no stages"]),
+        ({**NEW, "float8": "rowwise"}, ["float8 is no option of pin 0.3.0", "pin 0.2.2"]),
+        (
+            {**NEW, "model": "qwen3", "flavor": "235B-A22B"},
+            ["pin 0.3.0 has no configuration of qwen3 235B-A22B", "30B-A3B"],
+        ),
         ({**LLAMA, "tensor_parallel": 16, "nodes": 2}, ["num_query_groups 8"]),
     ],
 )

@@ -1,0 +1,198 @@
+"""torchtitan's command line, of both generations: a JobConfig of its own, or a registry's. Pure.
+
+Up to 0.2 every option stands over the defaults of JobConfig. Since 0.3 a function of a module names
+the configuration (`--module llama3 --config llama3_8b`), and options stand over that.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.systems.common import gpt
+from runner.systems.common.pins import pins
+from runner.terms.cell import Cell
+from runner.terms.run import NodeContext
+
+NONE, SELECTIVE, FULL = "none", "selective", "full"
+TENSORWISE, ROWWISE = "tensorwise", "rowwise"
+SHARED = (
+    ("--training.seq_len", "seq_length"),
+    ("--training.local_batch_size", "micro_batch_size"),
+    ("--training.global_batch_size", "global_batch_size"),
+    ("--training.steps", "train_iters"),
+    ("--training.max_norm", "clip_grad"),
+    ("--parallelism.data_parallel_replicate_degree", "dp_replicate"),
+    ("--parallelism.data_parallel_shard_degree", "dp_shard"),
+    ("--parallelism.tensor_parallel_degree", "tensor_parallel"),
+    ("--parallelism.pipeline_parallel_degree", "pipeline_parallel"),
+    ("--parallelism.pipeline_parallel_schedule", "pipeline_schedule"),
+    ("--parallelism.pipeline_parallel_microbatch_size", "pipeline_micro_batch_size"),
+    ("--parallelism.context_parallel_degree", "context_parallel"),
+    ("--parallelism.expert_parallel_degree", "expert_parallel"),
+    ("--compile.enable", "compile"),
+    ("--lr_scheduler.warmup_steps", "lr_warmup_iters"),
+    ("--metrics.log_freq", "log_interval"),
+    ("--debug.seed", "seed"),
+)
+UP_TO_0_2 = (
+    ("--model.name", "model"),
+    ("--model.flavor", "flavor"),
+    *SHARED,
+    ("--parallelism.enable_async_tensor_parallel", "async_tensor_parallel"),
+    ("--activation_checkpoint.mode", "activation_checkpointing"),
+    ("--optimizer.lr", "lr"),
+    ("--optimizer.weight_decay", "weight_decay"),
+    ("--metrics.enable_tensorboard", "tensorboard"),
+)
+SINCE_0_3 = (
+    *SHARED,
+    ("--compile.enable_async_tensor_parallel", "async_tensor_parallel"),
+    ("--optimizer.param_groups.0.optimizer_kwargs.lr", "lr"),
+    ("--optimizer.param_groups.0.optimizer_kwargs.weight_decay", "weight_decay"),
+)
+# As 0.2.2's docs/float8.md gives them; the output layer stays as it is.
+FLOAT8_LINEAR = "quantize.linear.float8"  # the converter's name, and the section of its options
+FLOAT8: Mapping[str, tuple[str, ...]] = {
+    NONE: (),
+    TENSORWISE: (
+        f"--{FLOAT8_LINEAR}.enable_fsdp_float8_all_gather",
+        f"--{FLOAT8_LINEAR}.precompute_float8_dynamic_scale_for_fsdp",
+    ),
+    ROWWISE: (f"--{FLOAT8_LINEAR}.recipe_name", ROWWISE),
+}
+# The registry's functions of 0.3.0 (torchtitan/models/<model>/config_registry.py), but those that
+# train in float8 whatever a cell says (llama3_405b).
+CONFIGS: Mapping[str, Mapping[str, str]] = {
+    "llama3": {
+        "debugmodel": "llama3_debugmodel",
+        "1B": "llama3_1b",
+        "8B": "llama3_8b",
+        "70B": "llama3_70b",
+    },
+    "qwen3": {
+        "debugmodel": "qwen3_debugmodel",
+        "0.6B": "qwen3_0_6b",
+        "1.7B": "qwen3_1_7b",
+        "14B": "qwen3_14b",
+        "32B": "qwen3_32b",
+        "30B-A3B": "qwen3_30b_a3b",
+    },
+    "gpt_oss": {
+        "debugmodel": "gpt_oss_debugmodel",
+        "20b": "gpt_oss_20b",
+        "120b": "gpt_oss_120b",
+    },
+}
+# A flavor of ours, by torchtitan's own ways in: 0.2.2's experimental.custom_import, which
+# train.py:78 reads first, and 0.3.0's modules of configurations. The registry of 0.2.2 has no Llama
+# between the debug model and 8B, which one device does not hold; 0.3.0 has it, but not by a name.
+ADDED_MODULE = "trainbench_flavors"
+ADDED = ("llama3", "1B")
+ADDED_TO_0_2 = """\
+from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
+
+llama3_args["1B"] = TransformerModelArgs(
+    dim=2048,
+    n_layers=16,
+    n_heads=32,
+    n_kv_heads=8,
+    ffn_dim_multiplier=1.5,
+    multiple_of=1024,
+    rope_theta=500000,
+)
+"""
+ADDED_TO_0_3 = """\
+from torchtitan.models.llama3 import model_registry
+from torchtitan.models.llama3.config_registry import llama3_8b
+
+
+def llama3_1b():
+    config = llama3_8b()
+    config.model_spec = model_registry("1B")
+    return config
+"""
+
+
+def check(cell: Cell) -> None:
+    """Refuse what the pin set's command line has no words for."""
+    values = cell.parameters
+    if not _by_registry(cell.pin):
+        return
+    there = CONFIGS[values["model"]]
+    if values["flavor"] not in there:
+        raise UserError(
+            f"pin {cell.pin} has no configuration of {values['model']} {values['flavor']}; it has"
+            f" {', '.join(there)}"
+        )
+    if values["float8"] != NONE:
+        raise UserError(f"float8 is no option of pin {cell.pin}; take pin 0.2.2")
+
+
+def words(cell: Cell, node: NodeContext) -> list[str]:
+    """Return what stands behind torchtitan.train."""
+    values = cell.parameters
+    if _by_registry(cell.pin):
+        return _since_0_3(values, node)
+    return _up_to_0_2(values, node)
+
+
+def files(cell: Cell) -> dict[str, str]:
+    """Return the files that it imports, for the run's folder."""
+    if (cell.parameters["model"], cell.parameters["flavor"]) != ADDED:
+        return {}
+    return {f"{ADDED_MODULE}.py": ADDED_TO_0_3 if _by_registry(cell.pin) else ADDED_TO_0_2}
+
+
+def _by_registry(pin: str) -> bool:
+    """Whether a module names the configuration: since 0.3."""
+    (version,) = (
+        line.partition("==")[2]
+        for line in pins("torchtitan")[pin]["requirements"]
+        if line.startswith("torchtitan==")
+    )
+    return [int(part) for part in version.split(".")] >= [0, 3]
+
+
+def _up_to_0_2(values: Mapping[str, Any], node: NodeContext) -> list[str]:
+    float8 = FLOAT8[values["float8"]]
+    added = (values["model"], values["flavor"]) == ADDED
+    return [
+        *gpt.options(values, UP_TO_0_2),
+        *("--model.hf_assets_path", str(node.dataset)),
+        *("--training.dataset", "c4_test", "--training.dataset_path", f"{node.dataset}/c4_test"),
+        *("--activation_checkpoint.selective_ac_option", "op"),
+        *("--job.dump_folder", str(node.run_dir)),
+        *_both(values, node),
+        *(("--model.converters", FLOAT8_LINEAR) if float8 else ()),
+        *float8,
+        *((f"--{FLOAT8_LINEAR}.filter_fqns", "output") if float8 else ()),
+        *(("--experimental.custom_import", ADDED_MODULE) if added else ()),
+    ]
+
+
+def _since_0_3(values: Mapping[str, Any], node: NodeContext) -> list[str]:
+    model, flavor = values["model"], values["flavor"]
+    board = "" if values["tensorboard"] else "no_"
+    return [
+        *("--module", ADDED_MODULE if (model, flavor) == ADDED else model),
+        *("--config", CONFIGS[model][flavor]),
+        *gpt.options(values, SINCE_0_3),
+        *("--hf_assets_path", str(node.dataset)),
+        *("--dataloader.dataset", "c4_test"),
+        *("--dataloader.dataset_path", f"{node.dataset}/c4_test"),
+        *("--dump_folder", str(node.run_dir)),
+        *_both(values, node),
+        # on in some of its configurations
+        *(f"--metrics.{board}enable_tensorboard", "--profiler.no_enable_profiling"),
+        # a command below, which ends the options
+        f"activation-checkpoint:{values['activation_checkpointing']}",
+    ]
+
+
+def _both(values: Mapping[str, Any], node: NodeContext) -> list[str]:
+    kind = "bfloat16" if values["precision"] == "bf16" else "float32"
+    return [
+        *("--training.mixed_precision_param", kind),
+        *("--metrics.save_tb_folder", node.events),
+        "--metrics.disable_color_printing",
+    ]
