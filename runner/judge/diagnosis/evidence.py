@@ -25,7 +25,8 @@ from runner.logs.numbers import whole
 
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
-STEP = re.compile(b"|".join(every("step")))
+# Each by itself: what begins with plain letters is found many times as fast as one of many.
+STEPS = tuple(map(re.compile, dict.fromkeys(every("step"))))
 _OF = re.compile(rb"(?<!\d)(\d{1,9})/ {0,9}(\d{1,9})(?!\d)")
 _TIME = re.compile(
     rb"(?:\d{4}-(\d\d)-(\d\d)[ T_-]|\[[EWIF](\d)(\d\d) |\[(\d\d)/(\d\d) )(\d\d):(\d\d):(\d\d)"
@@ -66,6 +67,15 @@ class LogEnd:
     launched: bool = False  # again, behind the last step, and nothing said that it ended well
 
 
+def last_step(text: bytes) -> re.Match[bytes] | None:
+    """Return the last step that any kind of lines has in a text."""
+    last = None
+    for pattern in STEPS:
+        for found in pattern.finditer(text, last.start() + 1 if last else 0):
+            last = found
+    return last
+
+
 def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
     """Find where the text behind a log's last step begins, and whether that was the last of all.
 
@@ -79,9 +89,7 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
             start = max(stop, place - BLOCK)
             stream.seek(start)
             text = stream.read(place - start) + later
-            last = None
-            for last in STEP.finditer(text):  # noqa: B007  # the last one is wanted
-                pass
+            last = last_step(text)
             if last is not None:
                 line = text.find(b"\n", last.end())
                 step = _OF.search(last[0])

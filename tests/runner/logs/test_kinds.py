@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from runner.judge.diagnosis.evidence import STEP
-from runner.logs.kinds import KINDS, counts_from_zero, kinds_of
+from runner.judge.diagnosis.evidence import last_step
+from runner.logs.kinds import KINDS, counts_from_zero, every, kinds_of
 from runner.systems.common.registry import system_names
 from tests.runner.logs import made_lines as lines
+from tests.runner.logs.test_gives import RECORDED
 
 
 def test_the_kinds_know_the_systems_and_each_system_has_a_kind() -> None:
@@ -36,6 +37,16 @@ def test_a_kind_explains_itself(name: str) -> None:
 
 def test_what_counts_from_zero_is_told_by_the_step_itself() -> None:
     for line, from_zero in ((lines.libai(99, time=1.0), True), (lines.megatron(99), False)):
-        step = STEP.search(line.encode())
+        step = last_step(line.encode())
         assert step is not None
         assert counts_from_zero(step[0]) is from_zero
+
+
+def test_the_last_step_of_a_log_is_the_last_of_any_kind() -> None:
+    """Found kind by kind, as one expression of all would find it."""
+    of_all = re.compile(b"|".join(every("step")))
+    texts = [path.read_bytes() for path in RECORDED]
+    for text in (*texts, b"".join(texts), b"no step"):
+        steps = [match.start() for match in of_all.finditer(text)]
+        last = last_step(text)
+        assert (last.start() if last else None) == (steps[-1] if steps else None)
