@@ -10,9 +10,7 @@ CELL_KEYS: Mapping[str, Parameter] = {
     for item in (
         Parameter("system", str, None, "which trainer runs (see `python -m runner systems`)"),
         Parameter("pin", str, None, "which pin set of the system; default: its first"),
-        Parameter(
-            "dataset", str, "default", "a dataset of setup (command: none unless named)"
-        ),
+        Parameter("dataset", str, "default", "a dataset of setup (command: none unless named)"),
         Parameter("nodes", int, 1, "nodes of the cell: the inventory's first ones", minimum=1),
         Parameter(
             "devices_per_node",
