@@ -12,14 +12,11 @@ from runner.terms.record import UNFUSED
 from runner.terms.run import Command, NodeContext
 
 LOCAL = "local"
-SDPA = "sdpa"  # roles/megatron_core/files/patches/sdpa-attention.patch
 PARAMETERS = (
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
     Parameter("sequence_parallel", bool, False, "split layer norms over tensor_parallel, too"),
     *models.PARAMETERS,
-    Parameter("attention_dropout", float, None, "default: the model's, else 0.1", minimum=0),
-    Parameter("hidden_dropout", float, None, "default: the model's, else 0.1", minimum=0),
     Parameter("micro_batch_size", int, 8, "samples a device and pass", minimum=1),
     Parameter("global_batch_size", int, 64, "samples an iteration, all devices", minimum=1),
     Parameter("train_iters", int, 50, "iterations of a run", minimum=1),
@@ -49,7 +46,7 @@ PARAMETERS = (
         None,
         "what computes attention; local has sdpa, torch's fused kernels by our patch, and unfused;"
         " transformer_engine has auto, flash, fused, unfused; default: sdpa or auto",
-        choices=(SDPA, UNFUSED, "auto", "flash", "fused"),
+        choices=(models.SDPA, UNFUSED, "auto", "flash", "fused"),
         older=UNFUSED,
     ),
     Parameter("cross_entropy_loss_fusion", bool, None, "loss by kernels that torch compiles"),
@@ -68,15 +65,10 @@ OPTIONS = (
     ("--num-layers", "num_layers"),
     ("--hidden-size", "hidden_size"),
     ("--num-attention-heads", "num_attention_heads"),
-    ("--ffn-hidden-size", "ffn_hidden_size"),
-    ("--swiglu", "swiglu"),
     ("--normalization", "normalization"),
     ("--position-embedding-type", "position_embedding_type"),
     ("--rotary-base", "rotary_base"),
-    ("--untie-embeddings-and-output-weights", "untie_embeddings_and_output_weights"),
-    ("--disable-bias-linear", "disable_bias_linear"),
-    ("--attention-dropout", "attention_dropout"),
-    ("--hidden-dropout", "hidden_dropout"),
+    *models.OPTIONS,
     ("--seq-length", "seq_length"),
     ("--max-position-embeddings", "seq_length"),
     ("--micro-batch-size", "micro_batch_size"),
@@ -111,7 +103,7 @@ WITHOUT_APEX = (
 def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
     """Fill in the named model's sizes, and what computes attention."""
     values = models.resolve(parameters)
-    default = SDPA if values["transformer_impl"] == LOCAL else "auto"
+    default = models.SDPA if values["transformer_impl"] == LOCAL else "auto"
     return {**values, "attention_backend": values["attention_backend"] or default}
 
 
@@ -141,7 +133,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 def _check_attention(values: Mapping[str, Any]) -> None:
     local, backend = values["transformer_impl"] == LOCAL, values["attention_backend"]
-    takes = (SDPA, UNFUSED) if local else ("auto", "flash", "fused", UNFUSED)
+    takes = (models.SDPA, UNFUSED) if local else ("auto", "flash", "fused", UNFUSED)
     if backend not in takes:
         raise UserError(
             f"attention_backend {backend} is not one of transformer_impl"
@@ -194,7 +186,7 @@ def _model_options(values: Mapping[str, Any]) -> list[str]:
     argv = []
     if values["num_query_groups"]:
         argv += ["--group-query-attention", "--num-query-groups", str(values["num_query_groups"])]
-    if values["attention_backend"] == SDPA:
+    if values["attention_backend"] == models.SDPA:
         argv += ["--no-create-attention-mask-in-dataloader"]  # it masks by position
     if values["transformer_impl"] == LOCAL:
         argv += WITHOUT_APEX

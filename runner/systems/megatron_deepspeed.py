@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.systems.common import gpt, launchers
+from runner.systems.common import gpt, launchers, models
 from runner.systems.common.launchers import LAUNCH, RUN
-from runner.systems.common.system import System
+from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.record import UNFUSED
 from runner.terms.run import Command, NodeContext
 
 # The launcher that each pin set's document uses.
@@ -32,10 +33,15 @@ PARAMETERS = (
     ),
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
-    Parameter("num_layers", int, 24, "transformer layers", minimum=1),
-    Parameter("hidden_size", int, 1024, "width", minimum=1),
-    Parameter("num_attention_heads", int, 16, "heads", minimum=1),
-    Parameter("seq_length", int, 1024, "tokens a sample, and positions", minimum=2),
+    *models.PARAMETERS,
+    Parameter(
+        "attention_backend",
+        str,
+        None,
+        "what computes attention, of today's fork: sdpa is torch's fused kernels by our patch;"
+        " default: unfused",
+        choices=(models.SDPA, UNFUSED),
+    ),
     Parameter("micro_batch_size", int, 4, "samples a device and pass", minimum=1),
     Parameter("global_batch_size", int, 4, "samples an iteration, all devices", minimum=1),
     Parameter(
@@ -92,6 +98,9 @@ GPT_OPTIONS = (
     ("--num-layers", "num_layers"),
     ("--hidden-size", "hidden_size"),
     ("--num-attention-heads", "num_attention_heads"),
+    ("--num-key-value-heads", "num_query_groups"),
+    *models.OPTIONS,
+    ("--rotary-position-embeddings-theta", "rotary_base"),
     ("--seq-length", "seq_length"),
     ("--max-position-embeddings", "seq_length"),
     ("--micro-batch-size", "micro_batch_size"),
@@ -193,9 +202,21 @@ def check(cell: Cell, cluster: Cluster) -> None:
         raise UserError(f"embed_layernorm is bigscience's; pin {cell.pin} has no such option")
     if values["partition_activations"] and not uses_deepspeed:
         raise UserError("partition_activations needs DeepSpeed; leave it out")
+    models.check(values)
+    if cell.pin in BIGSCIENCE:
+        _check_is_gpt(cell)
     if values["masked_softmax_fusion"] and "without-apex" in cell.pin:
         raise UserError(f"pin {cell.pin} compiles nothing; set masked_softmax_fusion: false")
     _check_length(values, gpt.parallel(cell)["data_parallel"])
+
+
+def _check_is_gpt(cell: Cell) -> None:
+    """Refuse what only today's fork knows."""
+    gpts = ("model", "num_layers", "hidden_size", "num_attention_heads", "seq_length")
+    names = [item.name for item in models.PARAMETERS if item.name not in gpts]
+    for name in (*names, "attention_backend"):
+        if cell.parameters[name]:
+            raise UserError(f"{name} is of today's fork; take pin current, or leave it out")
 
 
 def _check_length(values: Mapping[str, Any], data_parallel: int) -> None:
@@ -251,7 +272,14 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *gpt.options(values, GPT_OPTIONS),
         *("--vocab-file", files.vocab, "--merge-file", files.merges),
         *("--data-path", files.prefix),
+        *models.padded_vocabulary(values),
     ]
+    if values["normalization"] == "RMSNorm":
+        argv += ["--normalization", "rmsnorm"]
+    if values["position_embedding_type"] == models.ROPE:
+        argv += ["--use-rotary-position-embeddings"]
+    if values["attention_backend"] == models.SDPA:
+        argv += ["--use-flash-attn-builder"]  # torch's, where DeepSpeed has no kernel of its own
     argv += [] if values["precision"] == "fp32" else [f"--{values['precision']}"]
     argv += [] if values["masked_softmax_fusion"] else ["--no-masked-softmax-fusion"]
     # Its kernel is apex's, and it is on unless it is turned off.
@@ -286,6 +314,18 @@ def command(cell: Cell, node: NodeContext) -> Command:
     )
 
 
+def attention(cell: Cell) -> str | None:
+    """Say what computes attention; of the documents' forks, which knew no other way, nothing."""
+    default = None if cell.pin in BIGSCIENCE else UNFUSED
+    return cell.parameters["attention_backend"] or default
+
+
+def estimate(cell: Cell, cluster: Cluster) -> Estimate:
+    """Estimate the memory of one device and the time of one run."""
+    fused = cell.parameters["attention_backend"] == models.SDPA
+    return gpt.estimate(cell, cluster, flash_attention=fused)
+
+
 def ds_config(values: Mapping[str, Any]) -> str:
     """Return DeepSpeed's configuration as both documents write it, but for fp16.enabled.
 
@@ -317,10 +357,12 @@ SYSTEM = System(
     summary="Megatron-DeepSpeed's GPT: tensor, pipeline, ZeRO (documents 000 and 001)",
     launcher="torch.distributed.launch or .run, static ranks",
     parameters=PARAMETERS,
+    resolve=models.resolve,
     check=check,
     command=command,
     model=gpt.shape,
-    estimate=gpt.estimate,
+    attention=attention,
+    estimate=estimate,
     parallel=gpt.PARALLEL,
     devices=("cuda",),
 )

@@ -60,6 +60,7 @@ CASES = {
     "megatron-deepspeed-current": Case(
         "megatron-deepspeed-current", {"gpus": "10.0.0.1"}, devices=4
     ),
+    "llama": Case("llama", {"gpus": "10.0.0.1"}),
     "torch-gpt-scaling": Case("scaling", OSDI),
     "torch-gpt-parallel-on-gpus": Case("parallel-on-gpus", {"gpus": "10.0.0.1"}, devices=4),
     "torch-gpt-parallel": Case("parallel", {"node": "10.0.0.1"}, device="cpu", devices=2),

@@ -47,11 +47,14 @@ LLAMA: dict[str, Any] = {
     **{"devices_per_node": 8, "model": "llama3-8b", "mock_data": True, "tensor_parallel": 2},
     **{"cross_entropy_loss_fusion": True, "distributed_optimizer": True},
 }
+FORK: dict[str, Any] = {
+    **{"precision": "bf16", "model": "llama3-8b", "attention_backend": "sdpa"},
+}
 CASES = [
     ("megatron_deepspeed", "oneflow2022", {**EVERYTHING, "embed_layernorm": True}),
     ("megatron_deepspeed", "e52bdabb", {**EVERYTHING, **SAMPLES, "embed_layernorm": True}),
     ("megatron_deepspeed", "current", {**EVERYTHING, "zero_stage": 3}),
-    ("megatron_deepspeed", "current-without-apex", {**EVERYTHING, **SAMPLES, "precision": "bf16"}),
+    ("megatron_deepspeed", "current-without-apex", {**EVERYTHING, **SAMPLES, **FORK}),
     ("megatron_lm", "v1.1.5", LM),
     ("megatron_lm", "a79272cc", {**LM_ZERO, "launcher": "deepspeed"}),
     ("megatron_core", "core_v0.13.0", CORE),

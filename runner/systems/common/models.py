@@ -7,6 +7,7 @@ from runner.base.errors import UserError
 from runner.terms.cell import Parameter
 
 ROPE = "rope"
+SDPA = "sdpa"  # torch's scaled_dot_product_attention, by a patch of the trainer's role
 _LLAMA3: Mapping[str, Any] = {
     "num_query_groups": 8,
     "seq_length": 8192,
@@ -94,6 +95,17 @@ PARAMETERS = (
         "an output layer of its own; default: the model's",
     ),
     Parameter("disable_bias_linear", bool, None, "no biases; default: the model's"),
+    Parameter("attention_dropout", float, None, "default: the model's, else 0.1", minimum=0),
+    Parameter("hidden_dropout", float, None, "default: the model's, else 0.1", minimum=0),
+)
+# Flags of both of Megatron's descendants.
+OPTIONS = (
+    ("--ffn-hidden-size", "ffn_hidden_size"),
+    ("--swiglu", "swiglu"),
+    ("--untie-embeddings-and-output-weights", "untie_embeddings_and_output_weights"),
+    ("--disable-bias-linear", "disable_bias_linear"),
+    ("--attention-dropout", "attention_dropout"),
+    ("--hidden-dropout", "hidden_dropout"),
 )
 
 

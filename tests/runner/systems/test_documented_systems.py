@@ -56,6 +56,7 @@ def check(cell: dict[str, Any], cluster: Cluster) -> None:
         (MDS, CUDA),
         ({**MDS, "deepspeed": "off", "zero_stage": 0}, CUDA),
         ({**MDS, "pin": "current", "zero_stage": 3}, CUDA),
+        ({**MDS, "pin": "current", "model": "llama3-8b", "attention_backend": "sdpa"}, CUDA),
         ({**MDS, **RAMP}, CUDA),
         (LIBAI, CUDA),
         ({**LIBAI, "zero_stage": 2}, CUDA),
@@ -156,6 +157,8 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
         ({**ASCEND, "pin": "b4d4a0e"}, NPU, ["runs on cuda", "take pin 2e49c279"]),
         ({**ASCEND, "nodes": 2, "global_batch_size": 32}, NPU, ["runs on one node", "nodes: 1"]),
         ({**ASCEND, "devices_per_node": 4}, NPU, ["takes all 8 devices", "devices_per_node: 8"]),
+        ({**MDS, "pin": "e52bdabb", "model": "llama3-8b"}, CUDA, ["is of today's fork"]),
+        ({**MDS, "attention_backend": "sdpa"}, CUDA, ["attention_backend is of today's fork"]),
         ({**CORE, "sequence_parallel": True}, CUDA, ["sequence_parallel needs tensor_parallel"]),
         ({**CORE, "overlap_param_gather": True}, CUDA, ["needs distributed_optimizer"]),
         (

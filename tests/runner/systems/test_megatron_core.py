@@ -23,8 +23,8 @@ def argv(cell: dict[str, Any]) -> str:
 def test_llama_3_8b_is_megatrons_own_arguments() -> None:
     words = argv({**LLAMA, "mock_data": True})
     assert (
-        "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 14336"
-        " --swiglu --normalization RMSNorm --position-embedding-type rope --rotary-base 500000"
+        "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --normalization RMSNorm"
+        " --position-embedding-type rope --rotary-base 500000 --ffn-hidden-size 14336 --swiglu"
         " --untie-embeddings-and-output-weights --disable-bias-linear --attention-dropout 0.0"
         " --hidden-dropout 0.0 --seq-length 8192" in words
     )
