@@ -15,39 +15,21 @@ registers yet): there the time is that of all iterations since the line before.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.logs.batch import Batch, Figures, Floats, Ints, Windows, measured
+from runner.logs.batch import Batch, Figures, Ints, Windows, measured
 from runner.logs.decoding import line_end
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Kind, Sign
-from runner.logs.layouts import COLUMN, Field, Layout, Marks, Table, whole_numbers
-from runner.logs.numbers import number, whole
+from runner.logs.layouts import Field, Layout, Marks, Table, whole_numbers
+from runner.logs.megatron_fields import FIELD, ROLES, Columns, field_of, seconds_of
+from runner.logs.numbers import number
 from runner.logs.own_figures import last_step_time, own_figures, read_memory
 
-_FIELD = re.compile(rb"\|([^|:]+): *([^\s|]+) (?:samples/s )?(?=\|)")
-# What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
-_ROLES: Mapping[bytes, str] = {
-    b"elapsed time per iteration (ms)": "time_ms",
-    b"elapsed time per iteration (s)": "time_s",
-    b"samples per second": "rate",
-    b"tpt": "rate",
-    b"global batch size": "batch",
-    b"lm loss": "loss",
-    b"lm-loss": "loss",
-    b"loss": "loss",
-    b"loss scale": "scale",
-    b"grad norm": "norm",
-    b"number of skipped iterations": "skipped",
-    b"number of nan iterations": "nan",
-    b"tokens per GPU (tokens/s/GPU)": "device_tokens",
-    b"tokens/s/GPU inst/harmonic mean": "device_tokens",
-    b"memory usage/free/total": "window",
-}
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
 # megatron/training/training.py:2387, :2605, :2688).
@@ -65,42 +47,8 @@ _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
 _ALIKE = "(NVIDIA's, bigscience's and microsoft's lines look alike: name another with --system)"
-_WHOLE = ("batch", "skipped", "nan")
-_POSITION = ("loss", "norm")
-ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
-SHORT_S = 0.0201  # and up to this it says too little
 SHORTEST_OTHER = 64  # bytes between two steps that can hold something else worth reading
 MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
-
-
-class _Columns:
-    """One block's steps while they are read: NaN, 0 and empty spans until something is found."""
-
-    def __init__(self, count: int) -> None:
-        floats = ("time_ms", "time_s", "rate", "device_tokens")
-        self.floats = {name: np.full(count, np.nan) for name in floats}
-        self.windows = np.zeros(count, np.bool_)  # where a time is all of its window's
-        self.ints = {name: np.full(count, -1, np.int64) for name in _WHOLE}
-        self.spans = {
-            name: (np.zeros(count, np.int64), np.zeros(count, np.int64)) for name in _POSITION
-        }
-        self.unread = 0  # times and rates that are there and no number
-
-    def put(self, row: int, name: str, value: bytes, at: int) -> None:
-        """Put one value of one line, by the slow reader."""
-        if name in self.spans:
-            start, end = self.spans[name]
-            start[row], end[row] = at, at + len(value)
-        elif name in self.ints:
-            count = whole(value)
-            self.ints[name][row] = -1 if count is None else count
-        elif name == "window":
-            self.windows[row] = True
-        elif name in self.floats:
-            first, slash, average = value.partition(b"/")
-            figure = number(first) if not slash or number(average) is not None else None
-            self.floats[name][row] = np.nan if figure is None else figure
-            self.unread += figure is None
 
 
 class Megatron(Kind):
@@ -224,9 +172,9 @@ class Megatron(Kind):
             ends[row] = text.rindex(b"iteration", pipes[row], follow[row])
         return ends
 
-    def _read(self, table: Table, text: bytes, pipes: Ints, ends: Ints) -> _Columns:
+    def _read(self, table: Table, text: bytes, pipes: Ints, ends: Ints) -> Columns:
         """Read lines of a known layout at once, the others one by one."""
-        columns = _Columns(len(pipes))
+        columns = Columns(len(pipes))
         rest = np.arange(len(pipes))
         if self._fast:
             for layout in self._layouts:
@@ -241,7 +189,7 @@ class Megatron(Kind):
                 rest = self._take(table, layout, rest, columns)
         return columns
 
-    def _take(self, table: Table, layout: Layout, rows: Ints, columns: _Columns) -> Ints:
+    def _take(self, table: Table, layout: Layout, rows: Ints, columns: Columns) -> Ints:
         if not len(rows):
             return rows
         values = table.read(layout, rows)
@@ -257,20 +205,20 @@ class Megatron(Kind):
         left: Ints = np.setdiff1d(rows, values.rows, assume_unique=True)
         return left
 
-    def _slow(self, line: bytes, row: int, begin: int, columns: _Columns) -> list[Field]:
+    def _slow(self, line: bytes, row: int, begin: int, columns: Columns) -> list[Field]:
         """Read one line by regular expression; return the fields, for its layout to be learned."""
         line = line[: line_end(line, 0)]
         fields, seen = [], set()
         learnable = True
-        for match in _FIELD.finditer(line):
-            name = _ROLES.get(match[1].strip())
+        for match in FIELD.finditer(line):
+            name = ROLES.get(match[1].strip())
             if name is None or name in seen:
                 continue
             seen.add(name)
             columns.put(row, name, match[2], begin + match.start(2))
             index = line.count(b"|", 0, match.start())
             label = line[match.start() + 1 : match.start(2)]
-            field = _field(name, index, label, match[2], line[match.end(2) : match.end()])
+            field = field_of(name, index, label, match[2], line[match.end(2) : match.end()])
             if field is None:
                 learnable = learnable and name == "scale"
             else:
@@ -281,7 +229,7 @@ class Megatron(Kind):
         self,
         buffer: bytes,
         iteration: Ints,
-        columns: _Columns,
+        columns: Columns,
         overflows: Ints,
         kept: NDArray[np.bool_],
     ) -> Batch:
@@ -318,7 +266,7 @@ class Megatron(Kind):
                 has_loss[row] = False
                 end[row] = start[row]
         time_ms = columns.floats["time_ms"]
-        time_ms = np.where(np.isnan(time_ms), _seconds(columns) * 1000, time_ms)
+        time_ms = np.where(np.isnan(time_ms), seconds_of(columns) * 1000, time_ms)
         if columns.windows.any():
             length = np.where(covers > 0, covers, np.where(iteration == 1, 1, np.nan))
             time_ms = np.where(columns.windows, time_ms / length, time_ms)
@@ -342,33 +290,5 @@ class Megatron(Kind):
         )
 
 
-def _seconds(columns: _Columns) -> Floats:
-    """Read the time, of which a line has two places; of a very short one its rate says more.
-
-    bigscience e52bdab megatron/training.py:793-795: samples per second is batch size / that time.
-    """
-    rough, rate = columns.floats["time_s"], columns.floats["rate"]
-    exact = np.divide(columns.ints["batch"], rate, out=rough.copy(), where=rate > 0)
-    return np.where((rough < SHORT_S) & (np.abs(exact - rough) <= ROUNDED_S), exact, rough)
-
-
 def _digit(text: bytes, at: Ints) -> NDArray[np.bool_]:
     return np.frombuffer(text, np.uint8)[at] - ord("0") < 10
-
-
-def _field(name: str, index: int, label: bytes, value: bytes, after: bytes) -> Field | None:
-    """Return how the number of a field is written, where it is written as arrays can read it."""
-    if after != b" " or name == "scale" or len(label) < 8:
-        return None
-    if name in _WHOLE:
-        bare = label.rstrip(b" ")
-        width = len(label) - len(bare) + len(value)
-        return Field(name, index, bare, -1, width) if value.isdigit() and width <= COLUMN else None
-    if label.count(b" ") and not label.endswith(b": "):
-        return None
-    if name in _POSITION:
-        return Field(name, index, label, None) if number(value) is not None else None
-    digits, dot, places = value.partition(b".")
-    if not (dot and digits.isdigit() and places.isdigit() and not re.search(rb"\d", label)):
-        return None
-    return Field(name, index, label, len(places))

@@ -1,14 +1,18 @@
 """Each kind of step lines says all of itself, and together they know every system."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from runner.judge.diagnosis.evidence import last_step
+from runner.logs.decoding import whole_lines
 from runner.logs.kinds import KINDS, counts_from_zero, every, kinds_of
 from runner.systems.common.registry import system_names
 from tests.runner.logs import made_lines as lines
 from tests.runner.logs.test_gives import RECORDED
+
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 def test_the_kinds_know_the_systems_and_each_system_has_a_kind() -> None:
@@ -50,3 +54,14 @@ def test_the_last_step_of_a_log_is_the_last_of_any_kind() -> None:
         steps = [match.start() for match in of_all.finditer(text)]
         last = last_step(text)
         assert (last.start() if last else None) == (steps[-1] if steps else None)
+
+
+@pytest.mark.parametrize("path", sorted(DATA.rglob("*.log")), ids=lambda path: path.stem)
+def test_a_recorded_log_has_steps_of_its_own_family_alone(path: Path) -> None:
+    """Their lines look alike: NeMo's `iteration 9/29 |` was once Megatron's."""
+    folder = path.relative_to(DATA).parts[0]
+    family = {"megatron_core": "megatron"}.get(folder, folder)
+    data = path.read_bytes()
+    parsers = [kind() for kind in KINDS.values()]
+    found = {one.family() for one in parsers if any(map(one.feed, whole_lines([data])))}
+    assert found == (set() if folder == "torchrun" else {family})
