@@ -16,7 +16,7 @@ from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.plan.usage import uses
-from runner.terms.cell import Cell, Matrix
+from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE
@@ -63,7 +63,9 @@ def bench(
     running cell is ended and no further one starts; the next bench goes on there.
     """
     cells = select(matrix, only)
-    checks.check_cells(cells, cluster, matrix.warmup_iters)
+    checks.check_cells(
+        [seeded(cell, matrix.seeds, 1) for cell in cells], cluster, matrix.warmup_iters
+    )
     campaign = Campaign(runs / campaign_name(matrix, cluster))
     interrupts = Interrupts(limit_s)
     with campaign.locked(), interrupts.handled():

@@ -45,7 +45,12 @@ def finite(value: float) -> float | None:
 def quantity(text: bytes | str | None) -> float | None:
     """Read a number from 0 to LARGEST_QUANTITY, or None."""
     value = number(text)
-    return value if value is not None and 0 <= value <= LARGEST_QUANTITY else None
+    return None if value is None else quantity_of(value)
+
+
+def quantity_of(value: float) -> float | None:
+    """Return a number from 0 to LARGEST_QUANTITY, or None."""
+    return value if 0 <= value <= LARGEST_QUANTITY else None
 
 
 def grouped(text: bytes | str | None) -> float | None:

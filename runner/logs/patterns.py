@@ -6,12 +6,14 @@ They run on RE2, whose time grows with the length of a line and no faster, whate
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from node.printable import printable
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.logs.batch import Batch, Figures, LoggedStep, Windows, from_rows
@@ -19,7 +21,7 @@ from runner.logs.decoding import ANSI
 from runner.logs.kind import Candidate, Kind, Readers
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.near import NearLines
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import finite, human, quantity_of, whole
 
 if TYPE_CHECKING:
     import re2
@@ -40,6 +42,10 @@ KEYS: Mapping[str, str] = {
     "device_tflop_per_s": "TFLOP/s of one device, by the trainer's own count",
     "memory": "memory of a device that the trainer has",
 }
+LOSS = "loss"
+SIGNED = (LOSS, "grad_norm")
+_LOST = re.compile(rb"(?i)[+-]?(?:nan|inf|infinity)")
+_COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?:\D|$))")
 MOST_LETTERS = 1_000  # of a pattern
 
 
@@ -104,7 +110,7 @@ def compiled(text: str, where: str = "") -> re2._Regexp:
     options.log_errors = False
     options.encoding = re2.Options.Encoding.LATIN1
     try:
-        return re2.compile(text.encode(), options)
+        return re2.compile(b"(?m)" + text.encode(), options)  # ^ and $ are a line's
     except re2.error as error:
         words = error.args[0] if error.args else error
         said = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
@@ -125,6 +131,15 @@ class _Seen:
 
     near: NearLines
     matched: bool = False
+    found: bytes = b""  # what a match had that is no number
+
+    def why(self, key: str) -> str:
+        """Say why there is nothing: no line, or no number on it."""
+        if self.found:
+            found = printable(self.found[:40].decode("utf-8", "replace"))
+            return f"`{key}` found {found!r}, which is no number; put the number alone in (...)"
+        of = " that `step` matched" if key != STEP else ""
+        return f"`{key}` matched no line{of}{self.near.words()}"
 
 
 class PatternLines(Kind):
@@ -146,8 +161,7 @@ class PatternLines(Kind):
     def missing(self) -> dict[str, str]:
         """Say of each pattern that matched no line so, with the nearest lines."""
         return {
-            key: f"`{key}` matched no line{' that `step` matched' if key != STEP else ''}"
-            f"{seen.near.words()}"
+            key: seen.why(key)
             for key, seen in self._seen.items()
             if not seen.matched and (self._fed if key == STEP else self._seen[STEP].matched)
         }
@@ -172,44 +186,53 @@ class PatternLines(Kind):
         return from_rows(rows, self.windows) if rows else None
 
     def _row(self, step: Any, line: bytes) -> LoggedStep | None:
-        iteration = whole(step.group(1))
+        iteration = whole(_plain(step.group(1)))
         if iteration is None:
+            self._seen[STEP].found = step.group(1) or b" "
             return None
         if self._from_zero is None:
             self._from_zero = iteration == 0
         self._seen[STEP].matched = True
-        if self._patterns[STEP][0].groups > 1 and whole(step.group(2)):
-            self.notes.facts[TRAIN_ITERS] = step.group(2).decode()
-        found = {key: self._value(key, line) for key in self._patterns if key != STEP}
-        texts = {key: value for key, value in found.items() if value is not None}
-        loss = number(texts.get("loss"))
-        figure = {key: self._figure(key, text) for key, text in texts.items()}
+        if self._patterns[STEP][0].groups > 1 and (total := whole(_plain(step.group(2)))):
+            self.notes.facts[TRAIN_ITERS] = str(total)
+        figure = {key: self._figure(key, line) for key in self._patterns if key != STEP}
+        loss = figure.get("loss")
         self.notes.allocated(figure.get("memory"))
         return LoggedStep(
             iteration=iteration + self._from_zero,
             step_time_ms=figure.get("step_time"),
             samples_per_s=figure.get("samples_per_s"),
-            loss=loss,
-            nan=int("loss" in texts and loss is None),
-            grad_norm=number(texts.get("grad_norm")),
+            loss=None if loss is None else finite(loss),
+            nan=int(loss is not None and finite(loss) is None),
+            grad_norm=figure.get("grad_norm"),
             tokens_per_s=figure.get("tokens_per_s"),
             device_tokens_per_s=figure.get("device_tokens_per_s"),
             figures=Figures(figure.get("device_tflop_per_s")),
         )
 
-    def _value(self, key: str, line: bytes) -> bytes | None:
-        """Return what a pattern finds on a line that `step` matched."""
-        match = self._patterns[key][0].search(line)
-        seen = self._seen[key]
+    def _figure(self, key: str, line: bytes) -> float | None:
+        """Return what a pattern finds on a line that `step` matched, in our unit.
+
+        A loss may be NaN or infinite; nothing else may, nor be below 0 but a loss and a norm.
+        """
+        pattern, scale = self._patterns[key]
+        match, seen = pattern.search(line), self._seen[key]
         if match is None:
             if not seen.matched:
                 seen.near.look(line)
             return None
-        seen.matched = True
-        text: bytes | None = match.group(1)
-        return text
+        text = (match.group(1) or b"").strip()
+        if key == LOSS and _LOST.fullmatch(text):
+            seen.matched = True
+            return math.nan
+        value = human(_plain(text))
+        figure = value if key in SIGNED or value is None else quantity_of(value * scale)
+        if figure is None:
+            seen.found = text or b" "
+        seen.matched = seen.matched or figure is not None
+        return figure
 
-    def _figure(self, key: str, text: bytes) -> float | None:
-        """Return a time, rate or size as a number, in our unit."""
-        figure = quantity(re.sub(rb"(?<=\d),(?=\d{3})", b"", text))
-        return None if figure is None else figure * self._patterns[key][1]
+
+def _plain(text: bytes | None) -> bytes:
+    """Return a number's text without the commas between its thousands."""
+    return _COMMA.sub(b"", text or b"")

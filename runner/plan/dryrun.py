@@ -10,7 +10,7 @@ from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
 from runner.plan.usage import in_words, usage_of
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Cell, Matrix
+from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster
 from runner.terms.run import Run
 
@@ -30,7 +30,9 @@ def dry_run(
 ) -> list[dict[str, Any]]:
     """Plan every cell, as data, in the order of the first runs. Connects to nothing."""
     cells = [cell for cell, _ in in_order(select(matrix, only), 1, matrix.shuffle_seed)]
-    checks.check_cells(cells, cluster, matrix.warmup_iters)
+    checks.check_cells(
+        [seeded(cell, matrix.seeds, 1) for cell in cells], cluster, matrix.warmup_iters
+    )
     campaign = campaign_name(matrix, cluster)
     runs = [
         make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))

@@ -18,7 +18,7 @@ from runner.figures.flops import Decoder, PerToken
 from runner.systems.common import gpt, launchers, words
 from runner.systems.common.system import Split, System
 from runner.terms.architecture import Architecture
-from runner.terms.cell import Cell, Parameter
+from runner.terms.cell import SEED, Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.run import Command, NodeContext
 
@@ -26,6 +26,7 @@ PARALLEL = (*gpt.PARALLEL, Split("context_parallel"))
 NODE, PROCESSES, FIRST_NODE = "node", "processes", "first_node"
 PYTHONS = ("python", "python3")
 HOSTFILE = "hostfile"
+SHELL = {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>&1"}
 # How a cell is started and read;
 RUN = (
     Parameter("argv", list, None, "what a node starts, word by word, with {words} of the matrix"),
@@ -71,7 +72,7 @@ SIZES = (
     Parameter("log_interval", int, None, "iterations a logged line covers", minimum=1),
     Parameter("seed", int, None, "seed; `seeds` of the matrix sets it", minimum=0),
 )
-ABOUT = {item.name for item in RUN}
+ABOUT, SIZED = {item.name for item in RUN}, {item.name for item in SIZES}
 FACTS: Mapping[str, str] = {
     "nodes": "nodes of the cell",
     "node_rank": "number of this node, from 0",
@@ -180,10 +181,13 @@ def _argv(
     cell: Cell, node: NodeContext, local_rank: int, interpreter: str | None
 ) -> tuple[str, ...]:
     values = node_values(cell, node, local_rank)
+    for name in words.all_names(cell.parameters["argv"]):
+        if name in FACTS and name not in values:
+            raise UserError(f"argv: {{{name}}} is not there: {FACTS[name]}")
     argv = [
         word
         for number, text in enumerate(cell.parameters["argv"])
-        for word in words.arguments(str(text), values, f"argv[{number}]")
+        for word in words.arguments(words.written(text), values, f"argv[{number}]")
     ]
     if interpreter and argv[0] in PYTHONS:
         argv[0] = interpreter
@@ -196,6 +200,7 @@ def _argv(
 def check(cell: Cell, cluster: Cluster) -> None:
     """Refuse what could not start, or could not be read afterwards."""
     _check_start(cell, cluster)
+    _check_names(cell)
     _check_words(cell)
     _check_launcher(cell, cluster)
     readers(cell.parameters)
@@ -215,6 +220,14 @@ def _check_start(cell: Cell, cluster: Cluster) -> None:
             )
         if "\0" in str(text):
             raise UserError(f"argv[{number}] holds a zero byte, which no program can be given")
+        if text in SHELL:
+            raise UserError(
+                f"argv[{number}] is {text!r}, which only a shell knows, and none is started; write"
+                " a script, and argv: [bash, script.sh]"
+            )
+    first = words.written(argv[0])
+    if not first or (len(argv) == 1 and " " in first and not first.startswith("/")):
+        raise UserError(f"argv[0] is {first!r:.60}; list the program and each argument by itself")
     if not str(values["cwd"] or "").startswith(("/", "{")):
         raise UserError(
             f"cwd is {values['cwd']!r}; name the trainer's folder on the nodes, an absolute path"
@@ -236,36 +249,49 @@ def _check_start(cell: Cell, cluster: Cluster) -> None:
         )
 
 
-def _check_words(cell: Cell) -> None:
-    """Refuse words that nothing fills, and keys that nothing uses."""
-    values, own = cell.parameters, own_keys(cell)
-    for key in values:
+def _check_names(cell: Cell) -> None:
+    """Refuse keys that no word can be made of."""
+    for key in cell.parameters["parameters"] or {}:
+        if key in ABOUT | SIZED:
+            raise UserError(f"parameters: {key!r} is command's own key; set it under `defaults`")
+    for key, value in cell.parameters.items():
         if key not in ABOUT and key in FACTS:
             raise UserError(f"{key!r} is a fact of the node; give your key another name")
         if not words.NAME.fullmatch(key):
             raise UserError(f"{key!r} is no name for a word; use letters, digits and _")
-    for key, value in own.items():
+        if value is None and key not in ABOUT | SIZED:
+            raise UserError(f"{key} has no value (null); give it one, or '' for an empty word")
+    for key, value in own_keys(cell).items():
         each = value if isinstance(value, list) else [value]
         if any(isinstance(one, dict | list) or "\0" in str(one) for one in each):
             raise UserError(f"{key} is {value!r:.60}; a word's value is text, a number, or a list")
-    texts = [(f"argv[{number}]", str(text)) for number, text in enumerate(values["argv"])]
-    used = set().union(*(words.names_in(text, where) for where, text in texts))
+
+
+def _check_words(cell: Cell) -> None:
+    """Refuse words that nothing fills, and keys that nothing uses."""
+    values, own = cell.parameters, own_keys(cell)
+    texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
+    used = words.all_names(values["argv"])
     used |= words.names_in(values["cwd"], "cwd")
     words.filled(values["cwd"], own, "cwd")
     for where, text in texts:
         for name in words.names_in(text, where) - set(FACTS):
+            if name in SIZED - own.keys():
+                also = ", or `seeds` of the matrix" if name == SEED else ""
+                raise UserError(f"{where}: {{{name}}} has no value; set {name}{also}")
             words.value_of(name, own | dict.fromkeys(FACTS, ""), where)
     shape = values.get("architecture") or {}
     told = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
     counted = set().union(*map(words.factors, [*told, values["model_flops_per_token"]]))
-    known = {item.name for item in SIZES}
     for key in own:
         others = {name for name in cell.axes if name in used or name not in own} - {key}
         axis = key in cell.axes and not others
-        if key not in used | (set() if axis else counted | known):
+        if key not in used | (set() if axis else counted | (SIZED - {SEED})):
+            meant = nearest(key, (used | ABOUT | SIZED) - {key, *FACTS})
+            same = ", or its cells are the same run" if axis else ", or take it out"
             raise UserError(
-                f"{key} is used by nothing{nearest(key, used - set(FACTS))}; put {{{key}}} into"
-                f" argv{', or its cells are the same run' if axis else ', or take it out'}"
+                f"{key} is used by nothing{meant}; put {{{key}}} into argv"
+                f"{', or all seeds are the same run' if key == SEED else same}"
             )
 
 
@@ -377,6 +403,8 @@ def tokens(parameters: Mapping[str, Any]) -> int | None:
     """Return the tokens of a sample, as the matrix counts them."""
     values = {key: value for key, value in parameters.items() if key not in ABOUT}
     length = words.product(parameters.get("tokens_per_sample"), values, "tokens_per_sample")
+    if length is not None and length != int(length):
+        raise UserError(f"tokens_per_sample is {length:g}; tokens are whole")
     return None if length is None else int(length)
 
 

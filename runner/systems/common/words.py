@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.base.errors import UserError
@@ -38,6 +38,12 @@ def pieces(text: str, where: str) -> Iterator[tuple[str, bool]]:
 def names_in(text: str, where: str) -> set[str]:
     """Return the words of a text. Raises UserError as `pieces` does."""
     return {part for part, is_name in pieces(text, where) if is_name}
+
+
+def all_names(argv: Iterable[Any]) -> set[str]:
+    """Return the words of all arguments. Raises UserError as `pieces` does."""
+    each = (names_in(written(text), f"argv[{number}]") for number, text in enumerate(argv))
+    return set().union(*each)
 
 
 def filled(text: str, values: Mapping[str, Any], where: str) -> str:
@@ -99,7 +105,7 @@ def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
         if known is None or not 0 < known < 1e18:
             raise UserError(
                 f"{where} is {value!r}, and {word!r} is no number above 0 there; write a number, or"
-                " numbers and keys with * between them"
+                " numbers and keys, without braces, with * between them"
             )
         result *= int(known) if known.is_integer() else known
     return result

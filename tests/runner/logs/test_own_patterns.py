@@ -46,6 +46,37 @@ def test_a_log_by_its_patterns() -> None:
     assert measure(readers, {0: pieces}).intervals == by(LOG, TEXT).intervals
 
 
+def test_what_is_no_number_is_missing_and_no_nan() -> None:
+    """A pattern that takes too much says so; nan and inf of a loss are counted as they are."""
+    log = {"step": r"step (\S+)", "loss": r"loss (\S+)", "tokens_per_s": r"tok (\S+)"}
+    found = by(log, b"step 1,024/9 loss 3, tok 1.5K\n")
+    assert found.intervals == ()
+    assert found.missing == {
+        "step": "`step` found '1,024/9', which is no number; put the number alone in (...)"
+    }
+    lines = (
+        b"step 1,024 loss 3, tok 1.5K\nstep 1,025 loss 1,000.5 tok 12,000\nstep 1026 loss -inf\n"
+    )
+    one, two, three = by(log, lines).intervals
+    assert (one.iteration, one.loss, one.nan, one.tokens_per_s) == (1024, None, 0, 1500.0)
+    assert (two.loss, two.nan, two.tokens_per_s) == (1000.5, 0, 12000.0)
+    assert (three.loss, three.nan) == (None, 1)
+    assert by(log, b"step 1 loss 3, tok x\n").missing == {
+        "loss": "`loss` found '3,', which is no number; put the number alone in (...)",
+        "tokens_per_s": "`tokens_per_s` found 'x', which is no number; put the number alone in"
+        " (...)",
+    }
+
+
+def test_a_lines_beginning_and_its_end() -> None:
+    """Evaluations, bars that a carriage return draws anew, and a prefix of logging."""
+    log = {"step": r"^step (\d+)", "loss": r"loss (\S+)$"}
+    found = by(log, b"x\rstep 1 loss 3\rval step 1 loss 9\nstep 2 loss 2\r\n")
+    assert [(step.iteration, step.loss) for step in found.intervals] == [(1, 3.0), (2, 2.0)]
+    log = {"step": r"step\s(\d+)"}
+    assert by(log, b"the next step\n5 of them\n").intervals == ()  # no match over two lines
+
+
 def test_counting_from_zero() -> None:
     """A log that begins with step 0 counts from 0; iterations are counted from 1."""
     found = by({"step": r"iter (\d+):"}, b"iter 0: x\niter 1: x\n")

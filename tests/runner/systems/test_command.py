@@ -154,7 +154,16 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"argv": ["a", "{lr}}"]}, "has a closing brace that stands alone"),
         ({"argv": ["a", "{}", "{lr}"]}, "stands alone"),
         ({"argv": ["a", "{lrr}", "{lr}"]}, r"{lrr} is neither .*\(did you mean 'lr'\?\)"),
-        ({"argv": ["a", "{rank}", "{lr}"]}, "{rank} is neither"),
+        ({"argv": ["a", "{rank}", "{lr}"]}, r"{rank} is not there: .*\(launcher processes\)"),
+        ({"argv": ["a", "{python}", "{lr}"]}, "{python} is not there: interpreter of `environ"),
+        ({"argv": ["a", "{seed}", "{lr}"]}, "{seed} has no value; set seed, or `seeds` of the"),
+        ({"argv": ["python train.py {lr}"]}, "list the program and each argument by itself"),
+        ({"argv": ["", "{lr}"]}, "list the program"),
+        ({"argv": ["a", "{lr}", "&&", "b"]}, "'&&', which only a shell knows"),
+        ({"Launcher": "node"}, r"Launcher is used by nothing \(did you mean 'launcher'\?\)"),
+        ({"seed": 3}, "seed is used by nothing; .* or all seeds are the same run"),
+        ({"parameters": {"launcher": "processes"}}, "'launcher' is command's own key"),
+        ({"parameters": {"warmup": None}}, r"warmup has no value \(null\)"),
         ({"argv": ["a\0", "{lr}"]}, "zero byte"),
         ({"argv": ["a"]}, "lr is used by nothing; put {lr} into argv, or take it out"),
         ({"rank": 3}, "'rank' is a fact of the node"),
@@ -182,6 +191,8 @@ def test_braces_lists_and_declared_keys() -> None:
         ),
         ({"samples_per_step": "lr * x"}, "{x} is neither"),
         ({"samples_per_step": 1.5}, "samples are whole"),
+        ({"samples_per_step": "{lr} * 2"}, "numbers and keys, without braces"),
+        ({"tokens_per_sample": 1.5}, "tokens are whole"),
         ({"samples_per_step": 0}, "no number above 0"),
         ({"model_flops_per_token": 1e9}, "need tokens_per_sample"),
         ({"architecture": {"layers": 2}, "tokens_per_sample": 8}, "'layers' is no size of a model"),
@@ -197,6 +208,33 @@ def test_bad_input(changes: dict[str, Any], sentence: str) -> None:
     """Each is refused before anything starts, in one sentence that names the cure."""
     with pytest.raises(UserError, match=sentence):
         node(**changes)
+
+
+def test_seeds_of_a_matrix_fill_a_word_or_are_refused() -> None:
+    """Without the word all repeats would be the same run."""
+    content = {"defaults": {**DEFAULTS, "argv": ["a", "{lr}", "{seed}"]}, "seeds": [7, 8]}
+    found = parse_matrix(json.dumps(content), "m.yaml", "m", one_device)
+    (plan,) = dry_run(found, small_cluster(), [])
+    assert plan["nodes"][0]["argv"] == ["a", "0.1", "7"]
+    content["defaults"] = DEFAULTS
+    found = parse_matrix(json.dumps(content), "m.yaml", "m", one_device)
+    with pytest.raises(UserError, match=r"put {seed} into argv, or all seeds are the same run"):
+        dry_run(found, small_cluster(), [])
+
+
+def test_words_as_yaml_has_them() -> None:
+    """What a matrix's values become: only true, false and decimal numbers are more than text."""
+    content = """
+defaults: {system: command, argv: [a, "{x}", true], cwd: /t, log: nanogpt, devices_per_node: 1}
+axes: {x: [1e-4, 1e5, no, 010, 0x1f, 2024-01-01, 1_000, "1.10", true, "", [b, 2.0], "a b"]}
+"""
+    cells = parse_matrix(content, "m.yaml", "m", one_device).cells
+    runs = [make_run(matrix(), cell, small_cluster(), campaign="m") for cell in cells]
+    assert [run.nodes[0].argv[1:-1] for run in runs] == [
+        *(("0.0001",), ("100000.0",), ("no",), ("010",), ("0x1f",), ("2024-01-01",), ("1_000",)),
+        *(("1.10",), ("true",), ("",), ("b", "2.0"), ("a b",)),
+    ]
+    assert {run.nodes[0].argv[-1] for run in runs} == {"true"}
 
 
 def test_an_axis_that_nothing_uses() -> None:
