@@ -12,6 +12,7 @@ from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import gpt, launchers
 from runner.systems.common import torchtitan_options as options
+from runner.systems.common.models import SDPA
 from runner.systems.common.system import Estimate, Split, System, parallel_sizes
 from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
 from runner.systems.common.torchtitan_options import FULL, NONE, ROWWISE, SELECTIVE, TENSORWISE
@@ -255,6 +256,11 @@ def arithmetic(values: Mapping[str, Any]) -> str | None:
     return str(values["precision"]) if values.get("float8", NONE) == NONE else None
 
 
+def attention(cell: Cell) -> str | None:
+    """Say what computes it: torch's fused kernels, but in gpt_oss, whose is flex attention."""
+    return None if cell.parameters["model"] == "gpt_oss" else SDPA
+
+
 SYSTEM = System(
     name="torchtitan",
     summary="PyTorch's torchtitan: FSDP, tensor, pipeline, context parallel, compile, float8",
@@ -267,5 +273,6 @@ SYSTEM = System(
     estimate=estimate,
     parallel=PARALLEL,
     arithmetic=arithmetic,
+    attention=attention,
     devices=("cuda",),
 )
