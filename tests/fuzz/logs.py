@@ -5,7 +5,7 @@ No figure that is not in the log, exactly:
 - the iteration of a step is a number that stands in the log, or that plus one (some trainers count
   from 0); its loss and gradient norm are numbers that stand there;
 - its time is above 0 and a number that stands there, in ms or s; or, by docs/parsers.md, a number
-  of samples that stands there by the rate that does, or (LiBai) between two running averages;
+  of samples that stands there by the rate that does; but for systems in DERIVED and HUMAN;
 - its rate is above 0 and a number that stands there, or such a number of samples by the time;
 - first, last and last loss of `parse` are those of a step, and its medians lie between the least
   and the largest of the steps'; a log without steps has none of them.
@@ -17,13 +17,15 @@ import random
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from runner.base.text import blocks
 from runner.judge.diagnosis.verdict import diagnose
+from runner.logs.kinds import readers_of, readers_of_family
 from runner.logs.latest import latest
+from runner.logs.measure import measure
 from runner.systems.common.registry import load_system
 from runner.terms.record import Interval
 from tests.conftest import ROOT
@@ -37,7 +39,11 @@ SEED_BYTES = 4_000
 MEDIANS = ("step_time_ms", "samples_per_s")
 NEAR = 1e-5
 ACCUMULATED = "megatron_deepspeed"  # some of its lines count micro steps
-AVERAGED = "libai"  # its times are between running averages
+# Whose times and rates are none of the log: between running averages, or of tokens/s.
+DERIVED = ("libai", "torchtitan")
+# What families without a system print (1.23K, epochs in place of steps) is a number in another way:
+# of theirs it is held that times and rates are above 0.
+HUMAN = "command"
 
 
 class Logs:
@@ -88,14 +94,16 @@ class Logs:
         if system is None:
             return
         logs = dict(enumerate(paths))
-        steps = (
-            load_system(system).parse({rank: blocks(path) for rank, path in logs.items()}).intervals
-        )
+        # System command has a family for each trainer without a system here; its cells name it.
+        own = load_system(system).pins
+        readers = readers_of(system) if own else readers_of_family(result["family"])
+        parse = partial(measure, readers)
+        steps = parse({rank: blocks(path) for rank, path in logs.items()}).intervals
         stand = Figures(data)
         for step in steps:
             stand.check(step, system)
         check_result(result, steps)
-        newest = latest(load_system(system).parse, logs)
+        newest = latest(parse, logs)
         for step in newest.intervals[-1:] if newest else ():
             stand.check(step, system)
         printable("the diagnosis", diagnose(paths, steps=len(steps)).sentence)
@@ -124,6 +132,12 @@ class Figures:
 
     def check(self, step: Interval, system: str) -> None:
         """Raise FindingError for a figure of a step that does not stand there."""
+        time, rate = step.step_time_ms, step.samples_per_s
+        for name, value in (("step time", time), ("rate", rate)):
+            if value is not None and not 0 < value < float("inf"):
+                raise FindingError(f"{system}: a {name} of {value!r} counts as measured")
+        if system == HUMAN:
+            return
         accumulated = [1 / count for count in range(2, 65)] if system == ACCUMULATED else []
         if not (self.has(step.iteration, *accumulated) or self.has(step.iteration - 1)):
             raise FindingError(f"{system}: an iteration that is not in the log")
@@ -131,11 +145,7 @@ class Figures:
             value = getattr(step, name)
             if value is not None and not self.has(value):
                 raise FindingError(f"{system}: {name} {value!r} is not in the log")
-        time, rate = step.step_time_ms, step.samples_per_s
-        for name, value in (("step time", time), ("rate", rate)):
-            if value is not None and not 0 < value < float("inf"):
-                raise FindingError(f"{system}: a {name} of {value!r} counts as measured")
-        if system == AVERAGED:
+        if system in DERIVED:
             return
         samples = None if time is None or rate is None else rate * time / 1000
         derived = samples is not None and self.has(samples)
