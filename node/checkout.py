@@ -87,9 +87,14 @@ class Repository:
     def of(cls, place: str, scratch: str, limits: Limits) -> Optional[Repository]:
         """Return the repository that a folder is part of; None where it is none of its files."""
         asked = ["--show-toplevel", "--git-path", "objects", "--git-path", "info/exclude"]
-        said = output(place, "rev-parse", *asked, limit_s=limits.remaining_s()).splitlines()
-        top, objects, exclude = said
-        head = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]
+        said = output(place, "rev-parse", *asked, limit_s=limits.remaining_s()).split("\n")
+        if len(said) != 4:  # each ends with a line break
+            raise FingerprintError(
+                "%s is a checkout in whose path stands a line break; move it" % limits.folder
+            )
+        top, objects, exclude, _ = said
+        # The name alone: an object that a partial clone lacks would be fetched by its programs.
+        head = ["rev-parse", "--verify", "--quiet", "HEAD"]
         try:
             commit = output(place, *head, limit_s=limits.remaining_s()).strip()
         except GitError:
@@ -112,7 +117,6 @@ class Repository:
             "GIT_WORK_TREE": self.top,
             "GIT_INDEX_FILE": os.path.join(self.own, "index"),
             "GIT_LITERAL_PATHSPECS": "1",
-            "GIT_NO_LAZY_FETCH": "1",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "HOME": self.own,  # what an older git takes for its place

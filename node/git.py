@@ -42,7 +42,12 @@ def output(
 ) -> str:
     """Run git likewise; its output as it is. Raises GitError; TimeoutExpired after `limit_s`."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    kept.update(LC_ALL="C", GIT_TERMINAL_PROMPT="0", GIT_SSH_COMMAND="ssh -o BatchMode=yes")
+    kept.update(
+        LC_ALL="C",
+        GIT_TERMINAL_PROMPT="0",
+        GIT_NO_LAZY_FETCH="1",
+        GIT_SSH_COMMAND="ssh -o BatchMode=yes",
+    )
     options = [word for option in OPTIONS for word in ("-c", option)]
     done = subprocess.run(
         ["git", *options, *words],

@@ -209,6 +209,36 @@ def test_nothing_that_a_repository_names_is_run(trainer: Path, tmp_path: Path) -
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_partial_clone_fetches_nothing(trainer: Path, tmp_path: Path) -> None:
+    """An object that is not there would be fetched by a program that the repository names."""
+    ran = tmp_path / "ran"
+    bad = tmp_path / "bad.sh"
+    bad.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    bad.chmod(0o755)
+    for key, value in (
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.url", str(tmp_path)),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.uploadpack", str(bad)),
+    ):
+        git(trainer, "config", key, value)
+    head = git(trainer, "rev-parse", "HEAD").strip()
+    (trainer / ".git" / "objects" / head[:2] / head[2:]).unlink()
+    assert "git cannot say what" in problem(trainer)
+    assert not ran.exists()
+
+
+def test_a_line_break_in_a_checkouts_path_is_one_sentence(trainer: Path, tmp_path: Path) -> None:
+    """Also where a link leads there."""
+    place = tmp_path / "a\nb"
+    place.mkdir()
+    trainer.rename(place / "trainer")
+    link = tmp_path / "link"
+    link.symlink_to(place / "trainer")
+    assert "a line break" in problem(link)
+
+
 def test_files_that_git_lfs_keeps_are_no_edits(trainer: Path) -> None:
     write(trainer, {".gitattributes": "*.bin filter=lfs\n", "w.bin": "version https://git-lfs\n"})
     git(trainer, "add", ".")
