@@ -68,11 +68,15 @@ class Decoder:
         return self.kv_channels or self.hidden_size / self.num_attention_heads
 
     @property
+    def attention_weights(self) -> float:
+        """Weights of a layer's attention."""
+        groups = self.num_query_groups or self.num_attention_heads
+        return 2 * self.hidden_size * self._head_size * (self.num_attention_heads + groups)
+
+    @property
     def layer_weights(self) -> float:
         """Weights of all layers that one token is multiplied with, biases and norms left out."""
-        h, heads, size = self.hidden_size, self.num_attention_heads, self._head_size
-        groups = self.num_query_groups or heads
-        attention = 2 * h * size * (heads + groups)
+        h, attention = self.hidden_size, self.attention_weights
         matrices = 3 if self.gated else 2
         dense = matrices * h * (self.ffn_hidden_size or 4 * h)
         width = self.moe_router_topk * self.moe_ffn_hidden_size
@@ -132,6 +136,39 @@ class PerToken:
     def divided(self) -> tuple[Divided, ...]:
         """Name nothing: its parts are not known."""
         return ()
+
+
+@dataclass(frozen=True)
+class LatentDecoder(Decoder):
+    """A decoder with multi-head latent attention, as DeepSeek-V2 and V3 (arXiv:2412.19437, 2.1.1).
+
+    Names are those of its config.json; `q_lora_rank` 0: queries have no latent of their own.
+    """
+
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    qk_nope_head_dim: int = 0
+    qk_rope_head_dim: int = 0
+    v_head_dim: int = 0
+
+    @property
+    def _query_size(self) -> int:
+        return self.qk_nope_head_dim + self.qk_rope_head_dim
+
+    @property
+    def _head_size(self) -> float:
+        """Return the mean of what scores and values multiply."""
+        return (self._query_size + self.v_head_dim) / 2
+
+    @property
+    def attention_weights(self) -> float:
+        """Weights of a layer's attention: queries, keys and values by their latents, output."""
+        h, heads, rank = self.hidden_size, self.num_attention_heads, self.q_lora_rank
+        wide = heads * self._query_size
+        queries = rank * (h + wide) if rank else h * wide
+        up = heads * (self.qk_nope_head_dim + self.v_head_dim)
+        values = h * (self.kv_lora_rank + self.qk_rope_head_dim) + self.kv_lora_rank * up
+        return queries + values + heads * self.v_head_dim * h
 
 
 def tflop_per_s_per_device(

@@ -124,6 +124,8 @@ def check(cell: Cell, cluster: Cluster) -> None:
         )
     if values["expert_parallel"] > 1 and not shape.num_experts:
         raise UserError(f"flavor {values['flavor']} has no experts; leave expert_parallel out")
+    if values["context_parallel"] > 1 and not MODELS[values["model"]].contexts:
+        raise UserError(f"model {values['model']} cannot split samples; leave context_parallel out")
     pieces = values["tensor_parallel"] * values["context_parallel"] * 2
     if values["seq_length"] % pieces:
         raise UserError(

@@ -141,7 +141,15 @@ DEFAULTS = {"n_kv_heads": None, "moe_enabled": False}
 OF_MODEL: dict[str, dict[str, Any]] = {
     "llama3": {"vocab_size": 128256},
     "qwen3": {},
-    "gpt_oss": {"vocab_size": 201088, "dim": 2880, "n_heads": 64, "n_kv_heads": 8, "head_dim": 64},
+    "deepseek_v3": {"moe_enabled": True},
+    "gpt_oss": {
+        "moe_enabled": True,
+        "vocab_size": 201088,
+        "dim": 2880,
+        "n_heads": 64,
+        "n_kv_heads": 8,
+        "head_dim": 64,
+    },
 }
 
 
@@ -169,4 +177,4 @@ def test_flavors_are_those_of_its_registry(model: str) -> None:
         assert shape.num_query_groups == args["n_kv_heads"]
         assert shape.vocab_size == args["vocab_size"]
         assert shape.kv_channels == args.get("head_dim")
-        assert bool(shape.num_experts) == (args["moe_enabled"] or model == "gpt_oss")
+        assert bool(shape.num_experts) == args["moe_enabled"]

@@ -1,15 +1,16 @@
 """The models of torchtitan: what each flavor of its own registry is, by that name.
 
 Read from torchtitan 0.2.2 (73a0e697, torchtitan/models): llama3/__init__.py:30-100,
-qwen3/__init__.py:31-180, gpt_oss/__init__.py:28-80, and model/args.py of each for what these leave
-out. Of the width of a Llama's MLP (llama3/model/model.py, FeedForward) it is the outcome.
+qwen3/__init__.py:31-180, gpt_oss/__init__.py:28-80, deepseek_v3/__init__.py:29-175, and
+model/args.py of each for what these leave out. Of the width of a Llama's MLP
+(llama3/model/model.py, FeedForward) it is the outcome.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.figures.flops import Decoder
+from runner.figures.flops import Decoder, LatentDecoder
 
 LLAMA_VOCAB_SIZE, QWEN_VOCAB_SIZE, DEBUG_VOCAB_SIZE = 128256, 151936, 2048
 
@@ -41,15 +42,45 @@ def _gpt_oss(layers: int, experts: int, **other: Any) -> Decoder:
     return _experts(shape, experts, 4, 2880)
 
 
+def _deepseek_size(
+    layers: int, hidden: int, heads: int, ffn: int, vocab: int, rank: int = 0
+) -> LatentDecoder:
+    return LatentDecoder(
+        layers,
+        hidden,
+        heads,
+        0,
+        vocab,
+        ffn_hidden_size=ffn,
+        gated=True,
+        q_lora_rank=rank,
+        kv_lora_rank=512,
+        qk_nope_head_dim=128,
+        qk_rope_head_dim=64,
+        v_head_dim=128,
+    )
+
+
+def _deepseek(
+    size: LatentDecoder, experts: int, topk: int, ffn: int, shared: int = 2, dense: int = 1
+) -> Decoder:
+    return replace(
+        _experts(size, experts, topk, ffn),
+        moe_layers=size.num_layers - dense,
+        moe_shared_expert_intermediate_size=shared * ffn,
+    )
+
+
 @dataclass(frozen=True)
 class Model:
     """A model of torchtitan's registry: its flavors without a sequence length, and what it can do.
 
-    `pipelines`: it can be split into stages.
+    `pipelines`: it can be split into stages; `contexts`: its samples can.
     """
 
     flavors: Mapping[str, Decoder]
     pipelines: bool = True
+    contexts: bool = True
 
 
 MODELS: Mapping[str, Model] = {
@@ -85,6 +116,25 @@ MODELS: Mapping[str, Model] = {
             "120b": _gpt_oss(36, 128),
         },
         pipelines=False,
+        contexts=False,
+    ),
+    "deepseek_v3": Model(
+        {
+            "debugmodel": _deepseek(
+                _deepseek_size(6, 256, 16, 1024, DEBUG_VOCAB_SIZE), experts=8, topk=3, ffn=256
+            ),
+            "16B": _deepseek(
+                _deepseek_size(27, 2048, 16, 10944, 102400), experts=64, topk=6, ffn=1408
+            ),
+            "236B": _deepseek(
+                _deepseek_size(60, 5120, 128, 12288, 102400, 1536), experts=160, topk=6, ffn=1536
+            ),
+            "671B": _deepseek(
+                _deepseek_size(61, 7168, 128, 18432, 129280, 1536),
+                **{"experts": 256, "topk": 8, "ffn": 2048, "shared": 1, "dense": 3},
+            ),
+        },
+        contexts=False,
     ),
 }
 FLAVORS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.flavors))

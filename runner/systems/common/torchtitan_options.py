@@ -29,7 +29,6 @@ SHARED = (
     ("--parallelism.pipeline_parallel_microbatch_size", "pipeline_micro_batch_size"),
     ("--parallelism.context_parallel_degree", "context_parallel"),
     ("--parallelism.expert_parallel_degree", "expert_parallel"),
-    ("--compile.enable", "compile"),
     ("--lr_scheduler.warmup_steps", "lr_warmup_iters"),
     ("--metrics.log_freq", "log_interval"),
     ("--debug.seed", "seed"),
@@ -38,6 +37,7 @@ UP_TO_0_2 = (
     ("--model.name", "model"),
     ("--model.flavor", "flavor"),
     *SHARED,
+    ("--compile.enable", "compile"),
     ("--parallelism.enable_async_tensor_parallel", "async_tensor_parallel"),
     ("--activation_checkpoint.mode", "activation_checkpointing"),
     ("--optimizer.lr", "lr"),
@@ -81,6 +81,11 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
         "debugmodel": "gpt_oss_debugmodel",
         "20b": "gpt_oss_20b",
         "120b": "gpt_oss_120b",
+    },
+    "deepseek_v3": {
+        "debugmodel": "deepseek_v3_debugmodel",
+        "16B": "deepseek_v3_16b",
+        "671B": "deepseek_v3_671b",
     },
 }
 # A flavor of ours, by torchtitan's own ways in: 0.2.2's experimental.custom_import, which
@@ -172,7 +177,7 @@ def _up_to_0_2(values: Mapping[str, Any], node: NodeContext) -> list[str]:
 
 def _since_0_3(values: Mapping[str, Any], node: NodeContext) -> list[str]:
     model, flavor = values["model"], values["flavor"]
-    board = "" if values["tensorboard"] else "no_"
+    board, compiled = ("" if values[name] else "no_" for name in ("tensorboard", "compile"))
     return [
         *("--module", ADDED_MODULE if (model, flavor) == ADDED else model),
         *("--config", CONFIGS[model][flavor]),
@@ -182,7 +187,8 @@ def _since_0_3(values: Mapping[str, Any], node: NodeContext) -> list[str]:
         *("--dataloader.dataset_path", f"{node.dataset}/c4_test"),
         *("--dump_folder", str(node.run_dir)),
         *_both(values, node),
-        # on in some of its configurations
+        # on, or of other parts, in some of its configurations
+        *(f"--compile.{compiled}enable", "--compile.components", "model,loss"),
         *(f"--metrics.{board}enable_tensorboard", "--profiler.no_enable_profiling"),
         # a command below, which ends the options
         f"activation-checkpoint:{values['activation_checkpointing']}",

@@ -132,6 +132,10 @@ def test_since_0_3_a_module_names_the_configuration() -> None:
         ("qwen3", "0.6B", 8279949312, 151936 * 1024),
         ("qwen3", "30B-A3B", 37578559488, 0),
         ("gpt_oss", "20b", 31313520000, 0),
+        ("deepseek_v3", "debugmodel", 1675396608, 0),
+        ("deepseek_v3", "16B", 21503382528, 0),
+        ("deepseek_v3", "236B", 245905029120, 0),
+        ("deepseek_v3", "671B", 342562842624, 0),
     ],
 )
 def test_flops_are_torchtitans_own(model: str, flavor: str, flops: int, untied: int) -> None:
@@ -179,6 +183,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any]) -> None:
         ({**LLAMA, "expert_parallel": 2}, ["8B has no experts"]),
         ({**LLAMA, "seq_length": 8191}, ["not a multiple of 2"]),
         ({**LLAMA, "context_parallel": 4, "seq_length": 8188}, ["not a multiple of 8"]),
+        ({**CELL, "model": "gpt_oss", "context_parallel": 2}, ["gpt_oss cannot split samples"]),
         ({**LLAMA, "async_tensor_parallel": True}, ["tensor_parallel of at least 2 and compile"]),
         ({**LLAMA, "pipeline_parallel": 2}, ["makes 1 passes", "2 or more"]),
         ({**CELL, "model": "qwen3", "flavor": "8B", "pipeline_parallel": 2}, ["has no stages"]),
