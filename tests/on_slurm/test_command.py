@@ -1,0 +1,44 @@
+"""`system: command` as jobs of Slurm: the address and the port in its words are the job's own."""
+
+import json
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.on_nodes.test_your_own_trainer import fenced
+from tests.on_slurm.campaign import SlurmBench, chown, user_folder
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+
+SHELL = "for s in 1 2 3 4 5; do echo step $s at {master_addr} {master_port}, {node_rank}; done"
+
+
+def test_the_pages_trainer_and_words_in_a_job(slurm_cluster: SlurmCluster) -> None:
+    """Its processes meet at the job's first node; so does what argv names."""
+    folder = user_folder(slurm_cluster, "own")
+    (folder / "train.py").write_text(fenced("python"))
+    matrix = {
+        "name": "own",
+        "defaults": {
+            **{"system": "command", "nodes": 2, "devices_per_node": 2, "cwd": str(folder)},
+            "log": {"step": r"step (\d+)", "loss": r"loss (\S+)"},
+        },
+        "include": [
+            {"argv": ["python3", "train.py"], "launcher": "processes"},
+            {"argv": ["bash", "-c", SHELL]},
+        ],
+    }
+    bench = SlurmBench(slurm_cluster, folder, matrix)
+    chown(folder / "train.py")
+    ran = bench.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    trained, said = sorted(
+        bench.campaign.glob("*/repeat1/attempt1"), key=lambda each: "bash" in str(each)
+    )
+    outcome = json.loads((trained / "outcome.json").read_text())
+    assert outcome["status"] == "ok", outcome
+    placement = json.loads((said / "placement.json").read_text())
+    for rank in (0, 1):
+        (log,) = said.glob(f"nodes/000{rank}-*/launcher.log")
+        words = f"step 5 at {placement['host'][0]} {placement['port']}, {rank}"
+        assert words in log.read_text(), placement
