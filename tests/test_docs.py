@@ -30,7 +30,7 @@ from runner.logs.patterns import UNITS
 from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
-from runner.systems.command import FACTS
+from runner.systems.common.command_keys import FACTS
 from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
 from runner.terms.run import Run

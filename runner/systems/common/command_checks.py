@@ -1,0 +1,130 @@
+"""What of a cell of `system: command` is refused before anything starts: pure, a sentence each."""
+
+from node.supervisor.placeholders import WORD
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+from runner.systems.common import words
+from runner.systems.common.command_keys import (
+    ABOUT,
+    FACTS,
+    FIRST_NODE,
+    SIZED,
+    own_keys,
+)
+from runner.terms.cell import SEED, Cell
+from runner.terms.cluster import Cluster
+
+SHELL = {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>&1"}
+
+
+def check_start(cell: Cell, cluster: Cluster) -> None:
+    """Refuse an argv, a folder or a Python that could not start."""
+    values = cell.parameters
+    argv = values["argv"]
+    if not isinstance(argv, list) or not argv:
+        raise UserError("argv is missing; give the command as a list, such as [python, train.py]")
+    for number, text in enumerate(argv):
+        if isinstance(text, dict | list) or text is None:
+            raise UserError(
+                f"argv[{number}] is {text!r:.60}; each is one word of text (quote what has a brace)"
+            )
+        if "\0" in str(text):
+            raise UserError(f"argv[{number}] holds a zero byte, which no program can be given")
+        if text in SHELL:
+            raise UserError(
+                f"argv[{number}] is {text!r}, which only a shell knows, and none is started; write"
+                " a script, and argv: [bash, script.sh]"
+            )
+    first = words.written(argv[0])
+    if not first or (len(argv) == 1 and " " in first and not first.startswith("/")):
+        raise UserError(f"argv[0] is {first!r:.60}; list the program and each argument by itself")
+    if not str(values["cwd"] or "").startswith(("/", "{")):
+        raise UserError(
+            f"cwd is {values['cwd']!r}; name the trainer's folder on the nodes, an absolute path"
+        )
+    environment = values.get("environment")
+    if environment is not None and (
+        set(environment) != {"python"} or not str(environment["python"]).startswith("/")
+    ):
+        raise UserError(
+            f"environment is {environment!r:.100}; write {{python: /path/of/python}}, or name a pin"
+            " set of the inventory's command_pins with `pin`"
+        )
+    if environment and cell.pin:
+        raise UserError("environment and pin both name a Python; keep one")
+    if cell.pin and cell.pin not in cluster.command_pins:
+        raise UserError(
+            f"pin is {cell.pin!r}{nearest(cell.pin, cluster.command_pins)}, and command_pins of the"
+            f" inventory {cluster.name} has {', '.join(cluster.command_pins) or 'none'}"
+        )
+
+
+def check_names(cell: Cell) -> None:
+    """Refuse keys that no word can be made of."""
+    for key in cell.parameters["parameters"] or {}:
+        if key in ABOUT | SIZED:
+            raise UserError(f"parameters: {key!r} is command's own key; set it under `defaults`")
+    for key, value in cell.parameters.items():
+        if key not in ABOUT and key in FACTS:
+            raise UserError(f"{key!r} is a fact of the node; give your key another name")
+        if not words.NAME.fullmatch(key):
+            raise UserError(f"{key!r} is no name for a word; use letters, digits and _")
+        if value is None and key not in ABOUT | SIZED:
+            raise UserError(f"{key} has no value (null); give it one, or '' for an empty word")
+    for key, value in own_keys(cell).items():
+        each = value if isinstance(value, list) else [value]
+        if any(isinstance(one, dict | list) or "\0" in str(one) for one in each):
+            raise UserError(f"{key} is {value!r:.60}; a word's value is text, a number, or a list")
+
+
+def check_words(cell: Cell) -> None:
+    """Refuse words that nothing fills, and keys that nothing uses."""
+    values, own = cell.parameters, own_keys(cell)
+    texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
+    used = words.all_names(values["argv"])
+    used |= words.names_in(values["cwd"], "cwd")
+    words.filled(values["cwd"], own, "cwd")
+    for where, text in texts:
+        for name in words.names_in(text, where) - set(FACTS):
+            if name in SIZED - own.keys():
+                also = ", or `seeds` of the matrix" if name == SEED else ""
+                raise UserError(f"{where}: {{{name}}} has no value; set {name}{also}")
+            words.value_of(name, own | dict.fromkeys(FACTS, ""), where)
+    shape = values.get("architecture") or {}
+    told = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
+    counted = set().union(*map(words.factors, [*told, values["model_flops_per_token"]]))
+    for key in own:
+        others = {name for name in cell.axes if name in used or name not in own} - {key}
+        axis = key in cell.axes and not others
+        if key not in used | (set() if axis else counted | (SIZED - {SEED})):
+            meant = nearest(key, (used | ABOUT | SIZED) - {key, *FACTS})
+            same = ", or its cells are the same run" if axis else ", or take it out"
+            raise UserError(
+                f"{key} is used by nothing{meant}; put {{{key}}} into argv"
+                f"{', or all seeds are the same run' if key == SEED else same}"
+            )
+
+
+def check_launcher(cell: Cell, cluster: Cluster) -> None:
+    """Refuse what Slurm cannot start, or would take for a word of its own."""
+    launcher = cell.parameters["launcher"]
+    if launcher == FIRST_NODE and cell.nodes > 1 and cluster.slurm:
+        raise UserError(
+            "launcher first_node starts the other nodes' processes over ssh, which Slurm's nodes"
+            " refuse; take launcher node or processes"
+        )
+    if cluster.slurm and (word := _literal_word(cell)):
+        raise UserError(
+            f"argv has {word} as its own text ({{{word}}}), which a job of Slurm's fills in; write"
+            f" {word} with single braces, or take it out"
+        )
+
+
+def _literal_word(cell: Cell) -> str:
+    """Return what is meant as text, and would be taken for a word that the job fills in."""
+    texts = map(str, [*cell.parameters["argv"], cell.parameters["cwd"], *own_keys(cell).values()])
+    for text in texts:
+        plain = text.replace("{{", "{").replace("}}", "}")
+        if plain != text and (match := WORD.search(plain)):
+            return match[0]
+    return ""
