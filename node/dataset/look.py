@@ -24,8 +24,10 @@ from node.dataset import megatron_mmap
 # Every system finds the vocabulary and the tokens by the name that its document gives them.
 VOCAB_NAMES = ("gpt2-vocab.json", "encoder.json")
 MERGES_NAMES = ("gpt2-merges.txt", "vocab.bpe")
-# For torchtitan, which tokenizes by itself: text by its name for it, and what ends a document.
-JSON_LINES, TOKENIZER = "c4_test/data.json", "tokenizer_config.json"
+# For torchtitan, which tokenizes by itself: text by its name for it, the vocabulary (see
+# tokenizer_form.py), and what ends a document.
+JSON_LINES = "c4_test/data.json"
+TOKENIZER, ENDS = "tokenizer.json", "tokenizer_config.json"
 CURE = "run setup's data step again"
 
 
@@ -76,7 +78,7 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
             if made.get(key) != asked:
                 words = f"with {key} {made.get(key)}, not {asked}"
                 found.append(f"{os.path.join(home, staged.MANIFEST)} was made {words}")
-        text = [JSON_LINES, TOKENIZER] if has_text(entry) else []
+        text = [JSON_LINES, TOKENIZER, ENDS] if has_text(entry) else []
         lacking = [each for each in (*aliases(name, entry), *text) if each not in manifest.sha256]
         if lacking and not found:
             found.append(f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}")

@@ -24,7 +24,8 @@ from node.answer import ProgramError
 from node.checked import FileName
 from node.checksum import sha256
 from node.dataset import look, megatron_mmap, unpack
-from node.files import write_text
+from node.dataset.tokenizer_form import tokenizer_form
+from node.files import read_text, write_text
 from node.schema import Mapped, Text, Whole
 
 SENDS = ("node.dataset.build_corpus", "node.dataset.tokenize_text")
@@ -249,8 +250,12 @@ class Stage:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.link(os.path.join(self.out, file), path)
         if look.has_text(self.entry):
-            said = json.dumps({"eos_token": EOD})
-            write_text(os.path.join(self.out, look.TOKENIZER), f"{said}\n")
+            vocabulary = parsing.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
+            form = tokenizer_form(vocabulary, read_text(os.path.join(self.out, "merges.txt")))
+            said = {look.TOKENIZER: form, look.ENDS: {"eos_token": EOD}}
+            for name, content in said.items():
+                text = json.dumps(content, ensure_ascii=False)
+                write_text(os.path.join(self.out, name), f"{text}\n")
         files = sorted(
             os.path.relpath(os.path.join(folder, each), self.out)
             for folder, _, names in os.walk(self.out)

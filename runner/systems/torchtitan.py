@@ -208,7 +208,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": f"{caches}/huggingface",
     }
-    tokenizer = ("vocab.json", "merges.txt", "tokenizer_config.json")
+    tokenizer = ("tokenizer.json", "tokenizer_config.json")
     required = (text, *(f"{node.dataset}/{name}" for name in tokenizer))
     return Command(
         argv=tuple(argv),

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from node import staged
 from node.answer import ProgramError
-from node.dataset import build_corpus, megatron_mmap
+from node.dataset import build_corpus, look, megatron_mmap, tokenize_text
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -91,6 +92,32 @@ def test_every_document_can_be_decoded_and_ends_with_eod(sources: Path, tmp_path
         texts.add(tokenizer.decode(body))
     assert (sources / "lib" / "module_7.py").read_text() in texts
     assert (sources / "licences" / "FREE").read_text() in texts
+
+
+def test_the_text_as_json_lines_gives_the_tokens_of_the_corpus(
+    sources: Path, tmp_path: Path
+) -> None:
+    """So that a trainer that tokenizes by itself, as torchtitan, learns what the others learn."""
+    output = tmp_path / "set"
+    manifest = build(sources, output, with_text=True)
+    assert "c4_test/data.json" in manifest["sha256"]
+    lines = (output / "c4_test" / "data.json").read_text().splitlines()
+    tokenizer = tokenize_text.tokenizer_of(str(output / "vocab.json"), str(output / "merges.txt"))
+    dataset = megatron_mmap.MmapDataset(output / "tiny_text_document")
+    assert len(lines) == dataset.documents
+    for number, line in enumerate(lines):
+        ids = tokenizer.encode(json.loads(line)["text"]).ids
+        assert [*ids, manifest["eod_token"]] == dataset.document(number).tolist()
+
+
+def test_a_corpus_of_before_it_had_its_text_as_json_lines_is_made_anew(
+    sources: Path, tmp_path: Path
+) -> None:
+    manifest = build(sources, tmp_path / "tiny")
+    entry = {"corpus": manifest["recipe"]}
+    (fault,) = look.faults(str(tmp_path / "tiny"), "tiny", entry, staged.State(str(tmp_path)))
+    assert "lists no" in fault
+    assert "c4_test/data.json, tokenizer.json, tokenizer_config.json" in fault
 
 
 def test_max_bytes_limits_the_text(sources: Path) -> None:

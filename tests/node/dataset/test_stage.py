@@ -124,6 +124,7 @@ def test_a_dataset_is_there_under_every_name(site: Site, capfd: pytest.CaptureFi
         "tiny_text_document.idx",
         "tiny_text_sentence.bin",
         "tiny_text_sentence.idx",
+        "tokenizer.json",
         "tokenizer_config.json",
         "vocab.bpe",
         "vocab.json",

@@ -37,7 +37,7 @@ def test_a_node_starts_the_module_with_static_ranks_in_the_runs_folder() -> None
     assert node.env["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
     assert set(node.requires) == {
         f"/opt/tb/datasets/default/{name}"
-        for name in ("c4_test/data.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+        for name in ("c4_test/data.json", "tokenizer.json", "tokenizer_config.json")
     }
     words = " ".join(node.argv[at:])
     for said in (
