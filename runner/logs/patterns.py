@@ -45,6 +45,8 @@ KEYS: Mapping[str, str] = {
 LOSS = "loss"
 SIGNED = (LOSS, "grad_norm")
 _LOST = re.compile(rb"(?i)[+-]?(?:nan|inf|infinity)")
+_LOST_WORD = re.compile(rb"(?i)(?<!\w)[+-]?(?:nan|inf|infinity)(?!\w)")
+_DECIMALS = range(1, 9)  # that a pattern may ask for
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?:\D|$))")
 MOST_LETTERS = 1_000  # of a pattern
 
@@ -86,7 +88,10 @@ def _read(key: str, value: Any, where: str) -> LinePattern:
         raise UserError(
             f"{where} is {value!r:.100}; it must be a pattern of at most {MOST_LETTERS} letters"
         )
-    _check_groups(compiled(value, where).groups, key, where)
+    pattern = compiled(value, where)
+    _check_groups(pattern.groups, key, where)
+    if pattern.search(b"") is not None:
+        raise UserError(f"{where} matches an empty line, too; write what stands beside the number")
     return LinePattern(value, scale)
 
 
@@ -114,6 +119,7 @@ def compiled(text: str, where: str = "") -> re2._Regexp:
     except re2.error as error:
         words = error.args[0] if error.args else error
         said = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        said = said.replace("(?m)", "", 1)
         raise UserError(
             f"{where} cannot run: {said}; patterns are RE2's, without lookaround (?=...) and"
             " backreferences \\1"
@@ -218,6 +224,9 @@ class PatternLines(Kind):
         pattern, scale = self._patterns[key]
         match, seen = pattern.search(line), self._seen[key]
         if match is None:
+            if key == LOSS and _lost(pattern, line):
+                seen.matched = True
+                return math.nan
             if not seen.matched:
                 seen.near.look(line)
             return None
@@ -231,6 +240,13 @@ class PatternLines(Kind):
             seen.found = text or b" "
         seen.matched = seen.matched or figure is not None
         return figure
+
+
+def _lost(pattern: re2._Regexp, line: bytes) -> bool:
+    """Whether a pattern of digits alone would match, were NaN or infinity of the line a number."""
+    return _LOST_WORD.search(line) is not None and any(
+        pattern.search(_LOST_WORD.sub(b"0." + b"0" * places, line)) for places in _DECIMALS
+    )
 
 
 def _plain(text: bytes | None) -> bytes:

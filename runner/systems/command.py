@@ -109,6 +109,8 @@ def _argv(
         for number, text in enumerate(cell.parameters["argv"])
         for word in words.arguments(words.written(text), values, f"argv[{number}]")
     ]
+    if not argv or not argv[0]:
+        raise UserError("argv begins with an empty word; name the program to start")
     if interpreter and argv[0] in PYTHONS:
         argv[0] = interpreter
     if cell.parameters["launcher"] == PROCESSES:

@@ -1,5 +1,6 @@
 """What of a cell of `system: command` is refused before anything starts: pure, a sentence each."""
 
+from node.printable import printable
 from node.supervisor.placeholders import WORD
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
@@ -14,6 +15,7 @@ from runner.systems.common.command_keys import (
 from runner.terms.cell import SEED, Cell
 from runner.terms.cluster import Cluster
 
+LONGEST_PATH = 1_000
 SHELL = {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>&1"}
 
 
@@ -83,7 +85,8 @@ def check_words(cell: Cell) -> None:
     texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
     used = words.all_names(values["argv"])
     used |= words.names_in(values["cwd"], "cwd")
-    words.filled(values["cwd"], own, "cwd")
+    _check_path(words.filled(values["cwd"], own, "cwd"), "cwd")
+    _check_path((values["environment"] or {}).get("python", "/"), "environment: python")
     for where, text in texts:
         for name in words.names_in(text, where) - set(FACTS):
             if name in SIZED - own.keys():
@@ -105,6 +108,14 @@ def check_words(cell: Cell) -> None:
             )
 
 
+def _check_path(path: str, where: str) -> None:
+    if not path.startswith("/") or printable(path) != path or len(path) > LONGEST_PATH:
+        raise UserError(
+            f"{where} is {printable(path)[:100]!r}; it must be an absolute path without line breaks"
+            f" or other control characters, of at most {LONGEST_PATH} letters"
+        )
+
+
 def check_launcher(cell: Cell, cluster: Cluster) -> None:
     """Refuse what Slurm cannot start, or would take for a word of its own."""
     launcher = cell.parameters["launcher"]
@@ -122,9 +133,11 @@ def check_launcher(cell: Cell, cluster: Cluster) -> None:
 
 def _literal_word(cell: Cell) -> str:
     """Return what is meant as text, and would be taken for a word that the job fills in."""
-    texts = map(str, [*cell.parameters["argv"], cell.parameters["cwd"], *own_keys(cell).values()])
-    for text in texts:
+    for text in map(str, cell.parameters["argv"]):
         plain = text.replace("{{", "{").replace("}}", "}")
         if plain != text and (match := WORD.search(plain)):
+            return match[0]
+    for value in map(str, own_keys(cell).values()):
+        if match := WORD.search(value):  # braces in a value mean nothing
             return match[0]
     return ""

@@ -48,10 +48,16 @@ def all_names(argv: Iterable[Any]) -> set[str]:
 
 def filled(text: str, values: Mapping[str, Any], where: str) -> str:
     """Return the text with values in place of its words. Raises UserError naming the nearest."""
-    return "".join(
-        written(value_of(part, values, where)) if is_name else part
-        for part, is_name in pieces(text, where)
-    )
+    parts = []
+    for part, is_name in pieces(text, where):
+        value = value_of(part, values, where) if is_name else part
+        if isinstance(value, list):
+            raise UserError(
+                f"{where}: {part} is a list, and {{{part}}} stands in {text!r:.60}; make it an"
+                f" argument of argv by itself, or give {part} one value"
+            )
+        parts.append(written(value))
+    return "".join(parts)
 
 
 def arguments(text: str, values: Mapping[str, Any], where: str) -> list[str]:
@@ -108,6 +114,8 @@ def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
                 " numbers and keys, without braces, with * between them"
             )
         result *= int(known) if known.is_integer() else known
+    if not 0 < result < 1e18:
+        raise UserError(f"{where} is {value!r}, which makes {result:g}; no run has so many")
     return result
 
 

@@ -77,6 +77,18 @@ def test_a_lines_beginning_and_its_end() -> None:
     assert by(log, b"the next step\n5 of them\n").intervals == ()  # no match over two lines
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"loss ([\d.]+)", r"loss (\d+\.\d{4})\b", r"loss=? ?(-?\d\.\d)"]
+)
+def test_a_loss_that_is_lost_is_counted_by_a_pattern_of_digits(pattern: str) -> None:
+    """As the usual pattern does not match it; a norm's infinity is no loss's."""
+    found = by(
+        {"step": r"step (\d+)", "loss": pattern},
+        b"step 1 loss 2.5000\nstep 2 loss nan\nstep 3 norm inf loss -\n",
+    )
+    assert [step.nan for step in found.intervals] == [0, 1, 0]
+
+
 def test_counting_from_zero() -> None:
     """A log that begins with step 0 counts from 0; iterations are counted from 1."""
     found = by({"step": r"iter (\d+):"}, b"iter 0: x\niter 1: x\n")

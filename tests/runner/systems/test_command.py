@@ -165,6 +165,12 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"parameters": {"launcher": "processes"}}, "'launcher' is command's own key"),
         ({"parameters": {"warmup": None}}, r"warmup has no value \(null\)"),
         ({"argv": ["a\0", "{lr}"]}, "zero byte"),
+        ({"argv": ["a", "--lr={lr}"], "lr": [1]}, r"lr is a list, and {lr} stands in '--lr={lr}'"),
+        ({"argv": ["{lr}"], "lr": []}, "begins with an empty word"),
+        ({"cwd": "/shared/a\nb"}, "cwd is .*without line breaks"),
+        ({"environment": {"python": "/a\x1b"}}, "environment: python is .*control characters"),
+        ({"log": {"step": r"(\d*)"}}, "log: step matches an empty line"),
+        ({"samples_per_step": "1e17 * 1e17"}, "no run has so many"),
         ({"argv": ["a"]}, "lr is used by nothing; put {lr} into argv, or take it out"),
         ({"rank": 3}, "'rank' is a fact of the node"),
         ({"my-key": 3}, "'my-key' is no name for a word"),
@@ -208,6 +214,13 @@ def test_bad_input(changes: dict[str, Any], sentence: str) -> None:
     """Each is refused before anything starts, in one sentence that names the cure."""
     with pytest.raises(UserError, match=sentence):
         node(**changes)
+
+
+def test_a_value_that_slurm_would_take_for_a_word() -> None:
+    """Braces in a value mean nothing, and a job would fill them in."""
+    with pytest.raises(UserError, match="with single braces, or take it out"):
+        node(slurm_cluster(), lr="x{master_port}")
+    assert node(lr="x{master_port}").argv[-1] == "x{master_port}"
 
 
 def test_seeds_of_a_matrix_fill_a_word_or_are_refused() -> None:
