@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import UserError
+from runner.base.paths import PROJECT
 from runner.figures.flops import Decoder, PerToken
 from runner.matrix.file import parse_matrix
 from runner.plan.checks import check_cell
@@ -248,6 +249,22 @@ axes: {x: [1e-4, 1e5, no, 010, 0x1f, 2024-01-01, 1_000, "1.10", true, "", [b, 2.
         *(("1.10",), ("true",), ("",), ("b", "2.0"), ("a b",)),
     ]
     assert {run.nodes[0].argv[-1] for run in runs} == {"true"}
+
+
+def test_the_pages_torchrun() -> None:
+    """docs/your-own-trainer.md: a list is as many arguments, a seed a run."""
+    text = (PROJECT / "docs" / "your-own-trainer.md").read_text(encoding="utf-8")
+    example = text.partition("## With torchrun")[2].partition("```yaml\n")[2].partition("```")[0]
+    found = parse_matrix(example, "page", "page", one_device)
+    cluster = small_cluster(2, 8, device="cuda")
+    plans = dry_run(found, cluster, [])
+    assert [plan["cell"] for plan in plans][:2] == ["flags=none", "flags=--bf16+True"]
+    first, second = plans[1]["nodes"]
+    assert second["argv"][-6:] == [
+        *("--per_device_train_batch_size", "12", "--seed", "1", "--bf16", "True")
+    ]
+    assert second["argv"][4:8] == ["2", "--node_rank", "1", "--nproc_per_node"]
+    assert first["argv"][0] == "/opt/venv/bin/python3"
 
 
 def test_an_axis_that_nothing_uses() -> None:
