@@ -93,6 +93,12 @@ def check_words(cell: Cell) -> None:
                 also = ", or `seeds` of the matrix" if name == SEED else ""
                 raise UserError(f"{where}: {{{name}}} has no value; set {name}{also}")
             words.value_of(name, own | dict.fromkeys(FACTS, ""), where)
+    for variable, text in cell.env.items():
+        for word in sorted(words.looks_like(text) & {*FACTS, *own}):
+            raise UserError(
+                f"env: {variable} has {{{word}}}, and words are filled in argv alone; begin it with"
+                f' the program env: argv: [env, "{variable}={{{word}}}", ...]'
+            )
     shape = values.get("architecture") or {}
     told = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
     counted = set().union(*map(words.factors, [*told, values["model_flops_per_token"]]))

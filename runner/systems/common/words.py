@@ -40,6 +40,11 @@ def names_in(text: str, where: str) -> set[str]:
     return {part for part, is_name in pieces(text, where) if is_name}
 
 
+def looks_like(text: str) -> set[str]:
+    """Return what would be words, of a text that may hold any other braces."""
+    return {match[1] for match in _PIECE.finditer(text) if match[1]}
+
+
 def all_names(argv: Iterable[Any]) -> set[str]:
     """Return the words of all arguments. Raises UserError as `pieces` does."""
     each = (names_in(written(text), f"argv[{number}]") for number, text in enumerate(argv))

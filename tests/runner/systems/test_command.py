@@ -141,6 +141,8 @@ def test_braces_lists_and_declared_keys() -> None:
         axes={"flags": [["--x", "--y={z}"], []], "warmup": [20]},
     )
     assert found.argv == ("a", "{0.1}", "--x", "--y={z}", "--w=20/0.1")
+    found = node(argv=["env", "A={lr}", "./t"], env={"JSON": '{"a": {lrs}}'})
+    assert (found.argv, found.env["JSON"]) == (("env", "A=0.1", "./t"), '{"a": {lrs}}')
     cells = matrix(argv=argv, warmup=1, axes={"flags": [["--x"], []]}).cells
     assert [cell.name for cell in cells] == ["flags=--x", "flags=none"]
 
@@ -160,6 +162,7 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"argv": ["a", "{seed}", "{lr}"]}, "{seed} has no value; set seed, or `seeds` of the"),
         ({"argv": ["python train.py {lr}"]}, "list the program and each argument by itself"),
         ({"argv": ["", "{lr}"]}, "list the program"),
+        ({"env": {"A": "x{lr}"}}, r"A has {lr}, and words are filled in argv alone; begin it with"),
         ({"argv": ["a", "{lr}", "&&", "b"]}, "'&&', which only a shell knows"),
         ({"Launcher": "node"}, r"Launcher is used by nothing \(did you mean 'launcher'\?\)"),
         ({"seed": 3}, "seed is used by nothing; .* or all seeds are the same run"),
