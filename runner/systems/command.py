@@ -77,7 +77,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
     values, launcher = cell.parameters, cell.parameters["launcher"]
     interpreter = python(cell, node)
     env = {} if interpreter is None else {"PATH": f"{_folder(interpreter)}:{BASE_PATH}"}
-    cwd = words.filled(values["cwd"], own_keys(cell), "cwd")
+    cwd = words.filled(values["cwd"] or f"{node.home}/src", own_keys(cell), "cwd")
     argvs = [
         _argv(cell, node, local_rank, interpreter)
         for local_rank in range(node.nproc_per_node if launcher == PROCESSES else 1)

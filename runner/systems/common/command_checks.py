@@ -40,7 +40,7 @@ def check_start(cell: Cell, cluster: Cluster) -> None:
     first = words.written(argv[0])
     if not first or (len(argv) == 1 and " " in first and not first.startswith("/")):
         raise UserError(f"argv[0] is {first!r:.60}; list the program and each argument by itself")
-    if not str(values["cwd"] or "").startswith(("/", "{")):
+    if not (cell.pin if values["cwd"] is None else values["cwd"].startswith(("/", "{"))):
         raise UserError(
             f"cwd is {values['cwd']!r}; name the trainer's folder on the nodes, an absolute path"
         )
@@ -84,8 +84,8 @@ def check_words(cell: Cell) -> None:
     values, own = cell.parameters, own_keys(cell)
     texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
     used = words.all_names(values["argv"])
-    used |= words.names_in(values["cwd"], "cwd")
-    _check_path(words.filled(values["cwd"], own, "cwd"), "cwd")
+    used |= words.names_in(values["cwd"] or "", "cwd")
+    _check_path(words.filled(values["cwd"] or "/", own, "cwd"), "cwd")
     _check_path((values["environment"] or {}).get("python", "/"), "environment: python")
     for where, text in texts:
         for name in words.names_in(text, where) - set(FACTS):

@@ -13,7 +13,9 @@ HOSTFILE = "hostfile"
 # How a cell is started and read;
 RUN = (
     Parameter("argv", list, None, "what a node starts, word by word, with {words} of the matrix"),
-    Parameter("cwd", str, None, "the trainer's folder on each node, an absolute path"),
+    Parameter(
+        "cwd", str, None, "the trainer's folder on each node; default: the source of the pin set"
+    ),
     Parameter(
         "launcher",
         str,

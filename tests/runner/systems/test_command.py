@@ -71,6 +71,14 @@ def test_torchrun_by_words() -> None:
     assert found.env["PATH"].startswith("/opt/py/bin:/usr/local/sbin:")
 
 
+def test_a_pin_sets_source_is_where_its_cells_run() -> None:
+    """A pin set of the inventory brings the interpreter, and the folder where none is named."""
+    found = node(small_cluster(command_pins=("mine",)), pin="mine", cwd=None)
+    assert found.cwd == "/opt/tb/systems/command/mine/src"
+    assert found.argv[0] == "/opt/tb/systems/command/mine/env/bin/python3"
+    assert found.env["PATH"].startswith("/opt/tb/systems/command/mine/env/bin:")
+
+
 def test_processes_one_a_device() -> None:
     """The ranks stand in each process's own words; what they share, in the variables."""
     found = node(
