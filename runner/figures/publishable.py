@@ -443,7 +443,9 @@ CODES: Mapping[str, Code] = {
             "unknown_peak",
             "the device has no known peak in the cell's arithmetic, so that there is no MFU; of"
             " processors none is asked for",
-            "Add the data sheet's figure to runner/figures/devices.py",
+            "Of a device that is not known, add the data sheet's figure to"
+            " runner/figures/devices.py; of a cell whose precision is not said or has no peak, quote"
+            " its samples/s, not an MFU",
             _unknown_peak,
         ),
     )
