@@ -443,9 +443,8 @@ CODES: Mapping[str, Code] = {
             "unknown_peak",
             "the device has no known peak in the cell's arithmetic, so that there is no MFU; of"
             " processors none is asked for",
-            "Of a device that is not known, add the data sheet's figure to"
-            " runner/figures/devices.py; of a cell whose precision is not said or has no peak, quote"
-            " its samples/s, not an MFU",
+            "Add the data sheet's figure of an unknown device to runner/figures/devices.py;"
+            " of a cell whose precision is not said or has no peak, quote samples/s and no MFU",
             _unknown_peak,
         ),
     )

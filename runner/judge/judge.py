@@ -15,6 +15,7 @@ from runner.folder.endings import first_bad
 from runner.judge import stall
 from runner.judge.decide import decide, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict, diagnose
+from runner.judge.said import contradictions
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
@@ -65,7 +66,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
     )
     # What the matrix's own patterns did not find; of a run that failed there is more to say.
     told = ended.status == "ok" or not measured.intervals
-    for why in measured.missing.values() if told else ():
+    for why in (*measured.missing.values(), *contradictions(cell, measured)) if told else ():
         ended = replace(ended, ending="; ".join(filter(None, (ended.ending, why))))
         ended = replace(ended, reason=ended.ending)
     if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):

@@ -138,9 +138,13 @@ class System:
 
         if cell is None:
             return measure(self.readers_of({}), logs)
-        cell = replace(cell, parameters=self.recorded(cell.parameters, f"cell {cell.name}"))
+        cell = self.typed(cell)
         known = Known(self.tokens_per_sample(cell), cell.world_size)
         return measure(self.readers_of(cell.parameters), logs, known)
+
+    def typed(self, cell: Cell) -> Cell:
+        """Return a recorded cell with its parameters typed; see `recorded`."""
+        return replace(cell, parameters=self.recorded(cell.parameters, f"cell {cell.name}"))
 
     def tokens_per_sample(self, cell: Cell) -> int | None:
         """Return the tokens of a sample; None where nothing says it."""

@@ -1,0 +1,38 @@
+"""What a matrix says of a run and its log says otherwise: a sentence each. Pure."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from runner.logs.known import UNKNOWN
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell
+from runner.terms.record import Measurement
+
+# Rates of a log may be means of other windows than its times are; a wrong batch is off by more.
+TOLERANCE = 1.2
+
+
+def contradictions(cell: Cell, measured: Measurement) -> Iterator[str]:
+    """Yield what a cell of a trainer of the user's own says and its log does not bear out."""
+    system = load_system(cell.system)
+    if not system.own_keys or not measured.intervals:
+        return
+    cell = system.typed(cell)
+    tokens, own = system.tokens_per_sample(cell), UNKNOWN.or_by(measured.facts)
+    for what, ours, theirs in (
+        ("tokens_per_sample", tokens, own.tokens_per_sample),
+        ("devices", cell.world_size, own.devices),
+    ):
+        if ours and theirs and ours != theirs:
+            yield f"the matrix says {ours} {what} and the log {theirs}"
+    batch = system.batch_size(cell)
+    lines = [
+        step.samples_per_s * step.step_time_ms / 1000
+        for step in measured.intervals
+        if step.samples_per_s and step.step_time_ms
+    ]
+    if batch and lines and not 1 / TOLERANCE < median(lines) / batch < TOLERANCE:
+        yield (
+            f"the matrix says {batch} samples an iteration, and rate x time of the log's lines make"
+            f" {median(lines):.4g}: samples_per_step, tokens_per_sample or a unit is wrong"
+        )

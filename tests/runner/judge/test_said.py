@@ -1,0 +1,49 @@
+"""What a matrix says of a trainer of the user's own, held against its log."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.judge.said import contradictions
+from runner.systems.command import SYSTEM
+from tests.runner.systems.test_command import matrix
+
+TITAN = Path(__file__).parents[2] / "data" / "torchtitan" / "h200_8b_fsdp2.log"
+OWN = {
+    "step": r"step (\d+)",
+    "step_time": {"pattern": r"dt ([\d.]+)", "unit": "ms"},
+    "tokens_per_s": r"tok/s (\d+)",
+}
+
+
+def said(text: bytes, **changes: Any) -> list[str]:
+    """The sentences of one cell and one log."""
+    cell = matrix(**changes).cells[0]
+    return list(contradictions(cell, SYSTEM.parse({0: [text]}, cell)))
+
+
+def test_a_familys_log_knows_its_sizes() -> None:
+    """torchtitan's, of 2 devices, 8192 tokens and a batch of its own."""
+    right = {"log": "torchtitan", "devices_per_node": 2, "tokens_per_sample": 8192}
+    text = TITAN.read_bytes()
+    assert said(text, **right) == []
+    (tokens,) = said(text, **{**right, "tokens_per_sample": 1024, "samples_per_step": None})
+    assert tokens == "the matrix says 1024 tokens_per_sample and the log 8192"
+    assert (
+        "the matrix says 512 samples an iteration" in said(text, **right, samples_per_step=512)[0]
+    )
+
+
+@pytest.mark.parametrize(("batch", "count"), [(4, 0), (512, 1)])
+def test_a_rate_and_a_time_make_the_batch(batch: int, count: int) -> None:
+    """1024 tokens/s at half a second and 128 a sample are 4 samples, whatever the matrix says."""
+    text = b"step 1 dt 500 tok/s 1024\nstep 2 dt 500 tok/s 1024\n"
+    found = said(text, log=OWN, samples_per_step=batch, tokens_per_sample=128)
+    assert len(found) == count
+
+
+def test_what_one_side_does_not_say_is_no_contradiction() -> None:
+    """Neither is a log without steps."""
+    text = b"step 1 dt 500 tok/s 1024\n"
+    assert said(text, log=OWN) == said(b"", log=OWN, samples_per_step=512) == []
