@@ -14,6 +14,7 @@ from typing import Any
 
 from node.checked import CellId, InsidePath
 from node.printable import printable
+from runner.base.env import SECRET
 from runner.base.errors import UserError
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
@@ -67,6 +68,8 @@ def check_keys(keys: Mapping[str, Any]) -> None:
             raise UserError(f"--set {key}: {option} says it")
         if key in _OF_A_START or not NAME.fullmatch(key):
             raise UserError(f"--set {key}: it is no key of a run that is over; take it out")
+        if SECRET.search(key):
+            raise UserError(f"--set {key}: it is named like a secret, and is shown; leave it out")
         plain = isinstance(value, str | int | float | bool) and len(str(value)) <= MOST_LETTERS
         if not plain and key not in MODEL:
             raise UserError(

@@ -2,6 +2,7 @@
 
 from node.printable import printable
 from node.supervisor.placeholders import WORD
+from runner.base.env import SECRET
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.systems.common import words
@@ -71,6 +72,11 @@ def check_names(cell: Cell) -> None:
             raise UserError(f"{key!r} is a fact of the node; give your key another name")
         if not words.NAME.fullmatch(key):
             raise UserError(f"{key!r} is no name for a word; use letters, digits and _")
+        if SECRET.search(key):
+            raise UserError(
+                f"{key} is named like a secret, and a matrix is recorded and shown as it is; set a"
+                " secret in the inventory's cluster_env, and give what is none another name"
+            )
         if value is None and key not in ABOUT | SIZED:
             raise UserError(f"{key} has no value (null); give it one, or '' for an empty word")
     for key, value in own_keys(cell).items():

@@ -211,6 +211,7 @@ def test_names_tell_logs_of_one_name_apart(tmp_path: Path) -> None:
         (["a.log", "--set", "lr=1", "--set", "lr=2"], "--set names a key twice"),
         (["a.log", "--set", "lr=[1, 2]"], "give a number, true or false, or text"),
         (["a.log", "--set", "lr={{"], "is not valid YAML"),
+        (["a.log", "--set", "api_key=sk-1"], "named like a secret"),
         (["a.log", "--set", "1x=2"], "no key of a run that is over"),
         (["a.log", "--set", "argv=x"], "no key of a run that is over"),
         (["a.log", "--set", "nodes=2"], "--nodes says it"),

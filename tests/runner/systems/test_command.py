@@ -184,6 +184,7 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"log": {"step": r"(\d*)"}}, "log: step matches an empty line"),
         ({"samples_per_step": "1e17 * 1e17"}, "no run has so many"),
         ({"argv": ["a"]}, "lr is used by nothing; put {lr} into argv, or take it out"),
+        ({"api_key": "x"}, "api_key is named like a secret"),
         ({"rank": 3}, "'rank' is a fact of the node"),
         ({"my-key": 3}, "'my-key' is no name for a word"),
         ({"lr": {"a": 1}}, "a word's value is text, a number, or a list"),
