@@ -68,7 +68,7 @@ def check_keys(keys: Mapping[str, Any]) -> None:
             raise UserError(f"--set {key}: {option} says it")
         if key in _OF_A_START or not NAME.fullmatch(key):
             raise UserError(f"--set {key}: it is no key of a run that is over; take it out")
-        if SECRET.search(key):
+        if key not in MODEL and SECRET.search(key):
             raise UserError(f"--set {key}: it is named like a secret, and is shown; leave it out")
         plain = isinstance(value, str | int | float | bool) and len(str(value)) <= MOST_LETTERS
         if not plain and key not in MODEL:

@@ -72,7 +72,7 @@ def check_names(cell: Cell) -> None:
             raise UserError(f"{key!r} is a fact of the node; give your key another name")
         if not words.NAME.fullmatch(key):
             raise UserError(f"{key!r} is no name for a word; use letters, digits and _")
-        if SECRET.search(key):
+        if key not in ABOUT | SIZED and SECRET.search(key):
             raise UserError(
                 f"{key} is named like a secret, and a matrix is recorded and shown as it is; set a"
                 " secret in the inventory's cluster_env, and give what is none another name"
