@@ -25,9 +25,27 @@ WORDS = (
     *(b"[[[[[[", b"{{{{", b"{a: b}", b"|\n  x", b">-\n", b"%YAML 1.1\n", b"---\n", b"...\n"),
     *(b"no", b"010", b"1_000", b"0x1F", b"12:30:45", b".inf", b".nan", b"~", b"2026-01-01"),
     *(b"'", b'"', b"\\x1b", b'"\\e[2J"', b'"\\u2028"', b"'$(id)'", b"'{{ 1 }}'", b"# ", b"- "),
+    *(b"{{", b"}}", b"{rank}", b"{hostfile}", b"(?i)(", b"x * 2", b"processes", b"first_node"),
     *(b"axes: {seed: [1,2,3,4,5,6,7,8,9]}", b"env: {HF_TOKEN$(id): x}", b"name: ../../x"),
     *(b"repeats: 999999999", b"\t"),
 )
+OWN = rb"""
+defaults:
+  system: command
+  nodes: 2
+  devices_per_node: 2
+  argv: [python, "--port={master_port}", train.py, --lr, "{lr}", "{flags}"]
+  cwd: /shared/{who}
+  launcher: node
+  environment: {python: /opt/env/bin/python3}
+  parameters: {flags: [], who: me, micro_batch_size_of_mine: 8}
+  log: {step: '^step (\d+)/(\d+)', loss: 'loss ([\d.]+)', memory: {pattern: '(1)', unit: GB}}
+  samples_per_step: micro_batch_size_of_mine * data_parallel * 4
+  tokens_per_sample: 1024
+  architecture: {num_layers: 12, hidden_size: 768, num_attention_heads: 12, vocab_size: 50304}
+  precision: bf16
+axes: {lr: [1e-4, 3e-4], flags: [[], [--compile, "{{"]]}
+"""
 LISTED: dict[str, Any] = {
     "nodes": {"hosts": ["n1", "n2"]},
     "_meta": {
@@ -55,7 +73,7 @@ class Matrices:
     def seeds(self) -> list[bytes]:
         """Texts of matrices."""
         paths = [ROOT / "matrix.yaml", *sorted((ROOT / "matrices").glob("*.yaml"))]
-        return [path.read_bytes() for path in paths if path.stat().st_size < 4000]
+        return [OWN, *(path.read_bytes() for path in paths if path.stat().st_size < 4000)]
 
     @cached_property
     def values(self) -> list[Any]:

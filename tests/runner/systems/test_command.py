@@ -208,6 +208,7 @@ def test_braces_lists_and_declared_keys() -> None:
             {"log": {"step": r"(\d+)", "step_time": {"pattern": r"(\d+)", "unit": "min"}}},
             "has the unit 'min'",
         ),
+        ({"log": {"step": "(.)", "step_time": {"pattern": "(.)", "unit": []}}}, "has the unit"),
         ({"samples_per_step": "lr * x"}, "{x} is neither"),
         ({"samples_per_step": 1.5}, "samples are whole"),
         ({"samples_per_step": "{lr} * 2"}, "numbers and keys, without braces"),
