@@ -27,7 +27,8 @@ STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run st
 def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
     """Parse the logs of all nodes (rank to path) with what reads the cell's."""
     parse = load_system(cell.system).parse
-    return parse({rank: blocks(path) for rank, path in logs.items()}, cell)
+    measured = parse({rank: blocks(path) for rank, path in logs.items()}, cell)
+    return replace(measured, contradicted=tuple(contradictions(cell, measured)))
 
 
 def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, Outcome]:
@@ -66,7 +67,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
     )
     # What the matrix's own patterns did not find; of a run that failed there is more to say.
     told = ended.status == "ok" or not measured.intervals
-    for why in (*measured.missing.values(), *contradictions(cell, measured)) if told else ():
+    for why in (*measured.missing.values(), *measured.contradicted) if told else ():
         ended = replace(ended, ending="; ".join(filter(None, (ended.ending, why))))
         ended = replace(ended, reason=ended.ending)
     if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):

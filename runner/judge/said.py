@@ -24,7 +24,7 @@ def contradictions(cell: Cell, measured: Measurement) -> Iterator[str]:
         ("devices", cell.world_size, own.devices),
     ):
         if ours and theirs and ours != theirs:
-            yield f"the matrix says {ours} {what} and the log {theirs}"
+            yield f"the cell says {ours} {what}, and its log {theirs}"
     batch = system.batch_size(cell)
     lines = [
         step.samples_per_s * step.step_time_ms / 1000
@@ -33,6 +33,6 @@ def contradictions(cell: Cell, measured: Measurement) -> Iterator[str]:
     ]
     if batch and lines and not 1 / TOLERANCE < median(lines) / batch < TOLERANCE:
         yield (
-            f"the matrix says {batch} samples an iteration, and rate x time of the log's lines make"
+            f"the cell says {batch} samples an iteration, and rate x time of the log's lines make"
             f" {median(lines):.4g}: samples_per_step, tokens_per_sample or a unit is wrong"
         )

@@ -158,10 +158,12 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
 
 
 def of_patterns(table: Sequence[Row]) -> Iterator[str]:
-    """Yield which of the matrix's own patterns matched nothing, and the nearest lines."""
+    """Yield which of the matrix's own patterns matched nothing, with the nearest lines, and which
+    logs contradict their cells.
+    """
     cells: dict[str, list[str]] = {}
     for row in table:
-        for why in row.statistics.unmatched.values():
+        for why in (*row.statistics.unmatched.values(), *row.record.measurement.contradicted):
             cells.setdefault(why, []).append(printable(row.cell))
     for why, names in cells.items():
         yield f"{why} (`log` of {some(names)})."

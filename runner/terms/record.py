@@ -145,7 +145,7 @@ class Measurement:
     (seconds since the first sample, mean utilisation of the node's devices in percent). `compile_s`
     is what the trainer says that it compiled for before its first step, `train_iters` how many
     iterations it says that it will do, if it does. `missing` says of what the matrix's own patterns
-    did not find (a key of `log`) why.
+    did not find (a key of `log`) why, `contradicted` where the log says other than the matrix.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -166,6 +166,7 @@ class Measurement:
     compile_s: float | None = None
     train_iters: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+    contradicted: tuple[str, ...] = ()
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""

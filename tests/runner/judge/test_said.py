@@ -29,10 +29,8 @@ def test_a_familys_log_knows_its_sizes() -> None:
     text = TITAN.read_bytes()
     assert said(text, **right) == []
     (tokens,) = said(text, **{**right, "tokens_per_sample": 1024, "samples_per_step": None})
-    assert tokens == "the matrix says 1024 tokens_per_sample and the log 8192"
-    assert (
-        "the matrix says 512 samples an iteration" in said(text, **right, samples_per_step=512)[0]
-    )
+    assert tokens == "the cell says 1024 tokens_per_sample, and its log 8192"
+    assert "the cell says 512 samples an iteration" in said(text, **right, samples_per_step=512)[0]
 
 
 @pytest.mark.parametrize(("batch", "count"), [(4, 0), (512, 1)])
