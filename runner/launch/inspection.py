@@ -54,9 +54,8 @@ def inspect(
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
-    wanted = sorted(
-        {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
-    )
+    named = {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
+    wanted = sorted(name for name in named if name.partition(" ")[0] in {*MANIFESTS, *SAME})
     # All nodes are asked at once, unless their root folders differ.
     facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):

@@ -152,10 +152,19 @@ def readers(parameters: Mapping[str, Any]) -> Any:
 
 
 def relies_on(cell: Cell) -> dict[str, str]:
-    """Name the trainer's folder and its Python, whose change makes other figures."""
+    """Name the trainer's folder and its Python, whose change makes other figures.
+
+    A program that is found on PATH alone is named, too, and nobody records what it is.
+    """
     values = cell.parameters
     folder = words.filled(values["cwd"], own_keys(cell), "cwd") if values["cwd"] else ""
-    return {"folder": folder, "python": (values.get("environment") or {}).get("python") or ""}
+    interpreter = (values.get("environment") or {}).get("python") or ""
+    found = "" if interpreter or cell.pin else words.written((values["argv"] or [""])[0])
+    return {
+        "folder": folder,
+        "python": interpreter,
+        "program": "" if "/" in found or "{" in found else found,
+    }
 
 
 SYSTEM = System(

@@ -92,7 +92,8 @@ class System:
     `estimate` says what a cell will need, for a dry run.
     `devices` are those that it can train on.
     `relies_on` names what else of the nodes a cell's figures hang on, beside its pin set and its
-    dataset: the path of a `folder` with what it runs, that of a `python`.
+    dataset: the path of a `folder` with what it runs, that of a `python`; a `program` is named
+    alone, and its cells are `unpinned`.
     `readers` gives what reads a cell's log; left out, the kinds of lines that name the system.
     `samples` gives the samples of an iteration and `tokens` those of a sample, where neither
     parameters nor the model say them. `own_keys`: a matrix may set keys of its own.

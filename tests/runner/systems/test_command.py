@@ -343,11 +343,11 @@ def test_a_recorded_cell_keeps_its_own_values() -> None:
 
 def test_figures_hang_on_the_folder_the_python_and_what_setup_brought() -> None:
     (cell,) = matrix(cwd="/shared/{kind}-{{x}}", kind="big", axes={"kind": ["big"]}).cells
-    assert SYSTEM.fingerprinted(cell) == ("folder /shared/big-{x}",)
+    assert SYSTEM.fingerprinted(cell) == ("folder /shared/big-{x}", "program python")
     (cell,) = matrix(environment={"python": "/opt/python"}, dataset="wiki").cells
     told = ("dataset wiki", "folder /shared/trainer", "python /opt/python")
     assert SYSTEM.fingerprinted(cell) == told
     (cell,) = matrix(pin="mine").cells
     assert SYSTEM.fingerprinted(cell) == ("system command/mine", "folder /shared/trainer")
-    (cell,) = matrix(cwd=None).cells  # of logs from elsewhere
+    (cell,) = matrix(cwd=None, argv=None).cells  # of logs from elsewhere
     assert SYSTEM.fingerprinted(cell) == ()
