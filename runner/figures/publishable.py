@@ -436,7 +436,7 @@ CODES: Mapping[str, Code] = {
         Code(
             "unpinned",
             "the campaign does not hold the fingerprints of what the cell ran and read",
-            "Set the nodes up, or name its Python (`environment` of system command), and run anew",
+            "Set the nodes up or name its Python, and run the campaign anew",
             _unpinned,
         ),
         Code(

@@ -249,7 +249,7 @@ Baseline optimization=off: difference from the cell with the same other axes, an
 loss vs baseline: same within the curves' noise over at least 10 logged losses (docs/measures.md).
 Publishable: 0 of 3 cells (docs/measures.md).
 few_repeats: 1 repeat (10-3, 10-4). Set repeats to 3 or more.
-unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up, or name its Python (`environment` of system command), and run anew.
+unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up or name its Python, and run the campaign anew.
 Left out to fit 120 columns: cell, 95% interval, samples/s mean, CV, samples/s/device, tokens/s, step time p95 ms, used
   vs baseline, repeats ok (--format markdown and csv show all).
 """
