@@ -48,7 +48,8 @@ def program_of(job: dict[str, Any]) -> str:
     """
     name: str = job["argv"][0]
     folders = environment(job).get("PATH", os.defpath).split(os.pathsep)
-    places = [os.path.join(folder, name) for folder in ([job["cwd"]] if "/" in name else folders)]
+    within = [job.get("cwd", "")] if "/" in name else folders
+    places = [os.path.join(folder, name) for folder in within]
     return next((place for place in places if os.access(place, os.X_OK)), "")
 
 

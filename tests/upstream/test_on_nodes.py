@@ -70,6 +70,12 @@ CORE = {
         '    if int(os.environ.get("LOCAL_RANK", torch.distributed.get_rank())) == 0:'
     ]
 }
+CORE_0_18 = {
+    **CORE,
+    "src/megatron/core/tokenizers/text/libraries/huggingface_tokenizer.py": [
+        '            elif tokenizer_path == "gpt2":'
+    ],
+}
 INF = ["from math import inf"]
 DEEPSPEED = "sources/deepspeed/deepspeed/runtime"
 # <system>/<pin>: file to whole lines that a document, or our own patch, wants in it.
@@ -115,12 +121,10 @@ LINES: dict[str, dict[str, list[str]]] = {
         ]
     },
     "megatron_core/core_v0.13.0": CORE,
-    "megatron_core/core_v0.18.2": {
-        **CORE,
-        "src/megatron/core/tokenizers/text/libraries/huggingface_tokenizer.py": [
-            '            elif tokenizer_path == "gpt2":'
-        ],
-    },
+    "megatron_core/core_v0.13.0-torch-2.11": CORE,
+    "megatron_core/core_v0.18.2": CORE_0_18,
+    "megatron_core/core_v0.18.2-torch-2.11": CORE_0_18,
+    "megatron_core/core_v0.18.2-te": CORE_0_18,
     "oneflow_gpt/osdi": {
         "src/LanguageModeling/gpt-2/src/train_gpt2.sh": [
             *("n_head=12", "n_embd=768", "n_layer=12", "num_node=1"),

@@ -93,7 +93,9 @@ REAL = steps([LOG])
 
 
 def within(found: Steps) -> bool:
-    return all(found[name] <= REAL[name] for name in KINDS)
+    # Its samples tell from what number LiBai counts, and another writer's line may tear them off.
+    real = {**REAL, "libai": REAL["libai"] | {step + 1 for step in REAL["libai"]}}
+    return all(found[name] <= real[name] for name in KINDS)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
