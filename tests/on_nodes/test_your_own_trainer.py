@@ -49,6 +49,7 @@ hosts = [line.split() for line in open(sys.argv[1])]
 ranks = [host for host, slots in hosts for _ in range(int(slots.partition("=")[2]))]
 mark = "PYTHON_TRAINBENCH_RUN=" + os.environ["PYTHON_TRAINBENCH_RUN"]
 ssh = ["ssh", "-i", "key", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no"]
+ssh += ["-o", "UserKnownHostsFile=/dev/null"]  # the nodes are other tests', too
 started = [
     subprocess.Popen([*ssh, host, "env", mark, f"RANK={rank}", "python3", *sys.argv[2:]])
     for rank, host in enumerate(ranks)
