@@ -67,13 +67,17 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
     )
     # What the matrix's own patterns did not find; of a run that failed there is more to say.
     told = ended.status == "ok" or not measured.intervals
-    for why in (*measured.missing.values(), *measured.contradicted) if told else ():
-        ended = replace(ended, ending="; ".join(filter(None, (ended.ending, why))))
-        ended = replace(ended, reason=ended.ending)
+    if told:
+        ended = adding(ended, *measured.missing.values(), *measured.contradicted)
     if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):
-        ended = replace(ended, ending=f"{ended.ending}; {ranks}")
-        ended = replace(ended, reason=ended.ending)
+        ended = adding(ended, ranks)
     return explain(ended, attempt, steps=len(measured.intervals))
+
+
+def adding(ended: Outcome, *words: str) -> Outcome:
+    """Return the outcome with more sentences behind the one that it has."""
+    said = "; ".join(filter(None, (ended.ending or ended.reason, *words)))
+    return replace(ended, ending=said, reason=said) if words else ended
 
 
 def _stood(attempt: Attempt) -> list[stall.RankState]:

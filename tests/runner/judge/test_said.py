@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from runner.judge.judge import adding
 from runner.judge.said import contradictions
 from runner.systems.command import SYSTEM
+from runner.terms.outcome import Outcome
 from tests.runner.systems.test_command import matrix
 
 TITAN = Path(__file__).parents[2] / "data" / "torchtitan" / "h200_8b_fsdp2.log"
@@ -45,3 +47,12 @@ def test_what_one_side_does_not_say_is_no_contradiction() -> None:
     """Neither is a log without steps."""
     text = b"step 1 dt 500 tok/s 1024\n"
     assert said(text, log=OWN) == said(b"", log=OWN, samples_per_step=512) == []
+
+
+def test_more_words_stand_behind_what_did_not_come_home() -> None:
+    """An ok outcome that lacks a part of a log keeps saying so."""
+    lacks = Outcome("ok", "", "the log of b is incomplete")
+    assert adding(lacks, "`loss` matched no line").reason == (
+        "the log of b is incomplete; `loss` matched no line"
+    )
+    assert adding(lacks) == lacks
