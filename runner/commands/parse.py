@@ -125,8 +125,10 @@ def parse(
     """Read the logs; return the result as the JSON object has it."""
     from runner.judge.log_result import log_result
     from runner.logs.known import Known
+    from runner.logs.read import read
 
-    return asdict(log_result(paths, system, known=Known(tokens_per_sample, devices), **options))
+    reading = read(paths, system, known=Known(tokens_per_sample, devices), **options)
+    return asdict(log_result(paths, reading))
 
 
 def table(result: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ from runner.figures.power import Power, cell_power
 from runner.figures.startup import Startup, startup
 from runner.figures.warmup import steady_from
 from runner.logs.nodes import after_warmup
-from runner.terms.record import NOT_ENDED, Interval, Record
+from runner.terms.record import NOT_ENDED, Interval, Record, missing_in_all
 
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
@@ -277,7 +277,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     rate = summarise(rates, rate=True)
     time = summarise(times)
     why = _why_no_times(runs, warm, late, counted)
-    unmatched = _unmatched(runs)
+    unmatched = missing_in_all(run.measurement.missing for run in runs)
     unread = _unread(unmatched)
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
         if summary is None:
@@ -322,12 +322,6 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         drifts=tuple(drift for run in times if (drift := spread.drift([i.value for i in run]))),
         missing=missing,
     )
-
-
-def _unmatched(runs: Sequence[Record]) -> dict[str, str]:
-    """Return, for what a matrix's own patterns did not find in any run, why."""
-    each = [run.measurement.missing for run in runs]
-    return {key: why for key, why in each[0].items() if all(key in one for one in each)}
 
 
 def _unread(found: Mapping[str, str]) -> dict[str, str]:

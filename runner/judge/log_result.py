@@ -8,8 +8,7 @@ from pathlib import Path
 
 from runner.judge.diagnosis.verdict import Verdict, diagnose, file_name
 from runner.logs.kinds import KINDS
-from runner.logs.known import UNKNOWN, Known
-from runner.logs.read import Reading, read
+from runner.logs.read import Reading
 from runner.logs.totals import LogTotals
 
 
@@ -36,24 +35,8 @@ class LogResult:
     memory_mib: float | None = None
 
 
-def log_result(
-    paths: Sequence[Path],
-    system: str | None = None,
-    *,
-    family: str | None = None,
-    global_batch_size: int | None = None,
-    known: Known = UNKNOWN,
-    warmup_iters: int = 0,
-) -> LogResult:
-    """Read logs as the nodes of one run, and judge how it ended."""
-    reading = read(
-        paths,
-        system,
-        family=family,
-        global_batch_size=global_batch_size,
-        known=known,
-        warmup_iters=warmup_iters,
-    )
+def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
+    """Sum up what logs that were read as the nodes of one run say, and judge how it ended."""
     summary = reading.summary
     logged = summary.logged_lines > 0
     end = end_of(paths, reading.summary)

@@ -9,7 +9,7 @@ from runner.logs.kind import Kind, Readers
 from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
 from runner.logs.nodes import Extent, shares
 from runner.logs.numbers import whole
-from runner.terms.record import Interval, Measurement, Utilisation
+from runner.terms.record import Interval, Measurement, Utilisation, missing_in_all
 
 
 @dataclass
@@ -78,17 +78,12 @@ def measure(
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
         compile_s=_largest([notes.compile_s for notes in every]),
-        missing=_missing(part.parser.missing for parts in readings.values() for part in parts),
+        missing=missing_in_all(
+            part.parser.missing for parts in readings.values() for part in parts
+        ),
         train_iters=whole(facts.get(TRAIN_ITERS)) or None,
         by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
     )
-
-
-def _missing(logs: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return what no log has: what one node printed is not missing."""
-    each = list(logs)
-    first = each[0] if each else {}
-    return {key: why for key, why in first.items() if all(key in one for one in each)}
 
 
 def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:

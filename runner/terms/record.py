@@ -4,7 +4,7 @@ A *record* is one run (the last attempt of one repeat of one cell) as numbers; a
 one logged line over some iterations. Nothing here reads a file or computes a statistic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -172,6 +172,14 @@ class Measurement:
         """Return the iterations that the run is to have: as asked for, else as its log says."""
         asked: int | None = parameters.get("train_iters")
         return asked if asked is not None else self.train_iters
+
+
+def missing_in_all(each: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return what all of several logs or runs lack, with the first one's reasons: what one of them
+    has is not missing.
+    """
+    first, *others = list(each) or [{}]
+    return {key: why for key, why in first.items() if all(key in other for other in others)}
 
 
 @dataclass(frozen=True)
