@@ -57,7 +57,10 @@ TREE = Fields(_FROM, optional(_TREE))
 CALL = Fields(
     {"requirements": WORDS},
     optional(
-        {"index": Address, "environment": TOLD, "no_build_isolation": Flag(), "no_deps": Flag()}
+        {
+            **{"index": Address, "environment": TOLD, "no_build_isolation": Flag()},
+            **{"no_deps": Flag(), "optional": Flag()},
+        }
     ),
 )
 WHEEL = Fields({"url": Address}, optional({"sha256": SUM, "no_deps": Flag()}))

@@ -14,7 +14,8 @@ extra_index, find_links, mirrors (kind to beginning to what stands in its place)
 A step is a mapping with a name and one of: requirements (exact pins), wheel ({project, version,
 sha256, file}), tree ({path, identity, editable}) or built ({folder, identity}: a wheel that
 somebody else puts there); also index, no_deps, no_build_isolation, environment (for its build),
-project (what a tree or build is called when it is installed), sha256 (of its one requirement).
+project (what a tree or build is called when it is installed), sha256 (of its one requirement),
+optional (somebody else's Python may lack it).
 
 Beside the environment lie lock.txt, which has every package with its version, env.json, which says
 how it was made, and logs/. The environment's Python may be older than the one that runs this.

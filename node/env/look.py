@@ -54,13 +54,15 @@ def look_at_existing(env: Environment) -> Spec:
     """Somebody else's environment: linked as it is, never changed.
 
     Any version of a pin will do, Python's too: it is written down, and whoever named it answers.
+    What is optional may be lacking.
     """
     python = env.spec["existing"]
     env.said = probe(python)
     if not env.said:
         raise EnvError(f"{python} does not run; correct the path of the existing Python")
     env.packages, env.version = installed(env.said), env.said["version"]
-    wanted = [*pins_of(env.steps), *(each["project"] for each in env.steps if "project" in each)]
+    steps = [step for step in env.steps if not step.get("optional")]
+    wanted = [*pins_of(steps), *(each["project"] for each in steps if "project" in each)]
     lacking = [name for name in wanted if name not in env.packages]
     if lacking:
         raise EnvError(

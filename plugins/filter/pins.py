@@ -181,6 +181,7 @@ class Plan:
                 steps[-1]["requirements"].append(item)
             else:
                 keys = {"requirements", "no_build_isolation", "no_deps", "index", "environment"}
+                keys.add("optional")
                 refuse_unknown(item, keys, f"{self.where}, requirements")
                 steps.append(dict(item))
         for number, step in enumerate(steps, 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from node.canonical import canonical
 from node.env.change import PIP_SINCE
+from node.env.environment import EnvError
 from node.env.indexes import sources
 from node.env.interpreter import config_program
 from node.env.lock import digest_of_lock, frozen, header, parsed
+from node.env.look import look
 from node.env.packages import installed
 from node.env.pins import fits, meets, numbers
 from node.env.pip import failure
@@ -220,3 +223,18 @@ def test_a_venv_gets_the_config_program_of_its_python_and_others_their_own(tmp_p
 def test_a_pip_that_says_nowhere_what_it_installed_is_too_old() -> None:
     """Ubuntu 20.04 has 20.0.2, Debian 11 20.3.4."""
     assert numbers("20.0.2") < PIP_SINCE <= numbers("20.3.4") < numbers("23.0.1")
+
+
+def test_somebody_elses_python_may_lack_what_is_optional(tmp_path: Path) -> None:
+    extra: Spec = {"name": "requirements-2", "requirements": ["no-such-package==1.0"]}
+    spec = {
+        **{"path": str(tmp_path / "env"), "existing": sys.executable, "python": "3.7"},
+        "steps": [{"name": "requirements", "requirements": ["pytest==1.0"]}, extra],
+    }
+    with pytest.raises(EnvError, match=r"lacks no-such-package; install"):
+        look(spec)
+    extra["optional"] = True
+    said = look(spec)
+    assert said["make"] == "link"
+    assert said["versions"]["no-such-package"] == ""
+    assert said["versions"]["pytest"] == pytest.__version__

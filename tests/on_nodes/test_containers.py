@@ -13,11 +13,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.systems.common.pins import pins
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.node import Node
 from tests.conftest import ROOT
@@ -29,7 +31,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow]
 PORT = 8765
 # Kept between sessions: a minute and 350 MB of downloads.
 CACHE = Path("/var/tmp/trainbench-test-images")  # as root, on the machine's disk
-PINS = ["torch==2.13.0", "numpy==2.4.6", "setuptools==80.9.0", "wheel==0.45.1"]
+PIN = pins("torch_gpt")["container"]
+DEEPSPEED = f"deepspeed=={PIN['deepspeed']['version']}"
+PINS = [DEEPSPEED, *PIN["build"], *PIN["requirements"]]
 VARIABLES: dict[str, Any] = {
     "cluster_root": str(ROOT / ".trainbench"),
     "cluster_devices_per_node": 1,
@@ -121,7 +125,7 @@ def bring_packages(node: Node) -> None:
     """A package index of files, for the image's Python 3.11, which is this one's version."""
     if sys.version_info[:2] != (3, 11):
         pytest.skip("the image's Python is 3.11, and pip downloads for its own")
-    pool, simple = CACHE / "wheels", CACHE / "simple"
+    pool, simple = CACHE / "wheels", CACHE / f"simple-{sha256(repr(PINS).encode()).hexdigest()[:8]}"
     pip = [sys.executable, "-m", "pip"]
     if not simple.exists():
         argv = [
@@ -131,11 +135,11 @@ def bring_packages(node: Node) -> None:
             "--no-deps",
             "--wheel-dir",
             str(pool),
-            "deepspeed==0.19.8",
+            DEEPSPEED,
         ]
         subprocess.run(argv, check=True, timeout=600)
         argv = [*pip, "download", "--quiet", "--dest", str(pool), "--find-links", str(pool)]
-        subprocess.run([*argv, "deepspeed==0.19.8", *PINS], check=True, timeout=900)
+        subprocess.run([*argv, *PINS], check=True, timeout=900)
         fresh = CACHE / "simple.new"
         shutil.rmtree(fresh, ignore_errors=True)
         for wheel in pool.glob("*.whl"):
