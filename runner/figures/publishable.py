@@ -23,7 +23,7 @@ from runner.figures.spread import (
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.batch import unmeasured
-from runner.terms.record import UNFUSED, Record
+from runner.terms.record import MATH, UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
 BY_STEPS = "¶"  # beside the speed of a trainer that was not allowed its fused attention
@@ -278,8 +278,9 @@ def _unpinned(evidence: CellEvidence) -> str:
 
 
 def _unfused(evidence: CellEvidence) -> str:
-    attention = evidence.runs[0].attention
-    return "its scores are written out to memory and read again" if attention == UNFUSED else ""
+    ran = {word for run in evidence.runs for word in (run.attention or "").split(",")}
+    unfused = not ran.isdisjoint((UNFUSED, MATH))
+    return "its scores are written out to memory and read again" if unfused else ""
 
 
 def _unknown_peak(evidence: CellEvidence) -> str:
@@ -405,8 +406,8 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "unfused_attention",
-            "the trainer computed attention step by step, though it has fused kernels, with which"
-            " it is faster by far",
+            "the trainer computed attention step by step (`unfused`, `math`), though it has fused"
+            " kernels, with which it is faster by far",
             "Take it for that setting alone, not for the trainer; set attention_backend",
             _unfused,
             BY_STEPS,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from runner.logs.known import COMPILE_CACHE
 from runner.terms.record import Record
 
 NOT_SEEN = "when the first step was logged is not known"
@@ -16,12 +17,14 @@ class Startup:
 
     `first_step_s` is the median of the seconds from the launcher's start to the first logged line
     (known to a poll, about a second), `first_iteration` what that line is of: the last of them, as
-    a line speaks of all iterations up to its own. `compile_s` is the median of what the log says.
+    a line speaks of all iterations up to its own. `compile_s` is the median of what the log says;
+    `caches` has what each run that says it found in the caches of its compiler, in their order.
     """
 
     first_step_s: float | None = None
     first_iteration: int | None = None
     compile_s: float | None = None
+    caches: tuple[str, ...] = ()
 
 
 def startup(runs: Sequence[Record]) -> Startup:
@@ -32,4 +35,5 @@ def startup(runs: Sequence[Record]) -> Startup:
         median(first.seconds for first in firsts) if firsts else None,
         max((first.iteration for first in firsts), default=None),
         median(compiled) if compiled else None,
+        tuple(word for run in runs if (word := run.measurement.facts.get(COMPILE_CACHE))),
     )

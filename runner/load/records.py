@@ -19,6 +19,7 @@ from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
+from runner.logs.known import ATTENTION
 from runner.matrix.published import PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.gpt import recomputes_all
@@ -194,6 +195,7 @@ def _ran(
         repeat=attempt.repeat,
         attempt=attempt.number,
         measurement=measured,
+        attention=measured.facts.get(ATTENTION, asked.attention),
         date=_day(began),
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,

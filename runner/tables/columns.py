@@ -119,12 +119,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("nodes_x_devices", "nodes x\ndevices", _nodes, "setting"),
         *([] if _nested(table) else [Column("hosts", "on", _hosts, "setting")]),
         Column("parallel", "parallel", _parallel, "setting"),
-        *(
-            [Column("attention", "attention", lambda r: r.record.attention or MISSING, "setting")]
-            if any(row.record.attention for row in table)
-            and "attention_backend" not in axis_names(table)
-            else []
-        ),
+        *([Column("attention", "attention", _attention, "setting")] if _ran_other(table) else []),
         Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
         _measure("samples_per_s", "samples/s\nmedian"),
         Column("samples_per_s_interval", "95%\ninterval", _interval),
@@ -176,6 +171,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("throttled", "throttled", _throttled),
         _measure("time_to_first_step_s", "first\nstep s"),
         _measure("compile_s", "compile\ns"),
+        *([Column("compile_cache", "compile\ncache", _cache, "setting")] if _cached(table) else []),
         _measure("memory_allocated_mib", "allocated\nMiB"),
         _versus("memory_allocated_mib", "allocated vs\nbaseline"),
         _measure("memory_used_mib", "used\nMiB"),
@@ -362,6 +358,25 @@ def _parallel(row: Row) -> str:
     """Show each size behind the initials of its name: `dp4 tp2 pp1`."""
     sizes = row.record.parallel.items()
     return " ".join(f"{initials(name)}{size}" for name, size in sizes) or MISSING
+
+
+def _attention(row: Row) -> str:
+    return printable(row.record.attention or "") or MISSING
+
+
+def _ran_other(table: Sequence[Row]) -> bool:
+    """Whether any row says what computed attention, and that is not what an axis asks for."""
+    told = [row for row in table if row.record.attention]
+    return any(row.axes.get("attention_backend") != row.record.attention for row in told)
+
+
+def _cache(row: Row) -> str:
+    return machine_value(row, "compile_cache") or MISSING
+
+
+def _cached(table: Sequence[Row]) -> bool:
+    """Whether any row's log says that something was compiled."""
+    return any(machine_value(row, "compile_cache") not in (None, "none") for row in table)
 
 
 def _batch(row: Row) -> str:

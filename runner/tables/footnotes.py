@@ -1,5 +1,6 @@
 """What a reader must know to use the numbers of a table; each note only where it applies."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from node.printable import printable
@@ -124,6 +125,13 @@ def _of_startup(table: Sequence[Row]) -> Iterator[str]:
             "first step: seconds from the launcher's start to the first logged line (iteration"
             f" {each})" + ("; compile: what of it the log says was compiling." * compiled or ".")
         )
+    for row in table:
+        if len(found := Counter(row.statistics.startup.caches)) > 1:
+            each = ", ".join(f"{count} {word}" for word, count in found.items())
+            yield (
+                f"first step and compile of {printable(row.cell)}: medians of runs with different"
+                f" compile caches ({each}); compare only runs whose caches are alike."
+            )
 
 
 def _of_memory(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]:

@@ -108,6 +108,7 @@ _MEASURED: _Columns = {
     "time_to_first_step_s": lambda r: r.statistics.startup.first_step_s,
     "first_logged_iteration": lambda r: r.statistics.startup.first_iteration,
     "compile_s": lambda r: r.statistics.startup.compile_s,
+    "compile_cache": lambda r: "; ".join(dict.fromkeys(r.statistics.startup.caches)) or None,
     "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
     "memory_used_mib": lambda r: r.statistics.memory_used_mib,
     "final_loss": lambda r: r.statistics.final_loss,

@@ -17,6 +17,7 @@ _GIVEN_UP = (
     "hardware_tflop_per_s_per_device",
     "hfu_percent",
     "log_tflop_per_s_per_device",
+    "compile_cache",
     "compile_s",
     "time_to_first_step_s",
     "temperature_max_c",

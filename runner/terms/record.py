@@ -30,7 +30,9 @@ UNREADABLE = "unreadable"
 NOT_ENDED = ("running", "pending")
 ENDED = tuple(status for status in STATUSES if status not in NOT_ENDED)
 
-UNFUSED = "unfused"  # attention whose scores are written to memory and read again
+# Attention whose scores are written to memory and read again: by a trainer step by step, or by
+# the kernel of torch's that is none.
+UNFUSED, MATH = "unfused", "math"
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 
 
@@ -193,7 +195,7 @@ class Record:
     `model` is None where the system does not say what it trains (`tokens_per_sample` may be known
     all the same), `arithmetic` (bf16, fp16, tf32 or
     fp32) where it does not say what matrices are multiplied in, `attention` (unfused, sdpa) where
-    it does not say what computes it.
+    it does not say what computes it; what its log says that did (cudnn, math) goes before.
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
     `noted` is what they said before it began that may disturb it, in sentences.

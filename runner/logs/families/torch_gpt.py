@@ -1,17 +1,24 @@
-"""torch_gpt's lines: `torch_gpt step=10/50 ...` and `torch_gpt config ...`, from node rank 0.
+"""torch_gpt's lines `torch_gpt step=10/50 ...`, `config` and `start`, from node rank 0.
 
 `torch_gpt` and then `key=value` words; roles/torch_gpt/files/torch_gpt/train.py documents them.
+Of a `start` line first_step_s is not used: it counts from the start of one process; our own figure
+(docs/measures.md) counts from that of the launcher, of every system alike.
 """
 
 import re
+from collections.abc import Mapping
 
 from node.printable import printable
 from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
+from runner.logs.known import ATTENTION, COMPILE_CACHE
 from runner.logs.lines import LineParser
 from runner.logs.numbers import number, quantity, whole
 
 _STEP = re.compile(rb"([1-9]\d{0,8})/\d{1,9}")
+_STARTED = (ATTENTION.encode(), COMPILE_CACHE.encode())
+_WORD = re.compile(rb"[a-z_,]{1,40}")
+_COMPILER = b"torch.compile"
 LONGEST = 1 << 13  # bytes of a line; a config has some hundred
 
 
@@ -29,18 +36,16 @@ class TorchGpt(LineParser):
     step = rb"torch_gpt step="
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "
-    head = re.compile(rb"torch_gpt (config|step=)")
+    head = re.compile(rb"torch_gpt (config|start|step=)")
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """Read one step; a `config` line's words become facts."""
+        """Read one step; a `config` line's words become facts, and what of `start` is one."""
         if not closed or len(rest) > LONGEST:
             return None
         words = (head[0] + rest).split()
         fields = dict(word.split(b"=", 1) for word in words if b"=" in word)
-        if head[1] == b"config":
-            for pair in fields.items():
-                key, value = (part.decode("utf-8", "replace") for part in pair)
-                self.notes.facts[key] = printable(value)
+        if head[1] != b"step=":
+            self._facts(fields, started=head[1] == b"start")
             return None
         match = _STEP.fullmatch(fields.get(b"step", b""))
         iteration = whole(match[1]) if match else None
@@ -58,6 +63,16 @@ class TorchGpt(LineParser):
             loss=number(fields.get(b"loss")),
             grad_norm=number(fields.get(b"grad_norm")),
         )
+
+    def _facts(self, fields: Mapping[bytes, bytes], *, started: bool) -> None:
+        """Note a line's words; of how it started only those that are facts, and what it took."""
+        for key, value in fields.items():
+            if not started or (key in _STARTED and _WORD.fullmatch(value)):
+                word, text = (part.decode("utf-8", "replace") for part in (key, value))
+                self.notes.facts[word] = printable(text)
+        took = quantity(fields.get(b"compile_s"))
+        if started and whole(fields.get(b"compiled")) and took is not None:
+            self.notes.compiled[_COMPILER] = took
 
 
 def _peak(devices: bytes) -> float | None:

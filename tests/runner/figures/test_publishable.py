@@ -96,6 +96,7 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
         ("unknown_peak", three(device=""), "different devices"),
         ("unknown_peak", three(arithmetic=None), "in which precision"),
         ("unfused_attention", three(attention="unfused"), "written out to memory"),
+        ("unfused_attention", three(attention="flash,math"), "written out to memory"),
     ],
 )
 def test_each_code_holds_alone(word: str, records: list[Record], why: str) -> None:

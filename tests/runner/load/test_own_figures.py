@@ -14,9 +14,11 @@ from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
 from runner.systems.common.registry import load_system
 from runner.tables.build import rows
+from runner.tables.columns import columns
 from runner.tables.footnotes import notes
 from runner.tables.machine import machine_value
 from runner.tables.row import Row
+from runner.tables.terminal import to_table
 from runner.terms.record import FirstStep, Measurement, Record
 from tests.runner.load.test_samples import a_run, run_folder
 from tests.runner.logs.made_lines import megatron, primus
@@ -147,6 +149,45 @@ def test_what_was_compiled_is_added_up(recorded: Record) -> None:
         by_byte = (text[at : at + 1] for at in range(len(text)))
         assert measure(readers_of(system), {0: by_byte}).compile_s == expected
     assert "compile_s" in table(replace(cell("a", 1.0), measurement=Measurement())).missing
+
+
+def started(*caches: str) -> Row:
+    """The row of one repeat a cache that its log speaks of."""
+    facts = ({"compile_cache": cache} if cache else {} for cache in caches)
+    runs = [replace(cell("a", 1.0), repeat=number) for number in range(1, len(caches) + 1)]
+    each = zip(runs, facts, strict=True)
+    first = FirstStep(9.0, 1)
+    (row,) = rows(
+        [replace(r, measurement=replace(r.measurement, facts=f, first_step=first)) for r, f in each]
+    )
+    return row
+
+
+def test_what_the_compiler_found_in_its_caches_is_shown_where_it_is_said() -> None:
+    warm, silent, eager = started("warm", "warm"), started("", ""), started("none", "none")
+    assert machine_value(warm, "compile_cache") == "warm"
+    assert "compile cache warm" in to_table([warm], 200)
+    for other in (silent, eager):
+        assert "compile cache" not in to_table([other], 200)
+    assert machine_value(silent, "compile_cache") is None
+    assert not any("different compile caches" in note for note in notes([warm, silent, eager]))
+
+
+def test_repeats_with_cold_and_with_warm_caches_are_no_one_start() -> None:
+    row = started("cold", "warm", "warm")
+    assert machine_value(row, "compile_cache") == "cold; warm"
+    (note,) = (note for note in notes([row]) if "different compile caches" in note)
+    assert "first step and compile of a: " in note
+    assert "(1 cold, 2 warm); compare only runs whose caches are alike" in note
+
+
+def test_attention_that_ran_stands_beside_the_one_that_was_asked_for() -> None:
+    asked = [
+        replace(cell(name, 1.0), axes={"attention_backend": name}, attention=ran)
+        for name, ran in (("auto", "cudnn"), ("flash", "flash"))
+    ]
+    assert "attention" in {column.key for column in columns(rows(asked))}
+    assert "attention" not in {column.key for column in columns(rows(asked[1:]))}
 
 
 def test_what_samples_did_not_tell_has_its_reason() -> None:

@@ -24,6 +24,12 @@ def read(*parts: bytes) -> Measurement:
     return SYSTEM.parse({0: parts})
 
 
+START = (
+    b"torch_gpt start first_step_s=12.3 compile_s=8.1 compiled=4 from_cache=4 compile_cache=warm"
+    b" attention=cudnn\n"
+)
+
+
 def steps(found: Measurement) -> list[int]:
     return [interval.iteration for interval in found.intervals]
 
@@ -119,6 +125,30 @@ def test_the_line_of_validation_and_the_last_one_are_no_steps() -> None:
 def test_an_interval_covers_the_iterations_since_the_line_before() -> None:
     found = read(LINE % 10, LINE % 20, LINE % 25)
     assert [(i.iteration, i.iterations) for i in found.intervals] == [(10, 10), (20, 10), (25, 5)]
+
+
+def test_the_start_says_what_was_compiled_and_what_computed_attention() -> None:
+    found = read(LINE % 1, START, LINE % 2)
+    assert (steps(found), found.compile_s) == ([1, 2], 8.1)
+    assert found.facts == {"attention": "cudnn", "compile_cache": "warm"}
+    assert found.first_step is None  # the runner's own, which counts from the launcher's start
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "facts", "compile_s"),
+    [
+        (b"compiled=4", b"compiled=0", {"attention": "cudnn", "compile_cache": "warm"}, None),
+        (b"compile_s=8.1", b"compile_s=nan", {"attention": "cudnn", "compile_cache": "warm"}, None),
+        (b"cudnn\n", b"cudnn", {}, None),  # half a line
+        (b"=cudnn", b"=<b>", {"compile_cache": "warm"}, 8.1),
+        (b"attention=", b"loss=", {"compile_cache": "warm"}, 8.1),
+    ],
+)
+def test_a_start_that_lacks_something_says_nothing_of_it(
+    old: bytes, new: bytes, facts: dict[str, str], compile_s: float | None
+) -> None:
+    found = read(LINE % 1, START.replace(old, new))
+    assert (found.facts, found.compile_s) == (facts, compile_s)
 
 
 def test_nodes_that_print_nothing_of_their_own_change_nothing() -> None:
