@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
 
 SENDS = (
     "node.checks.apex",
+    "node.checks.compiler",
     "node.checks.deepspeed",
     "node.checks.imports",
     "node.checks.oneflow",

@@ -17,7 +17,7 @@ from node.printable import printable
 from node.schema import UnfitError
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
-from plugins.filter.pins import PinError, pin_plans
+from plugins.filter.pins import PinError, has_compile, pin_plans
 from runner.base.errors import UserError
 from runner.inventory.slurm_keys import read_slurm
 from runner.plan.slurm_job import one_node_argv
@@ -393,6 +393,24 @@ def builds(values: Mapping[str, Any], known: Known, limits: Mapping[str, int]) -
             if what and cuda in limits and "CC" not in pin.get("environment", {}):
                 found.append(Builds(f"{what} for {system}'s {name}", cuda, limits[cuda]))
     return min(found, key=lambda each: each.most, default=None)
+
+
+def compiles(values: Mapping[str, Any], known: Known) -> str:
+    """For which pin set runs compile kernels on GPUs, the first; empty for none.
+
+    Of an image's compiler, of one that the inventory names, and of those that a login node has,
+    validate knows nothing.
+    """
+    named = "CC" in values.get("cluster_env", {})
+    if values.get("cluster_device") != "cuda" or values.get("cluster_engine") == "slurm" or named:
+        return ""
+    for system in values.get("cluster_systems", []):
+        there = known.pins(system, values)
+        for name in known.pin_sets(system, values):
+            pin = there.get(name, {})
+            if "image" not in pin and has_compile(pin):
+                return f"{system}'s {name}"
+    return ""
 
 
 def too_new(version: str, whose: str, needed: Builds, cure: str) -> list[str]:

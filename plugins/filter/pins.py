@@ -8,6 +8,7 @@ roles/<system>/vars/pins.yml (docs/adding-a-system.md has the keys); `site` says
     device             cpu, cuda or npu
     cuda_homes         CUDA version to its folder, where it is not /usr/local/cuda-<version>
     gcc                version of the compiler for what is built, or ""
+    compilers          variables of every run that name one: CC, CXX, PATH
     home               instead of system and root: the folder of this one pin set
 
 Pure but for the patches and constraints, which are read through one function.
@@ -63,6 +64,14 @@ def exact(pins: Sequence[str], where: str) -> list[str]:
         if not EXACT.fullmatch(pin):
             raise PinError(f"{where}: {pin!r} is not an exact pin; write name==version")
     return list(pins)
+
+
+def has_compile(pin: Pin) -> bool:
+    """Whether a pin set's torch is one with torch.compile."""
+    plain = [item for item in pin.get("requirements", []) if isinstance(item, str)]
+    pinned = [item.partition("==")[2] for item in plain if item.startswith("torch==")]
+    version = str(pin.get("torch", {}).get("version", "")) or "".join(pinned)
+    return version.partition(".")[0] not in ("", "0", "1")
 
 
 def wheel(url: str, sha256: str | None, where: str) -> dict[str, Any]:
@@ -323,6 +332,10 @@ class Plan:
         if "apex" in names:
             extensions = list(self.pin["apex"].get("extensions", []))
             found.append({"program": "apex", "extensions": extensions})
+        # A login node has other compilers than the nodes of a job.
+        if self.cuda and self.site.get("devices_here", True) and has_compile(self.pin):
+            variables = dict(self.site.get("compilers", {}))
+            found.append({"program": "compiler", "device": "cuda", "variables": variables})
         if self.pin.get("imports"):
             found.append({"program": "imports", "modules": list(self.pin["imports"])})
         return found

@@ -166,6 +166,24 @@ def test_operators_of_deepspeed_that_are_built_at_once_count_too() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({}, "torch_gpt's torch-2.13"),
+        ({"cluster_systems": ["libai", "torchtitan", "torch_gpt"]}, "torchtitan's 0.2.2"),
+        ({"torch_gpt_existing_python": "/x"}, "torch_gpt's torch-2.13"),
+        ({"cluster_env": {"NCCL_DEBUG": "WARN"}}, "torch_gpt's torch-2.13"),
+        ({"cluster_env": {"CC": "/opt/gcc/bin/gcc"}}, ""),
+        ({"cluster_device": "cpu"}, ""),
+        ({"cluster_engine": "slurm"}, ""),
+        ({"torch_gpt_pin_sets": ["container"]}, ""),
+        ({"cluster_systems": ["megatron_lm"]}, ""),  # torch 1
+    ],
+)
+def test_runs_compile_on_gpus_with_torch_2(more: dict[str, Any], named: str) -> None:
+    assert check.compiles({**GOOD, **more}, KNOWN) == named
+
+
 SOURCE = {"repository": "https://git.example/mine", "commit": "5" * 40, "install": "editable"}
 MINE: dict[str, Any] = {
     "python": "3.11",

@@ -108,6 +108,18 @@ def test_a_login_node_gets_cudas_builds_and_is_asked_for_no_device() -> None:
     assert login == here
 
 
+def test_torch_2_on_gpus_is_asked_for_a_compiler_that_runs_find() -> None:
+    site: dict[str, Any] = {"system": "mds", "root": "/r", "roles": "/roles", "device": "cuda"}
+    site["compilers"] = {"CC": "/opt/gcc"}
+    asked = [{"program": "compiler", "device": "cuda", "variables": {"CC": "/opt/gcc"}}]
+    assert pin_plans(PINS, ["plain"], site, read)[0]["checks"] == asked
+    for other in ({"device": "cpu"}, {"devices_here": False}):
+        assert pin_plans(PINS, ["plain"], {**site, **other}, read)[0]["checks"] == []
+    assert "compiler" not in [check["program"] for check in plan()["checks"]]  # torch 1.10
+    newer = plan(torch={"version": "2.11.0"})["checks"]
+    assert "compiler" in [check["program"] for check in newer]
+
+
 def test_without_cuda_the_plain_builds_and_no_apex() -> None:
     found = plan(device="cpu")
     assert found["steps"][1] == {

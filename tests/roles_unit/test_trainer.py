@@ -7,6 +7,7 @@ import yaml
 
 from plugins.filter.pins import pin_plans
 from roles.trainer.action_plugins.pins import (
+    compilers,
     environment_site,
     example_lock,
     plan_site,
@@ -46,6 +47,14 @@ def test_a_question_has_what_the_programs_take() -> None:
     assert asked["said"] == {"system": "toy", "left_out": {"apex": "cluster_device is cpu"}}
     assert "files" not in asked["trees"][0]
     assert asked["trees"][0]["check"] is True
+
+
+def test_compilers_are_those_that_every_run_is_told() -> None:
+    secret = {"HF_TOKEN": "{{ lookup('pipe', 'false') }}"}
+    assert compilers({"cluster_env": {"CC": "gcc-12", "NCCL_DEBUG": "x", **secret}}) == {
+        "CC": "gcc-12"
+    }
+    assert compilers({"cluster_env": "{{ elsewhere }}"}) == compilers({}) == {}
 
 
 def test_the_trainer_asks_of_an_environment_what_python_env_asks() -> None:

@@ -165,6 +165,26 @@ def test_the_compiler_that_builds_is_there_and_old_enough(
     assert bool(words) == bool(found)
 
 
+@pytest.mark.parametrize(
+    ("said", "what", "privileged", "refused"),
+    [
+        ({}, "torch_gpt's torch-2.13", False, True),
+        ({"cc": "/usr/bin/clang"}, "torch_gpt's torch-2.13", False, False),
+        ({}, "torch_gpt's torch-2.13", True, False),  # setup installs it
+        ({}, "", False, False),
+    ],
+)
+def test_a_compiler_for_torch_compile_is_there_where_setup_brings_none(
+    said: dict[str, str], what: str, privileged: bool, refused: bool
+) -> None:
+    found = validate.runtime_faults("n1", {"cc": "", **said}, what, privileged)
+    words = (
+        "n1 has no gcc and no clang, one of which torch.compile needs when torch_gpt's torch-2.13"
+        " trains; have one installed there, or name a C compiler by CC in cluster_env"
+    )
+    assert found == [words] * refused
+
+
 def test_facts_have_ansibles_names() -> None:
     assert validate.facts(JAMMY)["ansible_distribution"] == "Ubuntu"
     assert validate.facts(JAMMY)["ansible_distribution_version"] == "22.04"
@@ -198,6 +218,7 @@ def test_a_node_says_its_compiler_and_its_datasets(tmp_path: Path) -> None:
     assert {name for name in said if name.startswith("dataset:")} == {"dataset:own"}
     if shutil.which("g++"):
         assert ask(sys.executable, tmp_path)["gcc"].partition(".")[0].isdecimal()
+    assert said["cc"] == (shutil.which("gcc") or shutil.which("clang") or "")
 
 
 @pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: Path(path).name)

@@ -48,7 +48,8 @@ class ActionModule(NodeAction):
         system, step = str(self.value("trainer_system")), arguments["step"]
         names = [arguments["pin"]] if step == "plan" else self.value("trainer_pin_sets")
         try:
-            plans = pin_plans(self._pins(system), names, plan_site(self.value))
+            met = {**plan_site(self.value), "compilers": compilers(variables)}
+            plans = pin_plans(self._pins(system), names, met)
         except PinError as error:
             raise AnsibleActionFail(str(error)) from None
         asked = questions(plans, self._site(system))
@@ -110,6 +111,17 @@ def plan_site(value: Value) -> dict[str, Any]:
         "cuda_homes": value("trainer_cuda_homes"),
         "gcc": value("trainer_gcc_version"),
     }
+
+
+def compilers(variables: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the inventory's variables of every run say of compilers.
+
+    They are taken as they are written: a template among them is a secret's, and stays unread.
+    """
+    given = variables.get("cluster_env")
+    if not isinstance(given, Mapping):
+        return {}
+    return {name: str(given[name]) for name in ("CC", "CXX", "PATH") if name in given}
 
 
 def environment_site(value: Value, python: str) -> dict[str, Any]:

@@ -46,6 +46,7 @@ say python "$("$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/
 say apt "$("$1" -c 'import apt; print("yes")' 2>/dev/null)"
 if [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then say root yes; fi
 say gcc "$(command -v "g++$3" >/dev/null 2>&1 && "gcc$3" -dumpversion 2>/dev/null)"
+say cc "$(command -v gcc || command -v clang)"
 place=$2
 root=$2
 shift 3
@@ -157,6 +158,16 @@ def compiler_faults(
     return check.too_new(found, f"gcc{name} of {host}", needed, cure)
 
 
+def runtime_faults(host: str, said: Mapping[str, str], what: str, privileged: bool) -> list[str]:
+    """The compiler that runs of a pin set need: there is one where nobody installs it."""
+    if not what or privileged or said.get("cc"):
+        return []
+    return [
+        f"{host} has no gcc and no clang, one of which torch.compile needs when {what} trains; have"
+        " one installed there, or name a C compiler by CC in cluster_env"
+    ]
+
+
 def facts(said: Mapping[str, str]) -> dict[str, Any]:
     """What other roles read, under the names that Ansible's own facts have."""
     name, version = word(said, "id"), word(said, "version")
@@ -224,6 +235,7 @@ class ActionModule(NodeAction):
                 "privileged": boolean(values.get("setup_privileged", True)),
                 "gcc": check.gcc_version(values),
                 "builds": check.builds(values, known, limits),
+                "compiles": check.compiles(values, known),
                 "datasets": check.dataset_faults(values, known)[1],
             }
             try:
@@ -296,4 +308,5 @@ class ActionModule(NodeAction):
         faults = node_faults(host, said, asked, python=python, named=named, password=password)
         if needed := asked["builds"]:
             faults += compiler_faults(host, said, needed, asked["gcc"], asked["privileged"])
+        faults += runtime_faults(host, said, asked["compiles"], asked["privileged"])
         return said, faults

@@ -13,6 +13,7 @@ STATUSES: Mapping[str, str] = {
     "out_of_memory": "a device (CUDA, NPU, MLU), the host or its shared memory had no more memory",
     "disk_full": "a file could not be written: no space, or over the quota",
     "missing_module": "a Python module, or a symbol or library that one needs, is missing",
+    "missing_compiler": "torch.compile found no compiler, or no headers of the Python that ran",
     "missing_dataset_index": "a dataset's file or its index is missing on a node",
     "missing_file": "another file is missing",
     "assertion": "sizes that do not fit each other, or another assertion of the trainer",
@@ -72,6 +73,12 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _any(rb"No space left on device", rb"Disk quota exceeded", rb"Errno (?:28|122)\b"),
     ),
     ("disk_full", _any(rb"PytorchStreamWriter failed writing", rb"file write failed")),
+    (  # Triton's (3.7 runtime/build.py) and Inductor's (torch 2.13 _inductor/exc.py)
+        "missing_compiler",
+        _any(
+            rb"Failed to find C compiler|No working C\+\+ compiler found", rb"\bPython\.h: No such"
+        ),
+    ),
     (
         "missing_dataset_index",
         _any(
@@ -180,6 +187,7 @@ RULES: tuple[Rule, ...] = (
         "remote_shell", _any(rb"pdsh: (?:command )?not found", rb"'?pdsh'?(?: is)? not installed")
     ),
     Rule("remote_shell", _any(rb"No such file or directory: '(?:\S*/)?pdsh'")),
+    Rule("missing_compiler", _any(rb": fatal error: Python\.h: No such file or directory$")),
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
     Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
     Rule(None, _any(rb"\[c10d\].{0,200}client socket has (?:timed out|failed)")),

@@ -25,6 +25,10 @@ _SAYS = {
     "out_of_memory": "memory ran out",
     "disk_full": "the disk was full",
     "missing_module": "a module or symbol is missing",
+    "missing_compiler": (
+        "torch.compile found no compiler or no headers of Python on this node; run"
+        " playbooks/base.yml, or have gcc, g++ and python3-dev installed there"
+    ),
     "missing_dataset_index": "a dataset's index is missing on this node",
     "missing_file": "a file is missing",
     "assertion": "an assertion failed",

@@ -64,6 +64,31 @@ CAUSES = [
         trace("OSError: libcudart.so.10.1: cannot open shared object file: No such file"),
     ),
     ("missing_module", trace("AttributeError: module 'numpy' has no attribute 'float'.")),
+    (  # as torch 2.13 says it without g++, and of Triton what its source raises
+        "missing_compiler",
+        trace(
+            "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found in"
+            " torch._inductor.config.cpp.cxx: (None, 'g++')"
+        ),
+    ),
+    (
+        "missing_compiler",
+        trace(
+            "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please"
+            " specify via CC environment variable or set triton.knobs.build.impl."
+        ),
+    ),
+    (
+        "missing_compiler",
+        [
+            "/tmp/tmpn8c04nql/cuda_utils.c:5:10: fatal error: Python.h: No such file or directory",
+            "compilation terminated.",
+            *trace(
+                "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc']'"
+                " returned non-zero exit status 1."
+            ),
+        ],
+    ),
     (
         "missing_dataset_index",
         trace(
