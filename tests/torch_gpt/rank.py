@@ -13,8 +13,9 @@ from pathlib import Path
 # What the trainer imports, for the fork server: the first of them only when it is used.
 import torch._dynamo
 import torch.distributed.fsdp
+import torch.distributed.optim
 import torch.distributed.pipelining
-import torch.distributed.tensor.parallel  # noqa: F401
+import torch.distributed.tensor.parallel
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
@@ -26,19 +27,23 @@ def run(argv: Sequence[str], environ: Mapping[str, str], out: Path, err: Path) -
     for stream, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), stream)
     os.environ.update(environ)
+    torch.set_num_threads(int(environ["OMP_NUM_THREADS"]))  # read when torch was loaded, before
     sys.argv = list(argv)
     sys.path[:0] = [str(Path(argv[0]).parent), *environ["PYTHONPATH"].split(os.pathsep)]
     runpy.run_path(argv[0], run_name="__main__")
 
 
 def run_all(
-    argv: Sequence[str], places: Sequence[Mapping[str, str]], folder: Path
+    argvs: Sequence[Sequence[str]], places: Sequence[Mapping[str, str]], folder: Path
 ) -> tuple[int, str, str]:
     """Run a rank a place; the worst exit status, and what they printed."""
     out, err = folder / "out", folder / "err"
     for path in (out, err):
         path.touch()
-    ranks = [FORKS.Process(target=run, args=(argv, place, out, err)) for place in places]
+    ranks = [
+        FORKS.Process(target=run, args=(argv, place, out, err))
+        for argv, place in zip(argvs, places, strict=True)
+    ]
     for process in ranks:
         process.start()
     for process in ranks:

@@ -111,7 +111,7 @@ def train(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
     @functools.cache
     def run(ranks: int, *words: str) -> Run:
         argv = [str(TRAINER / "train.py"), "--data-path", str(prefix), *SHAPE, *words]
-        return Run(*rank.run_all(argv, places(ranks), tmp_path_factory.mktemp("run")))
+        return Run(*rank.run_all([argv] * ranks, places(ranks), tmp_path_factory.mktemp("run")))
 
     return run
 
@@ -267,21 +267,6 @@ def test_validation_at_the_end(train: Train) -> None:
     assert float(found[1]) < 5.5
 
 
-def test_without_torchrun_it_is_one_rank(prefix: Path) -> None:
-    words = ("--data-path", str(prefix), *SHAPE, "--train-iters", "2")
-    done = subprocess.run(
-        [sys.executable, str(TRAINER / "train.py"), *words],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-    )
-    run = Run(done.returncode, done.stdout, done.stderr)
-    assert run.status == 0, run.err
-    assert run.config["world_size"] == "1"
-    assert len(run.steps) == 2
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -307,38 +292,29 @@ def test_out_of_memory_says_what_to_lower(launch: Train) -> None:
     assert "lower --micro-batch-size" in run.errors[0]
 
 
-def test_ranks_started_differently_are_refused(prefix: Path) -> None:
-    port = str(free_port())
-    processes = []
-    for number, batch in enumerate(("8", "16")):
-        place = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        words = ["--data-path", str(prefix), *SHAPE, "--global-batch-size", batch]
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, str(TRAINER / "train.py"), *words],
-                env={**environment(), **place, **address},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    errors = "".join(process.communicate(timeout=60)[1] for process in processes)
-    assert [process.returncode for process in processes] == [1, 1]
-    assert errors == (
+def test_ranks_started_differently_are_refused(prefix: Path, tmp_path: Path) -> None:
+    command = [str(TRAINER / "train.py"), "--data-path", str(prefix), *SHAPE]
+    argvs = [[*command, "--global-batch-size", batch] for batch in ("8", "16")]
+    run = Run(*rank.run_all(argvs, places(2), tmp_path))
+    assert run.status == 1
+    assert run.err == (
         "torch_gpt error: rank 1 was started with --global-batch-size 16 but rank 0 with 8; start "
         "all nodes with the same arguments\n"
     )
 
 
-def test_a_rank_leaves_without_pythons_finalization(prefix: Path, tmp_path: Path) -> None:
+def test_without_torchrun_it_is_one_rank_that_leaves_without_pythons_finalization(
+    prefix: Path, tmp_path: Path
+) -> None:
     """What made FSDP2 ranks abort at exit, see parallel.leave: only a busy machine shows it."""
     mark = "import atexit\natexit.register(print, 'finalized')\n"
     (tmp_path / "sitecustomize.py").write_text(mark)
     command = [sys.executable, str(TRAINER / "train.py"), "--data-path", str(prefix), *SHAPE]
     paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"}
-    for words, finalized in ((["--train-iters", "1"], False), (["--help"], True)):
+    said = {}
+    for words, finalized in (("--train-iters=2", False), ("--help", True)):
         done = subprocess.run(
-            [*command, *words],
+            [*command, words],
             capture_output=True,
             text=True,
             env={**environment(), **paths},
@@ -346,6 +322,10 @@ def test_a_rank_leaves_without_pythons_finalization(prefix: Path, tmp_path: Path
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("finalized\n") == finalized
+        said[words] = Run(done.returncode, done.stdout, done.stderr)
+    run = said["--train-iters=2"]
+    assert run.config["world_size"] == "1"
+    assert len(run.steps) == 2
 
 
 @pytest.mark.slow
