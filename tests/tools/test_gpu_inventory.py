@@ -1,0 +1,174 @@
+"""What `make gpu-smoke` looks at first: a sentence for each thing that lacks, or an inventory.
+
+The GPU, nvidia-smi and torch are stand-ins: no GPU is on a machine that runs the tests.
+"""
+
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.inventory.inventory import parse_inventory
+from tests.conftest import ROOT
+
+TOOL = ROOT / "tools" / "gpu-inventory"
+A10 = ["NVIDIA A10", 8, 6]
+GOOD: dict[str, Any] = {
+    **{"torch": "2.11.0+cu130", "cuda": "13.0"},
+    **{"gpus": [A10], "has": ["numpy", "tokenizers"]},
+}
+TORCH = """
+__version__ = "2.11.0+cu130"
+class version:
+    cuda = "13.0"
+class cuda:
+    device_count = staticmethod(lambda: 3)
+    get_device_name = staticmethod(lambda i: "Tesla T4")
+    get_device_capability = staticmethod(lambda i: (7, 5))
+"""
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program as a module; tools/ gets no __pycache__."""
+    loader = importlib.machinery.SourceFileLoader("gpu_inventory", str(TOOL))
+    spec = importlib.util.spec_from_loader("gpu_inventory", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    return module
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            {"why": "ModuleNotFoundError: No module named 'torch'"},
+            "/p has no torch that can",
+        ),
+        ({**GOOD, "torch": "2.9.1+cu128"}, "torch 2.9.1+cu128 of /p is older than 2.11, the"),
+        (
+            {**GOOD, "cuda": None},
+            "is a build without CUDA; install one that has",
+        ),
+        (
+            {**GOOD, "gpus": []},
+            "sees none of the GPUs that nvidia-smi lists; look at",
+        ),
+        ({**GOOD, "has": []}, "/p has no numpy, which the trainer needs, too; install"),
+    ],
+)
+def test_a_torch_that_cannot_train(
+    tool: Any, capsys: pytest.CaptureFixture[str], said: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        tool.check("/p", said)
+    assert sentence in refused(capsys)
+
+
+@pytest.mark.parametrize(
+    ("programs", "sentence"),
+    [
+        ({}, "nvidia-smi is not on PATH, so no NVIDIA GPU is ready here; `make demo` needs"),
+        (
+            {"nvidia-smi": "echo No devices were found"},
+            "no GPU here (No devices were found);",
+        ),
+        (
+            {"nvidia-smi": "echo No driver; exit 9"},
+            "no GPU here (No driver); `make demo` needs none",
+        ),
+    ],
+)
+def test_a_machine_that_cannot_train(
+    tool: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    programs: dict[str, str],
+    sentence: str,
+) -> None:
+    for name, text in programs.items():
+        program(tmp_path / name, text)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match="2"):
+        tool.check_machine()
+    assert sentence in refused(capsys)
+
+
+@pytest.mark.parametrize("named", ["", "/no/python"])
+def test_a_python_that_is_not_there(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, named: str
+) -> None:
+    # The .venv of this checkout has a python3, and is not meant.
+    monkeypatch.setenv("PATH", f"{ROOT}/.venv/bin:{tmp_path}")
+    monkeypatch.setenv("TORCH", named)
+    with pytest.raises(SystemExit, match="2"):
+        tool.python_with_torch()
+    assert f"{named or 'python3'} is no program; name a Python that has torch" in refused(capsys)
+
+
+def test_a_python_that_does_not_run(tool: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        tool.ask("/bin/false")
+    assert "/bin/false does not run (it said nothing); or name another Python" in refused(capsys)
+
+
+@pytest.mark.parametrize(("gpus", "used"), [(1, 1), (3, 2), (8, 8), (16, 8)])
+def test_the_inventory_is_one_of_ours(tool: Any, tmp_path: Path, gpus: int, used: int) -> None:
+    tool.write(tmp_path / "gpu", "/p", {**GOOD, "gpus": [A10] * gpus})
+    variables = {
+        key: value
+        for file in (tmp_path / "gpu/group_vars/all").iterdir()
+        for key, value in yaml.safe_load(file.read_text()).items()
+    }
+    hosts = yaml.safe_load((tmp_path / "gpu/hosts.yml").read_text())["nodes"]["hosts"]
+    listed = {
+        "_meta": {"hostvars": {name: {**variables, **own} for name, own in hosts.items()}},
+        "nodes": {"hosts": list(hosts)},
+    }
+    cluster = parse_inventory(listed, Path("gpu"))
+    assert (cluster.device, [node.devices for node in cluster.nodes]) == ("cuda", [used])
+    assert variables["torch_gpt_existing_python"] == variables["dataset_existing_python"] == "/p"
+    assert variables["setup_privileged"] is False
+
+
+def test_the_whole_of_it(tmp_path: Path) -> None:
+    """Its python3 is the user's, beside the .venv that stands before it on PATH."""
+    (tmp_path / "torch.py").write_text(TORCH)
+    (tmp_path / "numpy.py").touch()
+    own = f'PYTHONPATH={tmp_path} exec {sys.executable} -S "$@"'
+    for name, text in (("nvidia-smi", "echo GPU 0: T4"), ("python3", own)):
+        program(tmp_path / "bin" / name, text)
+    ran = subprocess.run(
+        [sys.executable, TOOL, tmp_path / "gpu"],
+        env={"PATH": f"{ROOT}/.venv/bin:{tmp_path}/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "fp16\n"), ran.stderr
+    python = f"{tmp_path}/bin/python3"
+    assert ran.stderr == f"3 x Tesla T4; torch 2.11.0+cu130 of {python}\n"
+    written = yaml.safe_load((tmp_path / "gpu/group_vars/all/cluster.yml").read_text())
+    assert written["torch_gpt_existing_python"] == python
+    assert written["dataset_existing_python"] == ""
