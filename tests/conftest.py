@@ -10,7 +10,7 @@ import pytest
 from runner.systems.common.pins import pins
 from tests import stand_in
 
-pytest_plugins = ["tests.cluster.fixtures", "tests.roles.apt_repository"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.roles.apt_repository", "tests.workers"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -32,10 +32,8 @@ _use_the_nodes_torch()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, file by file: ranks that train, then nodes, which wait."""
-    items.sort(
-        key=lambda item: ("torch_gpt" not in item.path.parts, "cluster" not in item.keywords)
-    )
+    """Begin with what takes longest: ranks that train."""
+    items.sort(key=lambda item: "torch_gpt" not in item.path.parts)
 
 
 @pytest.fixture(scope="session", autouse=True)
