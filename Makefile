@@ -13,6 +13,8 @@ NODES ?= 4
 CASES ?= 100000
 SECONDS ?= 1200
 SEED ?=
+# Of `make same-learning`: cuda or cpu, which takes an hour.
+DEVICE ?= cpu
 # Of the tests: three begin with those on nodes, which mostly wait, one with those that compute.
 WORKERS ?= 4
 
@@ -189,6 +191,10 @@ collecting: $(VENV)/.dev  ## Measure how fast a campaign of 1,000 runs is collec
 .PHONY: learning
 learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
 	python -m benchmarks.learning
+
+.PHONY: same-learning
+same-learning: $(VENV)/.dev setup  ## Does every fast path of torch_gpt learn what fp32 eager does? Goes on after an interrupt (DEVICE=cuda: ten minutes)
+	python -m benchmarks.same_learning --device $(DEVICE)
 
 .PHONY: clean
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)

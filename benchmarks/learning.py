@@ -83,7 +83,7 @@ def measured(python: str) -> Curves:
             {
                 "argv": options(setting, seed, prefix),
                 "log": f"{folder}/{setting}{seed}",
-                "fault": setting == "fault",
+                "fault": "lost_gradients" if setting == "fault" else None,
             }
             for setting in SEEDS
             for seed in seeds_of(setting)
