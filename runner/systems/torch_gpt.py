@@ -180,7 +180,7 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
         flag = "--" + item.name.replace("_", "-")
         value = values[item.name]
         if item.kind is bool:
-            argv += [flag] if value else []
+            argv += [flag, "full"] if value else []
         elif value is not None:
             argv += [flag, str(value)]
     return argv

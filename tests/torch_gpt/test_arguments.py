@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch")
 
 TRAINER = Path(__file__).parents[2] / "roles" / "torch_gpt" / "files" / "torch_gpt"
 sys.path.insert(0, str(TRAINER))
-arguments, data, model, parallel, train = (
-    importlib.import_module(name) for name in ("arguments", "data", "model", "parallel", "train")
+arguments, data, model, train, world = (
+    importlib.import_module(name) for name in ("arguments", "data", "model", "train", "world")
 )
 
 
@@ -62,7 +62,24 @@ def test_a_model_can_be_changed() -> None:
         (["--pipeline-parallel", "3"], "--num-layers 4 is not a multiple of --pipeline-parallel"),
         (["--pipeline-parallel", "2", "--zero-stage", "1"], "goes with --zero-stage 0 only"),
         (["--pipeline-parallel", "2", "--eval-iters", "1"], "has no validation"),
-        (["--tensor-parallel", "2", "--zero-stage", "1"], "not with 1"),
+        (["--tensor-parallel", "2", "--cross-entropy-chunks", "0"], "chunks 0 goes with --tensor"),
+        (
+            ["--tensor-parallel", "3", "--num-attention-heads", "3", "--hidden-size", "96"],
+            "--micro-batch-size x --seq-length 512 is not a multiple of --tensor-parallel 3",
+        ),
+        (["--num-query-groups", "2"], "goes with a Llama only"),
+        (["--model", "llama3-8b", "--num-query-groups", "3"], "32 is not a multiple of --num-quer"),
+        (["--model", "llama3-8b", "--tensor-parallel", "16"], "--num-query-groups 8 is not a mult"),
+        (["--mixed-precision", "autocast"], "goes with --precision bf16, fp16 or fp8"),
+        (["--precision", "fp16", "--mixed-precision", "master_weights"], "autocast only"),
+        (["--precision", "fp8", "--mixed-precision", "autocast"], "master_weights only"),
+        (["--precision", "fp8", "--compile", "none"], "is slower than bf16; take block"),
+        (["--compile", "model", "--zero-stage", "2"], "goes with --zero-stage 0 and 1 only"),
+        (["--compile", "model", "--pipeline-parallel", "2"], "take block"),
+        (["--cuda-graphs", "--zero-stage", "1"], "--cuda-graphs goes with --zero-stage 0"),
+        (["--cuda-graphs", "--precision", "fp16"], "does not go with fp16"),
+        (["--async-tensor-parallel"], "needs --tensor-parallel of at least 2"),
+        (["--engine", "deepspeed", "--cuda-graphs"], "does not go with --engine deepspeed"),
         (["--engine", "deepspeed", "--tensor-parallel", "2"], "is data parallel only"),
     ],
 )
@@ -99,18 +116,27 @@ def test_accumulation_counts_data_parallel_ranks_and_fills_the_pipeline() -> Non
         arguments.accumulation(made, 8)
 
 
-def test_the_stages_of_a_pipeline_are_the_whole_model() -> None:
-    whole = model.GPT(64, 8, 4, 16, 2)
+@pytest.mark.parametrize("name", ["gpt2-tiny", "llama3-debug"])
+def test_the_stages_of_a_pipeline_are_the_whole_model(name: str) -> None:
+    shape = options(
+        *("--num-layers", "4", "--hidden-size", "16", "--num-attention-heads", "2"),
+        *("--seq-length", "8", "--model", name),
+    )
+    torch.manual_seed(0)
+    whole = model.Decoder(shape, 64)
+    whole.prepare(torch.device("cpu"))
     names = [name for name, _ in whole.named_parameters()]
     x = tokens = torch.randint(64, (2, 8))
     held: list[str] = []
     for stage in range(4):
-        part = model.GPT(64, 8, 4, 16, 2)
+        part = model.Decoder(shape, 64)
         part.load_state_dict(whole.state_dict())
+        part.prepare(torch.device("cpu"))
         part.keep_stage(stage, 4)
         held += [name for name, _ in part.named_parameters()]
         x = part(x)
-    assert sorted(held) == sorted([*names, "token_embedding.weight"])  # at both ends
+    tied = [] if shape.llama else ["token_embedding.weight"]  # at both ends
+    assert sorted(held) == sorted([*names, *tied])
     torch.testing.assert_close(x, whole(tokens))
 
 
@@ -143,32 +169,31 @@ def test_arguments_are_refused_before_torch_is_imported() -> None:
     assert " torch" not in done.stderr.replace("torch_gpt", "")
 
 
-def parameters(shape: Any, vocab: int) -> int:
+def parameters(name: str, vocab: int) -> int:
     with torch.device("meta"):
-        made = model.GPT(
-            vocab,
-            shape.seq_length,
-            shape.num_layers,
-            shape.hidden_size,
-            shape.num_attention_heads,
-        )
+        made = model.Decoder(options("--model", name), vocab)
     return sum(parameter.numel() for parameter in made.parameters())
 
 
 @pytest.mark.parametrize(
-    ("name", "count"),
+    ("name", "vocab", "count"),
     [
-        ("gpt2-small", 124_439_808),  # Hugging Face's gpt2
-        ("gpt2-medium", 354_823_168),  # and gpt2-medium
+        ("gpt2-small", 50257, 124_439_808),  # Hugging Face's gpt2
+        ("gpt2-medium", 50257, 354_823_168),  # and gpt2-medium
+        ("llama3-8b", 128256, 8_030_261_248),  # Meta-Llama-3-8B
+        ("llama3-70b", 128256, 70_553_706_496),  # and -70B
+        # Llama-3.2-1B (1,235,814,400) and -3B (3,212,749,824), each with a matrix for its output
+        ("llama3.2-1b", 128256, 1_235_814_400 + 128256 * 2048),
+        ("llama3.2-3b", 128256, 3_212_749_824 + 128256 * 3072),
     ],
 )
-def test_known_parameter_counts(name: str, count: int) -> None:
-    assert parameters(arguments.MODELS[name], 50257) == count
+def test_known_parameter_counts(name: str, vocab: int, count: int) -> None:
+    assert parameters(name, vocab) == count
 
 
 @pytest.mark.parametrize(("name", "billions"), [("1.3b", 1.3), ("2.7b", 2.65), ("3.7b", 3.78)])
 def test_large_models_have_the_size_of_their_names(name: str, billions: float) -> None:
-    count = parameters(arguments.MODELS[f"gpt-{name}"], model.padded(50257))
+    count = parameters(f"gpt-{name}", model.padded(50257))
     assert count / 1e9 == pytest.approx(billions, rel=0.02)
 
 
@@ -176,25 +201,33 @@ def test_padding() -> None:
     assert [model.padded(n) for n in (1, 128, 4096, 50257)] == [128, 128, 4096, 50304]
 
 
-def test_first_loss_is_that_of_guessing() -> None:
-    torch.manual_seed(0)
-    made = model.GPT(512, 32, 2, 64, 2)
+@pytest.mark.parametrize("name", ["gpt2-tiny", "llama3-debug"])
+def test_first_loss_is_that_of_guessing(name: str) -> None:
+    shape = ("--model", name, "--num-layers", "2", "--hidden-size", "64", "--seq-length", "32")
+    made = model.Decoder(options(*shape), 512)
+    made.prepare(torch.device("cpu"))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            parameter.copy_(model.initial_value(name, parameter.shape, 2, generator))
-    tokens = torch.randint(512, (4, 32))
+        for each, parameter in made.named_parameters():
+            parameter.copy_(model.initial_value(each, parameter.shape, 2, generator))
+    tokens = torch.randint(512, (4, 32), generator=generator)
     assert made(tokens, tokens.roll(-1, 1)).item() == pytest.approx(np.log(512), abs=0.1)
 
 
-def test_a_position_sees_only_what_is_before_it() -> None:
+@pytest.mark.parametrize("name", ["gpt2-tiny", "llama3-debug"])
+def test_a_position_sees_only_what_is_before_it(name: str) -> None:
     torch.manual_seed(0)
-    block = model.Block(16, 2, checkpointing=False).eval()
-    x = torch.randn(1, 8, 16)
+    shape = options(
+        "--model", name, "--num-layers", "1", "--hidden-size", "64", "--seq-length", "8"
+    )
+    made = model.Decoder(shape, 128)
+    made.prepare(torch.device("cpu"))
+    x = torch.randn(16, 64)  # of two samples
     changed = x.clone()
-    changed[:, 5] = torch.randn(16)
-    same = torch.isclose(block(x), block(changed), atol=1e-6).all(dim=2)[0]
-    assert same.tolist() == [True] * 5 + [False] * 3
+    changed[5] = torch.randn(64)
+    block = made.blocks["0"]
+    same = torch.isclose(block(x, made.angles), block(changed, made.angles), atol=1e-6).all(dim=1)
+    assert same.tolist() == [True] * 5 + [False] * 3 + [True] * 8
 
 
 def test_learning_rate() -> None:
@@ -266,27 +299,28 @@ def test_errors_a_user_can_cure_are_one_sentence() -> None:
         "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139 GiB. "
         "See documentation"
     )
-    text = parallel.explain(cuda, None)
+    text = world.explain(cuda, None)
     assert "Tried to allocate 20.00 GiB" in text
     assert "lower --micro-batch-size" in text
     host = RuntimeError(
         "[enforce fail at alloc_cpu.cpp:116] err == 0. DefaultCPUAllocator: can't allocate memory: "
         "you tried to allocate 8000000000 bytes. Error code 12 (Cannot allocate memory)\n"
     )
-    text = parallel.explain(host, None)
+    text = world.explain(host, None)
     assert "you tried to allocate 8000000000 bytes" in text
     assert "\n" not in text
     lost = RuntimeError("[pair.cc:534] Connection closed by peer [10.0.0.2]:4711")
-    assert "lost contact with another rank" in parallel.explain(lost, None)
-    assert parallel.explain(megatron_mmap.DatasetError("set.idx is missing"), None) == (
+    assert "lost contact with another rank" in world.explain(lost, None)
+    assert world.explain(megatron_mmap.DatasetError("set.idx is missing"), None) == (
         "set.idx is missing"
     )
-    assert parallel.explain(ValueError("a bug"), None) is None
+    assert world.explain(ValueError("a bug"), None) is None
 
 
 def test_the_example_lines_in_the_documentation_have_every_field() -> None:
     documented = train.__doc__ or ""
     for field in (
+        *("first_step_s", "compile_s", "compiled", "from_cache", "compile_cache", "attention"),
         *("step", "samples_per_s", "step_time_ms", "loss", "grad_norm", "lr", "skipped", "nan"),
         *("memory_allocated_mib", "memory_used_mib"),
     ):

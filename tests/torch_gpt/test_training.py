@@ -198,6 +198,7 @@ def test_ranks_and_accumulation_change_nothing(
     [
         ("--tensor-parallel", "2", "--micro-batch-size", "8"),
         ("--tensor-parallel", "2", "--micro-batch-size", "4", "--zero-stage", "3"),
+        ("--tensor-parallel", "2", "--micro-batch-size", "8", "--cross-entropy-chunks", "3"),
         ("--pipeline-parallel", "2", "--micro-batch-size", "4"),
     ],
 )
@@ -215,7 +216,14 @@ def test_splitting_the_model_changes_nothing(train: Train, words: tuple[str, ...
     [
         ("--tensor-parallel", "2", "--pipeline-parallel", "2", "--micro-batch-size", "4"),
         ("--tensor-parallel", "2", "--zero-stage", "2", "--micro-batch-size", "2"),
-        ("--pipeline-parallel", "2", "--micro-batch-size", "2", "--activation-checkpointing"),
+        (
+            "--pipeline-parallel",
+            "2",
+            "--micro-batch-size",
+            "2",
+            "--activation-checkpointing",
+            "full",
+        ),
     ],
 )
 def test_four_ranks_split_the_model_and_the_data(train: Train, words: tuple[str, ...]) -> None:
@@ -225,9 +233,10 @@ def test_four_ranks_split_the_model_and_the_data(train: Train, words: tuple[str,
     assert run.column("grad_norm") == pytest.approx(train(2, *BASE).column("grad_norm"), rel=2e-2)
 
 
-@pytest.mark.parametrize("stage", ["0", "3"])
-def test_activation_checkpointing_changes_nothing(train: Train, stage: str) -> None:
-    run = train(2, "--zero-stage", stage, "--micro-batch-size", "4", "--activation-checkpointing")
+@pytest.mark.parametrize(("stage", "which"), [("0", "selective"), ("3", "full")])
+def test_activation_checkpointing_changes_nothing(train: Train, stage: str, which: str) -> None:
+    words = ("--zero-stage", stage, "--micro-batch-size", "4", "--activation-checkpointing", which)
+    run = train(2, *words)
     assert run.status == 0, run.err
     assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
 
@@ -306,7 +315,7 @@ def test_ranks_started_differently_are_refused(prefix: Path, tmp_path: Path) -> 
 def test_without_torchrun_it_is_one_rank_that_leaves_without_pythons_finalization(
     prefix: Path, tmp_path: Path
 ) -> None:
-    """What made FSDP2 ranks abort at exit, see parallel.leave: only a busy machine shows it."""
+    """What made FSDP2 ranks abort at exit, see world.leave: only a busy machine shows it."""
     mark = "import atexit\natexit.register(print, 'finalized')\n"
     (tmp_path / "sitecustomize.py").write_text(mark)
     command = [sys.executable, str(TRAINER / "train.py"), "--data-path", str(prefix), *SHAPE]

@@ -51,7 +51,7 @@ def test_the_whole_command_line_of_the_defaults() -> None:
         ({"dataset": "wiki"}, ["--data-path", "/opt/tb/datasets/wiki/wiki_text_document"]),
         ({"model": "gpt-1.3b"}, ["--num-layers", "24", "--hidden-size", "2048"]),
         ({"model": "gpt-1.3b", "num_layers": 2}, ["--num-layers", "2", "--hidden-size", "2048"]),
-        ({"activation_checkpointing": True}, ["--activation-checkpointing", "--train-iters"]),
+        ({"activation_checkpointing": True}, ["--activation-checkpointing", "full"]),
         ({"split": "98,1,1"}, ["--split", "98,1,1"]),
     ],
 )
@@ -101,7 +101,7 @@ def test_the_trainer_takes_the_command_line_that_the_runner_writes() -> None:
     module = trainers_arguments()
     line = after_the_script({"activation_checkpointing": True, "nodes": 2, "lr": 3e-4})
     options = module.parser().parse_args(line)
-    assert (options.lr, options.activation_checkpointing, options.zero_stage) == (3e-4, True, 0)
+    assert (options.lr, options.activation_checkpointing, options.zero_stage) == (3e-4, "full", 0)
 
 
 LAUNCHED = {"nodes": 2, "launcher": "deepspeed", "engine": "deepspeed", "pin": "deepspeed-0.19"}

@@ -13,31 +13,11 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
+from shapes import MODELS, Shape
+
 
 class TrainerError(Exception):
     """The run cannot go on for a reason the user can cure; the message is one sentence."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """A model: ``seq_length`` is the default and counts tokens."""
-
-    num_layers: int
-    hidden_size: int
-    num_attention_heads: int
-    seq_length: int
-
-
-# gpt2-small and -medium: Radford et al. 2019, table 2.  gpt-1.3b to gpt-3.7b: the sizes of Ascend
-# ModelZoo GPT-2_for_PyTorch test/train_full_8p.sh.  gpt2-tiny is ours: seconds on a CPU.
-MODELS = {
-    "gpt2-tiny": Shape(4, 128, 4, 128),
-    "gpt2-small": Shape(12, 768, 12, 1024),
-    "gpt2-medium": Shape(24, 1024, 16, 1024),
-    "gpt-1.3b": Shape(24, 2048, 16, 1024),
-    "gpt-2.7b": Shape(32, 2560, 32, 2048),
-    "gpt-3.7b": Shape(32, 3072, 32, 2048),
-}
 
 
 def _positive(text: str) -> int:
@@ -75,7 +55,8 @@ def parser() -> argparse.ArgumentParser:
         prog="train.py",
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        description="Pre-train a GPT-2 with data, tensor and pipeline parallelism and ZeRO stages.",
+        description="Pre-train a GPT-2 or a Llama with data, tensor and pipeline parallelism and "
+        "ZeRO stages.",
     )
     add = made.add_argument_group("model").add_argument
     add("--model", choices=MODELS, default="gpt2-tiny", help="shape to start from")
@@ -86,12 +67,18 @@ def parser() -> argparse.ArgumentParser:
         type=_positive,
         help="heads of a block, instead of the model's; must divide the hidden size",
     )
+    add(
+        "--num-query-groups",
+        type=_positive,
+        help="heads of keys and values, instead of the model's; must divide the heads; Llama only",
+    )
+    add("--ffn-hidden-size", type=_positive, help="width of the perceptron, instead of the model's")
     add("--seq-length", type=_positive, help="tokens a sample, instead of the model's")
     add(
         "--vocab-size",
         type=_positive,
-        help="tokens of the vocabulary, by default from dataset.json beside the data; padded to a "
-        "multiple of 128, which is faster on GPUs",
+        help="tokens of the vocabulary, by default a Llama's own, else from dataset.json beside "
+        "the data; padded to a multiple of 128, which is faster on GPUs",
     )
     add = made.add_argument_group("batch and parallelism").add_argument
     add("--micro-batch-size", type=_positive, default=4, help="samples a forward pass of one rank")
@@ -106,7 +93,14 @@ def parser() -> argparse.ArgumentParser:
         "--tensor-parallel",
         type=_positive,
         default=1,
-        help="ranks, next to each other, that share out each block's heads and perceptron",
+        help="ranks, next to each other, that share out each block's heads and perceptron, the "
+        "vocabulary, and between those the tokens (sequence parallel)",
+    )
+    add(
+        "--async-tensor-parallel",
+        action="store_true",
+        help="overlap the tensor group's communication with its matrix products, in pieces, by "
+        "torch's symmetric memory; CUDA with --compile",
     )
     add(
         "--pipeline-parallel",
@@ -130,17 +124,66 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--precision",
-        choices=("fp32", "bf16", "fp16"),
+        choices=("fp32", "bf16", "fp16", "fp8"),
         default="fp32",
-        help="of the matrix products; weights and optimizer stay fp32, fp16 scales its loss; fp32 "
-        "uses TF32 on CUDA",
+        help="of the matrix products; the optimizer's weights stay fp32, fp16 scales its loss; "
+        "fp32 uses TF32 on CUDA; fp8: the blocks' products in float8 (torchao, one scale a "
+        "tensor), the rest in bf16",
+    )
+    add(
+        "--mixed-precision",
+        choices=("autocast", "master_weights"),
+        help="master_weights: weights and all between the products in bf16, made from fp32 "
+        "masters (by default, with bf16 and fp8); autocast: fp32 between the products (with fp16)",
     )
     add(
         "--activation-checkpointing",
-        action="store_true",
-        help="compute each block's activations again in the backward pass: less memory, more time",
+        choices=("none", "selective", "full"),
+        default="none",
+        help="what is computed again in the backward pass, to keep less: all of a block, or all "
+        "but its matrix products and attention",
     )
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CUDA if present")
+    add = made.add_argument_group("speed").add_argument
+    add(
+        "--compile",
+        choices=("auto", "none", "block", "model"),
+        default="auto",
+        help="torch.compile of each block and the loss, or of the whole model; auto: block on "
+        "CUDA, none on a CPU",
+    )
+    add(
+        "--attention-backend",
+        choices=("auto", "cudnn", "flash", "efficient", "math"),
+        default="auto",
+        help="kernel of scaled_dot_product_attention; auto: cuDNN's first on Hopper, else "
+        "FlashAttention's",
+    )
+    add(
+        "--cross-entropy-chunks",
+        type=_count,
+        help="pieces that the tokens go through output matrix and loss in, which computes their "
+        "gradients at once; 0: all logits in one, by autograd (by default 8192 tokens a piece)",
+    )
+    add(
+        "--cuda-graphs",
+        action="store_true",
+        help="record the passes of a micro batch as one CUDA graph and replay it; one data "
+        "parallel rank",
+    )
+    add(
+        "--adamw",
+        choices=("auto", "fused", "foreach"),
+        default="auto",
+        help="kernel of the optimizer; auto: fused on CUDA, foreach on a CPU",
+    )
+    add(
+        "--gc-interval",
+        type=_count,
+        default=100,
+        help="iterations between two collections of Python's garbage, all ranks at once; 0: "
+        "whenever Python wants",
+    )
     add = made.add_argument_group("training").add_argument
     add("--train-iters", type=_positive, default=40, help="iterations (optimizer steps)")
     add("--log-interval", type=_positive, default=10, help="iterations a printed line")
@@ -173,16 +216,81 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         TrainerError: an option is unknown, missing or out of range, or the shape is impossible.
     """
     options = parser().parse_args(arguments)
+    model = MODELS[options.model]
+    if options.num_query_groups is None and model.num_query_groups == model.num_attention_heads:
+        options.num_query_groups = options.num_attention_heads
+    if options.hidden_size and options.ffn_hidden_size is None and not model.llama:
+        options.ffn_hidden_size = 4 * options.hidden_size
     for field in dataclasses.fields(Shape):
-        if getattr(options, field.name) is None:
-            setattr(options, field.name, getattr(MODELS[options.model], field.name))
-    if options.hidden_size % options.num_attention_heads:
-        raise TrainerError(
-            f"--hidden-size {options.hidden_size} is not a multiple of --num-attention-heads "
-            f"{options.num_attention_heads}; change one of them"
+        if getattr(options, field.name, None) is None:
+            setattr(options, field.name, getattr(model, field.name))
+    if options.mixed_precision is None and options.engine == "torch":
+        options.mixed_precision = {"fp32": None, "fp16": "autocast"}.get(
+            options.precision, "master_weights"
         )
+    _check_shape(options)
+    _check_precision(options)
     check_parallel(options)
     return options
+
+
+def _check_shape(options: argparse.Namespace) -> None:
+    """Refuse sizes that do not divide each other."""
+    heads, groups = options.num_attention_heads, options.num_query_groups
+    for name, whole, part in (
+        ("--hidden-size", options.hidden_size, ("--num-attention-heads", heads)),
+        ("--num-attention-heads", heads, ("--num-query-groups", groups)),
+    ):
+        if whole % part[1]:
+            raise TrainerError(
+                f"{name} {whole} is not a multiple of {part[0]} {part[1]}; change one of them"
+            )
+    if groups != heads and not options.llama:
+        raise TrainerError("--num-query-groups goes with a Llama only; leave it out")
+    if options.llama and options.hidden_size // heads % 2:
+        raise TrainerError(
+            f"a head of {options.hidden_size // heads} numbers cannot be turned by pairs; change "
+            "--num-attention-heads"
+        )
+
+
+def _check_precision(options: argparse.Namespace) -> None:
+    """Refuse what the precision or the engine does not go with.
+
+    Raises:
+        TrainerError: says which two options do not go together.
+    """
+    precision, mixed, compiled = options.precision, options.mixed_precision, options.compile
+    if mixed and precision == "fp32":
+        raise TrainerError(
+            "--mixed-precision goes with --precision bf16, fp16 or fp8; leave it out"
+        )
+    if mixed == "master_weights" and precision == "fp16":
+        raise TrainerError("--precision fp16 goes with --mixed-precision autocast only")
+    if mixed == "autocast" and precision == "fp8":
+        raise TrainerError("--precision fp8 goes with --mixed-precision master_weights only")
+    if precision == "fp8" and compiled == "none":
+        raise TrainerError("--precision fp8 without --compile is slower than bf16; take block")
+    if compiled == "model" and options.zero_stage >= 2:
+        raise TrainerError("--compile model goes with --zero-stage 0 and 1 only; take block")
+    if compiled == "model" and options.pipeline_parallel > 1:
+        raise TrainerError("--compile model does not go with --pipeline-parallel; take block")
+    if options.engine == "deepspeed":
+        for name, value in (
+            ("--mixed-precision", mixed),
+            ("--precision fp8", precision == "fp8"),
+            ("--cuda-graphs", options.cuda_graphs),
+        ):
+            if value:
+                raise TrainerError(f"{name} does not go with --engine deepspeed; leave it out")
+    if options.async_tensor_parallel and (options.tensor_parallel == 1 or compiled == "none"):
+        raise TrainerError(
+            "--async-tensor-parallel needs --tensor-parallel of at least 2 and --compile block"
+        )
+    if options.cuda_graphs and (options.zero_stage or options.pipeline_parallel > 1):
+        raise TrainerError("--cuda-graphs goes with --zero-stage 0 and no pipeline; change one")
+    if options.cuda_graphs and precision == "fp16":
+        raise TrainerError("--cuda-graphs does not go with fp16, whose loss scale changes")
 
 
 def check_parallel(options: argparse.Namespace) -> None:
@@ -192,11 +300,19 @@ def check_parallel(options: argparse.Namespace) -> None:
         TrainerError: says which two options do not go together.
     """
     tensor, stages, zero = options.tensor_parallel, options.pipeline_parallel, options.zero_stage
-    if options.num_attention_heads % tensor:
-        raise TrainerError(
-            f"--num-attention-heads {options.num_attention_heads} is not a multiple of "
-            f"--tensor-parallel {tensor}; change one of them"
-        )
+    for name, size in (
+        ("--num-query-groups", options.num_query_groups if options.llama else 0),
+        ("--num-attention-heads", options.num_attention_heads),
+        ("--ffn-hidden-size", options.ffn_hidden_size),
+        (
+            "--micro-batch-size x --seq-length",
+            options.micro_batch_size * options.seq_length,
+        ),
+    ):
+        if size % tensor:
+            raise TrainerError(
+                f"{name} {size} is not a multiple of --tensor-parallel {tensor}; change one of them"
+            )
     if options.num_layers % stages:
         raise TrainerError(
             f"--num-layers {options.num_layers} is not a multiple of --pipeline-parallel {stages}; "
@@ -207,8 +323,8 @@ def check_parallel(options: argparse.Namespace) -> None:
             "--engine deepspeed is data parallel only; take --engine torch, or set "
             "--tensor-parallel and --pipeline-parallel to 1"
         )
-    if tensor > 1 and zero == 1:
-        raise TrainerError("--tensor-parallel goes with --zero-stage 0, 2 and 3, not with 1")
+    if tensor > 1 and options.cross_entropy_chunks == 0:
+        raise TrainerError("--cross-entropy-chunks 0 goes with --tensor-parallel 1 only; take 1")
     if stages > 1 and zero:
         raise TrainerError("--pipeline-parallel goes with --zero-stage 0 only")
     if stages > 1 and options.eval_iters:
@@ -228,6 +344,11 @@ def accumulation(options: argparse.Namespace, ranks: int) -> int:
         raise TrainerError(
             f"{ranks} ranks are not a multiple of --tensor-parallel {options.tensor_parallel} x "
             f"--pipeline-parallel {stages} = {model_ranks}; change one of them"
+        )
+    if options.cuda_graphs and ranks != model_ranks:
+        raise TrainerError(
+            f"--cuda-graphs goes with one data parallel rank, not with {ranks // model_ranks}; "
+            "leave it out"
         )
     samples = options.micro_batch_size * (ranks // model_ranks)
     if options.global_batch_size is None:

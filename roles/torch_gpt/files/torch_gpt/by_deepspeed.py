@@ -47,7 +47,8 @@ class Engine:
                 "set deepspeed-0.19, or --engine torch"
             ) from error
         if options.zero_stage == 3:  # used by the output too, outside of its own module
-            deepspeed.zero.register_external_parameter(model, model.token_embedding.weight)
+            output = model.output or model.token_embedding
+            deepspeed.zero.register_external_parameter(model, output.weight)
         for group in optimizer.param_groups:
             group["lr"] = 0.0  # `step` sets it
         self.module, *_ = deepspeed.initialize(

@@ -1,4 +1,4 @@
-"""torch_gpt: pre-train a GPT-2 in plain PyTorch, to measure ways to spread it over devices.
+"""torch_gpt: pre-train a GPT-2 or Llama in plain PyTorch, to measure ways to spread it out.
 
 On one machine, for example:
 
@@ -10,20 +10,27 @@ On several machines, the same line on each with its own rank, and all with one a
         --master_addr 10.0.0.1 --master_port 29500 train.py --data-path ... --model gpt-1.3b \
         --zero-stage 3 --precision bf16 --micro-batch-size 8 --global-batch-size 512
 
-A plain ``python3 train.py`` is one rank.  The files to read: arguments.py (what can be asked for),
-model.py (GPT-2), data.py (batches), parallel.py (ZeRO stages, tensor parallelism), pipeline.py
-(stages of layers), by_deepspeed.py (the other engine) and this one (the loop).
+A plain ``python3 train.py`` is one rank.  The files to read, of what can be asked for: arguments.py
+and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py, which puts
+them together; of the ways to spread it: tensor_group.py, sharding.py (ZeRO), pipeline.py and
+by_deepspeed.py (the other engine); compiling.py (torch.compile, float8, CUDA graphs), data.py
+(batches), world.py (ranks) and this one (the loop).
 
 Output: global rank 0 prints to stdout; a value never holds a space (an underscore stands for it).
 
     torch_gpt config world_size=2 ... parameters=1334016 accumulation=1 ...
+    torch_gpt start first_step_s=12.3 compile_s=8.1 compiled=4 from_cache=4 compile_cache=warm
+        attention=cudnn
     torch_gpt step=10/40 samples_per_s=123.45 step_time_ms=64.81 loss=7.12345 grad_norm=1.234
         lr=3.000e-04 skipped=0 nan=0 memory_allocated_mib=812.3,812.1 memory_used_mib=900.0,901.0
     torch_gpt eval samples=16 loss=7.01234
     torch_gpt done steps=40 wall_s=12.3
 
-A ``step=`` line (one line, broken here) speaks of the window since the line before; a last window
-may be shorter.  The device is waited for at the ends of windows only.
+The ``start`` line comes after the second iteration: what the first took since the process began,
+compiling included (0 graphs without --compile; ``warm``: this node's caches had all of them), and
+which kernels of attention the second has run, by the names of --attention-backend (``cpu_flash``
+is a CPU's).  A ``step=`` line (lines are broken here) speaks of the window since the line before; a
+last window may be shorter.  The device is waited for at the ends of windows only.
 
     samples_per_s         samples of all ranks divided by the seconds of the window
     step_time_ms          milliseconds of the window divided by its iterations; the first window
@@ -55,18 +62,26 @@ import arguments  # noqa: E402
 if __name__ == "__main__":  # first: nobody should wait for torch to be told of a typing error
     OPTIONS, ACCUMULATION = arguments.parse_or_exit()
 
+import gc  # noqa: E402
 import math  # noqa: E402
+import os  # noqa: E402
 from argparse import Namespace  # noqa: E402
 from typing import Any, NoReturn  # noqa: E402
 
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler talks in the log otherwise
+
 import by_deepspeed  # noqa: E402
+import compiling  # noqa: E402
 import data  # noqa: E402
 import megatron_mmap  # noqa: E402
-import parallel  # noqa: E402
 import pipeline  # noqa: E402
+import sharding  # noqa: E402
 import torch  # noqa: E402
+import world  # noqa: E402
+from layers import attention_kernels  # noqa: E402
 from model import padded  # noqa: E402
 from torch import Tensor  # noqa: E402
+from world import Ranks  # noqa: E402
 
 
 def say(kind: str, **values: Any) -> None:
@@ -116,18 +131,22 @@ class Trainer:
     """The training loop and what it measures."""
 
     def __init__(
-        self, options: Namespace, passes: int, ranks: parallel.Ranks, samples: data.Samples
+        self, options: Namespace, passes: int, ranks: Ranks, samples: data.Samples
     ) -> None:
         self.options, self.passes, self.ranks, self.samples = options, passes, ranks, samples
         self.vocab_size = padded(options.vocab_size)
-        self.model, self.parameters = parallel.build(options, self.vocab_size, ranks)
-        self.optimizer = parallel.optimizer_for(self.model, options, ranks)
+        self.model, self.parameters = sharding.build(options, self.vocab_size, ranks)
+        self.optimizer = sharding.optimizer_for(self.model, options, ranks)
         self.scale = LossScale(options.precision == "fp16" and options.engine == "torch")
         self.precision = torch.autocast(
             ranks.device.type,
-            dtype=parallel.DTYPES[options.precision],
-            enabled=options.precision != "fp32" and options.engine == "torch",
+            dtype=sharding.DTYPES[options.precision],
+            enabled=options.mixed_precision == "autocast",
+            cache_enabled=not options.cuda_graphs,  # a graph has its own copies
         )
+        self.forward_backward = self.one_pass
+        if options.cuda_graphs:
+            self.forward_backward = compiling.Replayed(self.one_pass)
         self.schedule, self.engine = None, None
         if ranks.stages > 1:
             self.schedule = pipeline.Schedule(self.model, passes, ranks)
@@ -135,13 +154,22 @@ class Trainer:
             self.engine = by_deepspeed.Engine(self.model, self.optimizer, options, passes)
             self.model = self.engine.module
 
-    def loss(self, samples: data.Samples, first: int) -> Tensor:
-        """Return the loss of the rank's micro batch from the ranks' samples ``first`` on."""
+    def batch(self, samples: data.Samples, first: int) -> tuple[Tensor, Tensor]:
+        """Return the rank's micro batch from the ranks' samples ``first`` on."""
         size = self.options.micro_batch_size
-        batch = samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
+        return samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
+
+    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of a micro batch."""
         with self.precision:
-            loss: Tensor = self.model(*batch)
+            loss: Tensor = self.model(tokens, targets)
         return loss
+
+    def one_pass(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Add the gradients of a micro batch to those there are; return its loss."""
+        loss = self.loss(tokens, targets)
+        (loss * (self.scale.value / self.passes)).backward()  # type: ignore[no-untyped-call]  # torch has not typed it
+        return loss.detach()
 
     def firsts(self, number: int) -> list[int]:
         """Return the first sample, of all ranks, of each pass of iteration ``number``."""
@@ -152,21 +180,16 @@ class Trainer:
     def gradients(self, number: int) -> Tensor:
         """Accumulate the gradients of iteration ``number``; return its loss here."""
         total = torch.zeros((), device=self.ranks.device)
-        for first in self.firsts(number):
-            last = first == self.firsts(number)[-1]
-            with parallel.gradients_are_complete(self.model, last, self.options.zero_stage):
-                loss = self.loss(self.samples, first) / self.passes
-                (loss * self.scale.value).backward()  # type: ignore[no-untyped-call]  # torch has not typed it
-            total += loss.detach()
-        return total
+        firsts = self.firsts(number)
+        for first in firsts:
+            last = first == firsts[-1]
+            with sharding.gradients_are_complete(self.model, last, self.options.zero_stage):
+                total += self.forward_backward(*self.batch(self.samples, first))
+        return total / self.passes
 
     def gradients_of_stage(self, number: int, schedule: pipeline.Schedule) -> Tensor:
         """As ``gradients``, of this rank's stage of the pipeline, all passes at once."""
-        size, ranks = self.options.micro_batch_size, self.ranks
-        batches = [
-            self.samples.batch(first + ranks.data_rank * size, size, ranks.device)
-            for first in self.firsts(number)
-        ]
+        batches = [self.batch(self.samples, first) for first in self.firsts(number)]
         with self.precision:
             return schedule.run(batches, self.scale.value)
 
@@ -174,14 +197,14 @@ class Trainer:
         """Run iteration ``number`` (from 0); return its loss here, its norm, and if it skipped."""
         options = self.options
         if self.engine is not None:
-            losses = (self.loss(self.samples, first) for first in self.firsts(number))
+            losses = (self.loss(*self.batch(self.samples, first)) for first in self.firsts(number))
             return self.engine.step(losses, learning_rate(number, options))
         if self.schedule is not None:
             total = self.gradients_of_stage(number, self.schedule)
         else:
             total = self.gradients(number)
-        parallel.average_gradients(self.model, self.ranks)
-        gradients, norm = parallel.gradient_norm(self.model, self.ranks)
+        sharding.complete_gradients(self.model, self.ranks)
+        gradients, norm = sharding.gradient_norm(self.model, self.ranks)
         norm = norm / self.scale.value
         factor = torch.ones_like(norm) / self.scale.value
         if options.clip_grad:
@@ -189,13 +212,25 @@ class Trainer:
         skipped = self.scale.overflowed(norm)
         if not skipped:
             if options.clip_grad or self.scale.enabled:
-                for some in gradients:  # as torch.nn.utils.clip_grads_with_norm_
-                    torch._foreach_mul_(some, factor)
+                torch._foreach_mul_(gradients, factor)  # as clip_grads_with_norm_
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(number, options)
             self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=not options.cuda_graphs)
         return total, norm, skipped
+
+    def observed_step(self, step: int) -> tuple[Tensor, Tensor | None, bool]:
+        """Run iteration ``step``, from 1; after the second, rank 0 says what the start took."""
+        if step == 2 and self.ranks.rank == 0:
+            result, attention = compiling.attention_of(lambda: self.step(1))
+            took = {"first_step_s": f"{self.first_step_s:.1f}", **compiling.compiled()}
+            say("start", **took, attention=attention)
+            return result
+        result = self.step(step - 1)
+        if step == 1:
+            world.synchronize(self.ranks)
+            self.first_step_s = time.monotonic() - STARTED
+        return result
 
     def train(self) -> None:
         """Run all iterations, printing a line for each window."""
@@ -203,18 +238,22 @@ class Trainer:
         losses: list[Tensor] = []
         skips = 0
         torch.distributed.barrier()
+        if options.gc_interval:  # else a rank collects now, another then, and all wait for each
+            gc.disable()
         began = time.perf_counter()
         for step in range(1, options.train_iters + 1):
-            loss, norm, skipped = self.step(step - 1)
+            if options.gc_interval and step % options.gc_interval == 1:
+                gc.collect()
+            loss, norm, skipped = self.observed_step(step)
             losses.append(loss)
             skips += skipped
             if step % options.log_interval and step < options.train_iters:
                 continue
-            parallel.synchronize(ranks)
+            world.synchronize(ranks)
             elapsed = time.perf_counter() - began
-            of_steps = parallel.average(torch.stack(losses), ranks)
+            of_steps = world.average(torch.stack(losses), ranks)
             finite = of_steps[of_steps.isfinite()]
-            allocated, used = parallel.memory(ranks)
+            allocated, used = world.memory(ranks)
             if ranks.rank == 0:
                 say(
                     "",
@@ -237,27 +276,39 @@ class Trainer:
         """Print the mean loss over ``--eval-iters`` micro batches a rank."""
         count = self.options.micro_batch_size * self.ranks.data_size
         iterations = range(self.options.eval_iters)
-        losses = torch.stack([self.loss(samples, i * count) for i in iterations])
-        mean = parallel.average(losses, self.ranks).mean().item()
+        losses = torch.stack([self.loss(*self.batch(samples, i * count)) for i in iterations])
+        mean = world.average(losses, self.ranks).mean().item()
         if self.ranks.rank == 0:
             say("eval", samples=count * len(iterations), loss=f"{mean:.5f}")
 
 
-def run(options: Namespace, passes: int, ranks: parallel.Ranks) -> None:
+def settle(options: Namespace, device: torch.device) -> None:
+    """Put in what ``auto`` is on this device."""
+    cuda = device.type == "cuda"
+    if options.compile == "auto":
+        options.compile = "block" if cuda else "none"
+    if options.adamw == "auto":
+        options.adamw = "fused" if cuda else "foreach"
+
+
+def run(options: Namespace, passes: int, ranks: Ranks) -> None:
     """Load the data, train and evaluate."""
     problem, loaded = None, None
     try:
         loaded = data.load(options, ranks.data_size, verify=ranks.node_first)
     except (arguments.TrainerError, megatron_mmap.DatasetError) as error:
         problem = str(error)
-    parallel.agree(ranks, options, problem)
+    world.agree(ranks, options, problem)
     assert loaded is not None  # or agree() has raised
     train, valid, counts = loaded
     torch.set_float32_matmul_precision("high")  # TF32 on CUDA
+    settle(options, ranks.device)
     trainer = Trainer(options, passes, ranks, train)
     if ranks.rank == 0:
         cuda = ranks.device.type == "cuda"
-        settings = {key: value for key, value in vars(options).items() if key != "device"}
+        settings = {
+            key: value for key, value in vars(options).items() if key not in ("device", "llama")
+        }
         facts = {
             "world_size": ranks.size,
             "nodes": ranks.nodes,
@@ -271,24 +322,25 @@ def run(options: Namespace, passes: int, ranks: parallel.Ranks) -> None:
             "accumulation": passes,
         }
         say("config", **facts, **settings, **counts)
-    trainer.train()
-    if options.eval_iters:
-        trainer.evaluate(valid)
+    with attention_kernels(options.attention_backend, ranks.device):
+        trainer.train()
+        if options.eval_iters:
+            trainer.evaluate(valid)
 
 
 def main(options: Namespace, passes: int) -> NoReturn:
     """Run this rank from start to end."""
     ranks = None
     try:
-        ranks = parallel.start(options)
+        ranks = world.start(options)
         run(options, passes, ranks)
-        parallel.finish()
+        world.finish()
     except Exception as error:
-        parallel.stop(error, ranks)
+        world.stop(error, ranks)
     if ranks.rank == 0:
         wall_s = time.monotonic() - STARTED
         say("done", steps=options.train_iters, wall_s=f"{wall_s:.1f}")
-    parallel.leave(0)
+    world.leave(0)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,4 @@
-"""Ranks, the four ZeRO stages, tensor parallelism, and leaving in order.
-
-ZeRO (Rajbhandari et al. 2020, section 5) with PyTorch's own means; all stages average gradients
-over the ranks, so that they differ in memory and communication and not in the loss:
-
-    0  DistributedDataParallel
-    1  the same, optimizer states shared out by ZeroRedundancyOptimizer
-    2  FSDP2 that keeps weights whole from forward to backward pass: gradients are shared out
-    3  FSDP2 that frees a block's weights after use: weights are shared out too
-
-Tensor parallelism (Shoeybi et al. 2019, section 3) is a plan of DTensors: a group of ranks shares
-out the heads and the perceptron of each block and adds up what comes out; embeddings, layer norms
-and the output are the same on all of them.  With it, or with a pipeline (pipeline.py), stage 0
-averages gradients after the last pass, since DDP takes no DTensors and no stages.
-"""
+"""This process among all: joining the group, agreeing, what is measured, and leaving in order."""
 
 from __future__ import annotations
 
@@ -30,23 +16,13 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 from arguments import TrainerError
-from model import GPT, initial_value
-from torch import Tensor, nn
+from tensor_group import TensorGroup
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
-from torch.nn.parallel import DistributedDataParallel
 
 MIB = 1 << 20
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # What a rank sees when another one has gone: gloo's words, then NCCL's.
 LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Socket closed",
              "Timed out waiting", "remote process exited", "Connection refused")  # fmt: skip
@@ -72,6 +48,13 @@ class Ranks:
     data_size: int
     stage: int
     stages: int
+
+    @property
+    def tensor_group(self) -> TensorGroup:
+        """This rank's tensor group."""
+        size = self.mesh["tensor"].size()
+        name = self.mesh.get_group("tensor").group_name if size > 1 else ""
+        return TensorGroup(size, self.mesh.get_local_rank("tensor"), name)
 
 
 def start(options: Namespace) -> Ranks:
@@ -152,154 +135,6 @@ def agree(ranks: Ranks, options: Namespace, problem: str | None) -> None:
             )
 
 
-def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module, int]:
-    """Return the model, split and wrapped, with its first weights, and the whole model's size.
-
-    The model is laid out without memory and given weights one by one, each from a generator of
-    its own: a large model never exists in full on a rank that holds a part of it, and all stages
-    and numbers of ranks begin with the same weights.
-    """
-    with torch.device("meta"):
-        model = GPT(
-            vocab_size,
-            options.seq_length,
-            options.num_layers,
-            options.hidden_size,
-            options.num_attention_heads,
-            options.activation_checkpointing,
-        )
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    numbers = {name: number for number, (name, _) in enumerate(model.named_parameters())}
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    model.keep_stage(ranks.stage, ranks.stages)
-    if options.tensor_parallel > 1:
-        plan = {"qkv": ColwiseParallel(), "attention_out": RowwiseParallel(),
-                "mlp_in": ColwiseParallel(), "mlp_out": RowwiseParallel()}  # fmt: skip
-        for block in model.blocks.values():
-            parallelize_module(block, ranks.mesh["tensor"], plan, src_data_rank=None)
-    by_fsdp = options.engine == "torch" and options.zero_stage >= 2
-    if by_fsdp:
-        low = None if options.precision == "fp32" else DTYPES[options.precision]
-        policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32)
-        whole = options.zero_stage == 2
-        for part in [*model.blocks.values(), model]:
-            fully_shard(
-                part, mesh=ranks.mesh["data"], mp_policy=policy, reshard_after_forward=not whole
-            )
-    model.to_empty(device=ranks.device)
-    for name, parameter in model.named_parameters():
-        seed = options.seed * 100_003 + numbers[name]
-        generator = torch.Generator(ranks.device).manual_seed(seed)
-        value = initial_value(name, shapes[name], options.num_layers, generator)
-        with torch.no_grad():
-            local(parameter).copy_(own_part(value, parameter))
-    if options.engine == "torch" and options.zero_stage < 2 and is_data_parallel_only(ranks):
-        devices = [ranks.device] if ranks.device.type == "cuda" else None
-        wrapped = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
-        return wrapped, parameters
-    return model, parameters
-
-
-def is_data_parallel_only(ranks: Ranks) -> bool:
-    """Whether every rank has the whole model, or ZeRO's share of it."""
-    return ranks.data_size == ranks.size
-
-
-def local(tensor: Tensor) -> Tensor:
-    """Return what this rank has of a tensor."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def own_part(value: Tensor, parameter: Tensor) -> Tensor:
-    """Return what this rank holds of the whole ``value`` of a parameter.
-
-    The tensor group's cut is the last dimension of the mesh and comes first: FSDP shares that part
-    out.
-    """
-    if not isinstance(parameter, DTensor):
-        return value
-    mesh = parameter.device_mesh
-    for i in reversed(range(mesh.ndim)):
-        along: int | None = getattr(parameter.placements[i], "dim", None)  # None: replicated
-        if along is not None:
-            axis = mesh if mesh.ndim == 1 else mesh[(mesh.mesh_dim_names or ())[i]]
-            value = distribute_tensor(value, axis, [Shard(along)], src_data_rank=None).to_local()
-    return value
-
-
-def alike(tensors: list[Tensor]) -> list[list[Tensor]]:
-    """Return the tensors by how they are spread: one operation on many takes only such as these."""
-    groups: dict[Any, list[Tensor]] = {}
-    for tensor in tensors:
-        kind = tensor.device_mesh if isinstance(tensor, DTensor) else None
-        groups.setdefault(kind, []).append(tensor)
-    return list(groups.values())
-
-
-def optimizer_for(model: nn.Module, options: Namespace, ranks: Ranks) -> torch.optim.Optimizer:
-    """Return AdamW with GPT-2's betas; only matrices decay."""
-    groups: list[dict[str, Any]] = [
-        {"params": some, "weight_decay": decay}
-        for matrices, decay in ((True, options.weight_decay), (False, 0.0))
-        for some in alike([p for p in model.parameters() if (p.dim() >= 2) == matrices])
-    ]
-    common: dict[str, Any] = {
-        "lr": options.lr,
-        "betas": (0.9, 0.95),
-        "fused": ranks.device.type == "cuda",
-    }
-    if options.zero_stage == 1 and options.engine == "torch":
-        return ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, **common)
-    return torch.optim.AdamW(groups, **common)
-
-
-def gradients_are_complete(
-    model: nn.Module, last: bool, stage: int
-) -> contextlib.AbstractContextManager[None]:
-    """Return the context of one accumulated pass; ``last`` says that it ends the iteration.
-
-    DDP averages gradients only in the last pass.  FSDP shares them out after each pass, since
-    keeping them whole is what ZeRO 2 and 3 avoid; stage 2 keeps its weights from pass to pass.
-    """
-    if isinstance(model, DistributedDataParallel):
-        return contextlib.nullcontext() if last else model.no_sync()
-    if isinstance(model, FSDPModule) and stage == 2:
-        model.set_reshard_after_backward(last)
-    return contextlib.nullcontext()
-
-
-def average_gradients(model: nn.Module, ranks: Ranks) -> None:
-    """Average over the data parallel ranks what neither DDP nor FSDP has averaged."""
-    if isinstance(model, DistributedDataParallel | FSDPModule) or ranks.data_size == 1:
-        return
-    gradients = [local(p.grad) for p in model.parameters() if p.grad is not None]
-    group = ranks.mesh.get_group("data")
-    for work in [dist.all_reduce(each, group=group, async_op=True) for each in gradients]:
-        if work is not None:
-            work.wait()
-    torch._foreach_div_(gradients, ranks.data_size)
-
-
-def gradient_norm(model: nn.Module, ranks: Ranks) -> tuple[list[list[Tensor]], Tensor]:
-    """Return the gradients, like with like, and the norm of all of them over all ranks.
-
-    The last stage of a pipeline leaves the tied matrix to the first one, which has it too.
-    """
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    twice = {id(p.grad) for name, p in model.named_parameters() if name == "token_embedding.weight"}
-    if ranks.stage == 0:
-        twice = set()
-    counted = alike([each for each in gradients if id(each) not in twice])
-    norms = [torch.nn.utils.get_total_norm(some) for some in counted]
-    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-    norm = torch.linalg.vector_norm(torch.stack(whole))
-    if ranks.stages > 1:
-        square = norm.square()
-        dist.all_reduce(square, group=ranks.mesh.get_group("pipeline"))
-        norm = square.sqrt()
-    return alike(gradients), norm
-
-
 def average(value: Tensor, ranks: Ranks) -> Tensor:
     """Return the mean over the ranks of a loss, in its place.
 
@@ -336,7 +171,7 @@ def explain(error: BaseException, ranks: Ranks | None) -> str | None:
     first = text.strip().split("\n")[0]
     if isinstance(error, TrainerError) or type(error).__name__ == "DatasetError":
         return text
-    cure = "lower --micro-batch-size, raise --zero-stage or add --activation-checkpointing"
+    cure = "lower --micro-batch-size, raise --zero-stage or set --activation-checkpointing"
     if isinstance(error, torch.OutOfMemoryError):
         peak = torch.cuda.max_memory_allocated() / MIB
         asked = next((part for part in text.split(". ") if "ried to allocate" in part), first)

@@ -1,0 +1,207 @@
+"""The model on all ranks: the four ZeRO stages, its first weights, its gradients and its optimizer.
+
+ZeRO (Rajbhandari et al. 2020, section 5) with PyTorch's own means; all stages average gradients
+over the data parallel ranks, so that they differ in memory and communication and not in the loss:
+
+    0  DistributedDataParallel (on one data parallel rank nothing)
+    1  the same, optimizer states shared out by ZeroRedundancyOptimizer
+    2  FSDP2 that keeps weights whole from forward to backward pass: gradients are shared out
+    3  FSDP2 that frees a block's weights after use: weights are shared out too
+
+A tensor group's cut (tensor_group.py) comes first: the data parallel ranks share out a rank's part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from argparse import Namespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from arguments import TrainerError
+from compiling import compile_model, to_float8
+from model import Decoder, initial_value
+from tensor_group import cut
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+from world import Ranks
+
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp8": torch.bfloat16,  # of all but the blocks' products
+}
+
+
+def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module, int]:
+    """Return the model, split and wrapped, with its first weights, and the whole model's size.
+
+    The model is laid out without memory and given weights one by one, each from a generator of
+    its own: a large model never exists in full on a rank that holds a part of it, and all stages
+    and numbers of ranks begin with the same weights.
+
+    Raises:
+        TrainerError: the vocabulary cannot be cut, or float8 cannot be had here.
+    """
+    if vocab_size % options.tensor_parallel:
+        raise TrainerError(
+            f"the padded vocabulary of {vocab_size} is not a multiple of --tensor-parallel "
+            f"{options.tensor_parallel}; change it"
+        )
+    masters = options.mixed_precision == "master_weights"
+    with torch.device("meta"):
+        whole = Decoder(options, vocab_size)
+        dtype = DTYPES[options.precision] if masters else None
+        model = Decoder(options, vocab_size, dtype, ranks.tensor_group)
+    shapes = {name: parameter.shape for name, parameter in whole.named_parameters()}
+    model.keep_stage(ranks.stage, ranks.stages)
+    if options.precision == "fp8":
+        to_float8(model, options, ranks.device)
+    compile_model(model, options)
+    if options.engine == "torch" and options.zero_stage >= 2:
+        _share_out(model, options, ranks)
+    model.to_empty(device=ranks.device)
+    model.prepare(ranks.device)
+    _first_weights(model, shapes, options, ranks)
+    parameters = sum(shape.numel() for shape in shapes.values())
+    if (
+        options.engine == "torch"
+        and options.zero_stage < 2
+        and ranks.stages == 1
+        and ranks.data_size > 1
+    ):
+        wrapped = DistributedDataParallel(
+            model,
+            device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
+            process_group=ranks.mesh.get_group("data"),
+            gradient_as_bucket_view=True,
+            broadcast_buffers=False,
+        )
+        return wrapped, parameters
+    return model, parameters
+
+
+def _share_out(model: Decoder, options: Namespace, ranks: Ranks) -> None:
+    """Have FSDP2 share out each block, and the rest, over the data parallel ranks.
+
+    The rest is needed at both ends of a pass: it stays whole in between.
+    """
+    low = None if options.precision == "fp32" else DTYPES[options.precision]
+    policy = MixedPrecisionPolicy(
+        param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False
+    )
+    mesh = ranks.mesh["data"]
+    for block in model.blocks.values():
+        fully_shard(
+            block, mesh=mesh, mp_policy=policy, reshard_after_forward=options.zero_stage > 2
+        )
+    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+
+
+def _first_weights(
+    model: Decoder, shapes: dict[str, torch.Size], options: Namespace, ranks: Ranks
+) -> None:
+    numbers = {name: number for number, name in enumerate(shapes)}
+    for name, parameter in model.named_parameters():
+        seed = options.seed * 100_003 + numbers[name]
+        generator = torch.Generator(ranks.device).manual_seed(seed)
+        value = initial_value(name, shapes[name], options.num_layers, generator)
+        along = cut(name)
+        if along is not None:
+            value = ranks.tensor_group.own(value, along)
+        if isinstance(parameter, DTensor):
+            mesh = parameter.device_mesh
+            value = distribute_tensor(value, mesh, [Shard(0)], src_data_rank=None).to_local()
+        with torch.no_grad():
+            local(parameter).copy_(value)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return what this rank has of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def optimizer_for(model: nn.Module, options: Namespace, ranks: Ranks) -> torch.optim.Optimizer:
+    """Return AdamW with GPT-2's betas; only matrices decay."""
+    groups: list[dict[str, Any]] = [
+        {
+            "params": [p for p in model.parameters() if (p.dim() >= 2) == matrices],
+            "weight_decay": decay,
+        }
+        for matrices, decay in ((True, options.weight_decay), (False, 0.0))
+    ]
+    groups = [group for group in groups if group["params"]]  # a stage in the middle may lack some
+    common: dict[str, Any] = {"lr": options.lr, "betas": (0.9, 0.95), options.adamw: True}
+    if options.zero_stage == 1 and options.engine == "torch":
+        data = ranks.mesh.get_group("data")
+        return ZeroRedundancyOptimizer(
+            groups, optimizer_class=torch.optim.AdamW, process_group=data, **common
+        )
+    return torch.optim.AdamW(groups, **common)
+
+
+def gradients_are_complete(
+    model: nn.Module, last: bool, stage: int
+) -> contextlib.AbstractContextManager[None]:
+    """Return the context of one accumulated pass; ``last`` says that it ends the iteration.
+
+    DDP averages gradients only in the last pass.  FSDP shares them out after each pass, since
+    keeping them whole is what ZeRO 2 and 3 avoid; stage 2 keeps its weights from pass to pass.
+    """
+    if isinstance(model, DistributedDataParallel):
+        return contextlib.nullcontext() if last else model.no_sync()
+    if isinstance(model, FSDPModule) and stage == 2:
+        model.set_reshard_after_backward(last)
+    return contextlib.nullcontext()
+
+
+def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
+    """Sum and average what neither autograd, DDP nor FSDP has.
+
+    A rank of a tensor group has seen a part of the tokens with what is whole on each: norms, some
+    biases, positions.  The stages of a pipeline have no DDP, which takes whole models.
+    """
+    gradients = {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+    if ranks.tensor_group.size > 1:
+        partial = [gradient for name, gradient in gradients.items() if cut(name) is None]
+        _all_reduce(partial, ranks.mesh.get_group("tensor"))
+    if ranks.stages > 1 and ranks.data_size > 1:
+        every = list(gradients.values())
+        _all_reduce(every, ranks.mesh.get_group("data"))
+        torch._foreach_div_(every, ranks.data_size)
+
+
+def _all_reduce(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
+    for work in [dist.all_reduce(each, group=group, async_op=True) for each in tensors]:
+        if work is not None:
+            work.wait()
+
+
+def gradient_norm(model: nn.Module, ranks: Ranks) -> tuple[list[Tensor], Tensor]:
+    """Return this rank's gradients, and the norm of all of them over all ranks.
+
+    The last stage of a pipeline leaves a tied matrix to the first one, which has it too.
+    """
+    gradients: list[Tensor] = []
+    parts: dict[bool, list[Tensor]] = {True: [], False: []}  # by whether a tensor group cuts it
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            continue
+        gradients.append(local(parameter.grad))
+        if ranks.stage == 0 or not name.endswith("token_embedding.weight"):
+            parts[cut(name) is not None].append(gradients[-1])
+    squares = [torch.nn.utils.get_total_norm(some).square() for some in parts.values()]
+    split, whole = (square.to(ranks.device) for square in squares)
+    if ranks.tensor_group.size > 1:
+        dist.all_reduce(split, group=ranks.mesh.get_group("tensor"))
+    square = split + whole
+    if isinstance(model, FSDPModule):
+        dist.all_reduce(square, group=ranks.mesh.get_group("data"))
+    if ranks.stages > 1:
+        dist.all_reduce(square, group=ranks.mesh.get_group("pipeline"))
+    return gradients, square.sqrt()
