@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import stat
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,21 @@ def seen(pin: Spec) -> list[str]:
     return [f"nvidia-smi in a container: {words}; see NVIDIA's container toolkit on this node"]
 
 
+def opened(pin: Spec) -> list[str]:
+    """Whether somebody else may put code where runs load what they compiled: the fault, if any."""
+    path = os.path.join(pin["home"], "cache")
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return []  # no run compiled anything
+    if stat.S_ISDIR(mode) and not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return []
+    return [
+        f"{path}, from which runs load what they compiled, is not a folder that its owner alone can"
+        " write to; remove it, and the next run makes it anew"
+    ]
+
+
 def verified(pin: Spec) -> list[str]:
     """Every fault of one pin set, in words."""
     faults = []
@@ -180,7 +196,7 @@ def verified(pin: Spec) -> list[str]:
         path = os.path.join(pin["home"], "installed.json")
         if read_json(path) != installed(pin, identities, have):
             faults.append(f"{path} does not say what is there")
-    return faults + checked(pin)
+    return faults + opened(pin) + checked(pin)
 
 
 def each_pin(step: Callable[[Spec], Any], spec: Spec) -> tuple[Spec, list[str]]:

@@ -12,7 +12,7 @@ from runner.plan.containers import image_of, wrap
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
-from runner.terms.container_engines import ENGINES
+from runner.terms.container_engines import ENGINES, ContainerEngine
 from runner.terms.orders import Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
@@ -155,12 +155,16 @@ def scratch_of(cell: Cell, cluster: Cluster, run_dir: PurePosixPath) -> str:
     A root of the node's own needs none, nor does a container that can be written to. What nodes
     share is too slow for it, and they collide there.
     """
-    if image_of(cell.system, cell.pin) and ENGINES[cluster.containers.engine].writable:
+    if image_of(cell.system, cell.pin) and _engine(cluster).writable:
         return ""
     shared = cluster.root_shared or cluster.slurm
     above = cluster.scratch or (PurePosixPath("/tmp") if shared else None)  # noqa: S108  # 0700
     digest = hashlib.sha256(str(run_dir).encode()).hexdigest()[:12]
     return str(above / f"{PREFIX}{digest}") if above else ""
+
+
+def _engine(cluster: Cluster) -> ContainerEngine:
+    return ENGINES[cluster.containers.engine]
 
 
 def port_of(run_id: str, port_try: int = 0) -> int:
@@ -172,11 +176,12 @@ def port_of(run_id: str, port_try: int = 0) -> int:
 def _base_env(
     home: PurePosixPath, cell: Cell, cluster: Cluster, image: str, scratch: str
 ) -> dict[str, str]:
-    """Return what every process of a run has, whatever its system. An image has a PATH and caches
-    of its own, which go with its container.
+    """Return what every process of a run has, whatever its system. An image has a PATH of its own,
+    and caches that go with its container where that can be written to.
     """
     path = f"{home}/env/bin:{BASE_PATH}" if cell.pin else BASE_PATH
-    env = {} if image else {"PATH": path, **_caches(home, scratch)}
+    env = {} if image else {"PATH": path}
+    env |= {} if image and _engine(cluster).writable else _caches(home, scratch)
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"  # a segfault, or a stall's ABRT, leaves stacks in the log
     if cluster.device == "cuda":

@@ -38,12 +38,18 @@ def test_unknown_system_is_refused_by_name(inventory: Path) -> None:
 def test_existing_environment_is_linked_not_installed(tmp_path: Path, inventory: Path) -> None:
     python = ROOT / ".trainbench/systems/torch_gpt/torch-2.13/env/bin/python3"
     words = ["-e", f"cluster_root={tmp_path / 'root'}", "-e", f"torch_gpt_existing_python={python}"]
+    home = tmp_path / "root/systems/torch_gpt/torch-2.13"
+    compiled = home / "cache/triton"
+    compiled.mkdir(parents=True)
     ran = play(inventory, *words, playbook="software.yml")
     assert ran.rc == 0, ran.out
-    env = tmp_path / "root/systems/torch_gpt/torch-2.13/env"
+    env = home / "env"
     assert env.is_symlink()
     assert env.resolve() == python.parent.parent.resolve()
+    assert not compiled.exists()  # with whatever was there before
+    compiled.mkdir(parents=True)
     assert play(inventory, *words, playbook="software.yml").changed() == {"localhost": 0}
+    assert compiled.is_dir()
 
 
 def test_nothing_is_installed_through_a_link(tmp_path: Path, inventory: Path) -> None:

@@ -19,7 +19,7 @@ from runner.plan.containers import wrap
 from runner.terms.container_engines import ENGINES, Container, Containers, Mount
 from runner.terms.run import Command, NodeContext
 from runner.terms.slurm import Slurm
-from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.builders import small_cluster, small_matrix, small_run
 
 ROOT = PurePosixPath("/shared/tb")
 CAMPAIGN = PurePosixPath("/shared/runs/m")
@@ -134,6 +134,19 @@ def test_a_folder_within_another_is_mounted_once() -> None:
     mount = Mount("/a", "/a")
     words = ENGINES["pyxis"].step(Container("/x.sqsh", mounts=(mount, Mount("/b", "/c", True))))
     assert "--container-mounts=/a:/a,/b:/c:ro" in words
+
+
+def test_what_is_compiled_in_a_container_goes_with_it_or_lies_with_the_pin_set() -> None:
+    """Apptainer's has the node's /tmp, where any user could have put a cache before."""
+    places = {}
+    for engine in ("podman", "docker", "apptainer", "singularity"):
+        cluster = small_cluster(containers=Containers(engine))
+        env = small_run({"system": "torch_gpt", "pin": "container"}, cluster).nodes[0].env
+        places[engine] = [env.get("TORCHINDUCTOR_CACHE_DIR"), env.get("TRITON_CACHE_DIR")]
+    cache = "/opt/tb/systems/torch_gpt/container/cache"
+    own = [f"{cache}/inductor", f"{cache}/triton"]
+    none = [None, None]
+    assert places == {"podman": none, "docker": none, "apptainer": own, "singularity": own}
 
 
 def test_ssh_into_a_container_of_apptainer_is_refused() -> None:
