@@ -335,7 +335,7 @@ class Plan:
         # A login node has other compilers than the nodes of a job.
         if self.cuda and self.site.get("devices_here", True) and has_compile(self.pin):
             variables = dict(self.site.get("compilers", {}))
-            found.append({"program": "compiler", "device": "cuda", "variables": variables})
+            found.append({"program": "compiler", "variables": variables})
         if self.pin.get("imports"):
             found.append({"program": "imports", "modules": list(self.pin["imports"])})
         return found

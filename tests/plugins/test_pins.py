@@ -111,7 +111,7 @@ def test_a_login_node_gets_cudas_builds_and_is_asked_for_no_device() -> None:
 def test_torch_2_on_gpus_is_asked_for_a_compiler_that_runs_find() -> None:
     site: dict[str, Any] = {"system": "mds", "root": "/r", "roles": "/roles", "device": "cuda"}
     site["compilers"] = {"CC": "/opt/gcc"}
-    asked = [{"program": "compiler", "device": "cuda", "variables": {"CC": "/opt/gcc"}}]
+    asked = [{"program": "compiler", "variables": {"CC": "/opt/gcc"}}]
     assert pin_plans(PINS, ["plain"], site, read)[0]["checks"] == asked
     for other in ({"device": "cpu"}, {"devices_here": False}):
         assert pin_plans(PINS, ["plain"], {**site, **other}, read)[0]["checks"] == []

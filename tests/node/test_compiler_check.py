@@ -1,4 +1,4 @@
-"""node/toolchain.py: what torch.compile would not find, in a sentence."""
+"""node/checks/compiler.py: what torch.compile would not find on a GPU's node, in a sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from node.answer import ProgramError
 from node.checks import compiler
-from node.toolchain import lacking
 
 
 @pytest.fixture
@@ -30,29 +29,26 @@ def programs(folder: Path, *names: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("device", "there", "named", "words"),
+    ("there", "named", "words"),
     [
-        ("cuda", ["gcc"], {}, ""),
-        ("cuda", ["clang"], {}, ""),
-        ("cuda", ["g++"], {}, "no C compiler (gcc or clang); install one, or name it by the varia"),
-        ("cuda", ["gcc"], {"CC": "gcc-14"}, "no C compiler (gcc-14); install one, or name it by"),
-        ("cuda", ["gcc-14"], {"CC": "gcc-14"}, ""),
-        ("cpu", ["g++"], {"CC": "none"}, ""),
-        ("cpu", ["gcc", "clang"], {}, "no C++ compiler (g++); install one, or name it by the vari"),
-        ("cpu", ["g++"], {"CXX": "/opt/g++"}, "no C++ compiler (/opt/g++); "),
+        (["gcc"], {}, ""),
+        (["clang"], {}, ""),
+        (["g++"], {}, "no C compiler (gcc or clang); install one, or name it by CC in cluster_env"),
+        (["gcc"], {"CC": "gcc-14"}, "no C compiler (gcc-14); install one, or name it by"),
+        (["gcc-14"], {"CC": "gcc-14"}, ""),
     ],
 )
-def test_a_compiler_is_looked_for_as_torch_looks(
-    headers: Path, device: str, there: list[str], named: dict[str, str], words: str
+def test_a_compiler_is_looked_for_as_triton_looks(
+    headers: Path, there: list[str], named: dict[str, str], words: str
 ) -> None:
-    found = lacking(device, {**programs(headers.parent, *there), **named})
+    found = compiler.lacking({**programs(headers.parent, *there), **named})
     assert found.startswith(f"torch.compile finds {words}" if words else "")
     assert bool(found) == bool(words)
 
 
 def test_headers_of_the_python_that_runs_are_looked_for(headers: Path) -> None:
     variables = programs(headers.parent, "gcc")
-    assert compiler.check({"device": "cuda", "variables": variables}) == {}
+    assert compiler.check({"variables": variables}) == {}
     headers.unlink()
     with pytest.raises(ProgramError, match=rf"finds no Python\.h in {headers.parent}; install the"):
-        compiler.check({"device": "cuda", "variables": variables})
+        compiler.check({"variables": variables})
