@@ -12,8 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import unquote
 
 import pytest
@@ -31,10 +33,22 @@ from tests.runner.builders import one_device
 CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
 
-def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+WIDE = {"COLUMNS": "200"}
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which takes a second."""
     line = [sys.executable, "-m", "runner", *arguments]
-    env = {**os.environ, "COLUMNS": "200"}
+    env = {**os.environ, **WIDE}
     return subprocess.run(line, capture_output=True, text=True, cwd=PROJECT, env=env)
+
+
+def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with mock.patch.dict(os.environ, WIDE), redirect_stdout(out), redirect_stderr(err):
+        code = main(arguments)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 # --- help -----------------------------------------------------------------------------------------
@@ -138,7 +152,7 @@ def test_a_command_line_that_is_none_is_exit_code_2(
 
 
 def test_systems_are_listed_with_their_pins_and_parameters() -> None:
-    listed = runner("systems")
+    listed = started("systems")
     assert listed.returncode == 0
     assert "torch_gpt" in listed.stdout
     assert "torch-2.13, torch-2.12, torch-2.11" in listed.stdout
@@ -360,7 +374,8 @@ def test_collect_in_the_other_formats(
     table = collect(bench).stdout
     assert "zero_stage=1" in table
     page = folder / "new" / "report.html"
-    done = collect(bench, "--format", "html", "--output", str(page))
+    html_line = ("--runs", str(bench.runs), "--format", "html", "--output", str(page))
+    done = started("collect", *html_line)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == f"wrote {page}\n"
     html = page.read_text(encoding="utf-8")
@@ -459,7 +474,7 @@ def test_a_recorded_run_is_run_again_beside_its_campaign(
     first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
 ) -> None:
     recorded = bench.attempt("zero_stage=0")
-    done = runner("rerun", str(recorded), "-i", str(bench.inventory))
+    done = started("rerun", str(recorded), "-i", str(bench.inventory))
     assert done.returncode == 0, done.stderr
     assert "campaign rerun-small-here: 1 runs; uses 2 of 2 devices a node; folder" in done.stderr
     assert "rerun against recorded" in done.stdout
@@ -467,7 +482,7 @@ def test_a_recorded_run_is_run_again_beside_its_campaign(
     was, now = (json.loads((path / "run.json").read_text()) for path in (recorded, again))
     assert now["rerun_of"] == was["run_id"]
     assert now["nodes"][0]["argv"] == was["nodes"][0]["argv"]
-    failed = runner("rerun", str(bench.attempt("zero_stage=2")), "-i", str(bench.inventory))
+    failed = started("rerun", str(bench.attempt("zero_stage=2")), "-i", str(bench.inventory))
     assert failed.returncode == 1
     assert "the stand-in failed at step 3" in failed.stderr
     other = inventory(folder / "other" / "here", cluster_root="/elsewhere")

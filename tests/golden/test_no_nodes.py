@@ -9,12 +9,9 @@ from tests.roles.play import play
 
 # Those that a user calls; all others lie in the same folder, which is what counts.
 CASES = [
-    ("setup.yml", ()),
     ("setup.yml", ("--tags", "data", "--limit", "node1")),
-    ("verify.yml", ()),
     ("teardown.yml", ("--check",)),
     ("prefetch.yml", ()),
-    ("base.yml", ()),
 ]
 
 
@@ -46,10 +43,9 @@ def test_a_limit_that_leaves_no_node_is_refused(tmp_path: Path) -> None:
     [
         (
             "setup.yml",
-            ("--tags", "sofware"),
-            "--tags sofware is not a tag of this playbook (did you",
+            ("--tags", "data,verfy"),
+            "--tags verfy is not a tag of this playbook (did you mean 'verify'?); there are base",
         ),
-        ("setup.yml", ("--tags", "data,verfy"), "(did you mean 'verify'?); there are base, contai"),
         (
             "setup.yml",
             ("--skip-tags", "gpus"),
@@ -71,9 +67,8 @@ def test_a_tag_that_there_is_not_is_refused(
     assert len(refused.out.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("tag", ["base,gpu", "never", "all", "untagged"])
-def test_a_tag_that_there_is_passes(tag: str) -> None:
-    passed = play(LOCAL, "--tags", tag, "--list-tasks")
-    assert passed.rc == 0, passed.out
-    ran = play(LOCAL, "--tags", tag, "--skip-tags", "validate,software,data,verify,npu", "--check")
-    assert "is no tag" not in ran.out
+def test_tags_that_there_are_pass() -> None:
+    """Ansible's own too, of which every playbook without --tags has `all`."""
+    skipped = "validate,software,data,verify,npu"
+    ran = play(LOCAL, "--tags", "base,gpu,never,untagged", "--skip-tags", skipped, "--check")
+    assert ran.rc == 0, ran.out
