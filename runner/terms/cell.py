@@ -126,7 +126,8 @@ class Parameter:
 
     `kind` is int, float, bool or str; `default` None means that the system derives it. `help`
     says what it is, with its unit. `older` is what cells did that were recorded before there was
-    this key, where that is not the default.
+    this key, where that is not the default. `once` has what false and true of a key that was bool
+    are called today.
     """
 
     name: str
@@ -137,6 +138,14 @@ class Parameter:
     minimum: float | None = None
     maximum: float | None = None
     older: Any = None
+    once: tuple[Any, Any] | None = None
+
+    def recorded(self, values: Mapping[str, Any], where: str) -> Any:
+        """Read the value of a recorded cell, as old as it may be."""
+        value = values.get(self.name, self.older)
+        if self.once and isinstance(value, bool):
+            value = self.once[value]
+        return self.read(value, where)
 
     def read(self, value: Any, where: str) -> Any:
         """Read the value, typed. Raises UserError naming the key, what is wrong and what it
@@ -146,7 +155,8 @@ class Parameter:
         if value is None:
             return self.default
         if self.kind is not bool and isinstance(value, bool):
-            raise UserError(f"{key} is {str(value).lower()}; it must be {self.wanted()}")
+            today = f", so write {self.once[value]}" if self.once else ""
+            raise UserError(f"{key} is {str(value).lower()}; it must be {self.wanted()}{today}")
         if self.kind is float and isinstance(value, int | str):
             try:
                 value = float(value)

@@ -118,13 +118,15 @@ def estimate(
     model: Decoder | None = None,
     zero_stage: int | None = None,
     flash_attention: bool = False,
+    loss_tokens: int | None = None,
     splits: Iterable[Split] = PARALLEL,
 ) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape and the parallel
     sizes.
 
     What is not given is what the cell's own `num_layers` and such, `zero_stage` and `precision`
-    say; a system without `precision` trains in half.
+    say; a system without `precision` trains in half. `loss_tokens` are those whose logits there are
+    at a time; without it all of a pass.
     """
     values = cell.parameters
     model = shape(values) if model is None else model
@@ -142,6 +144,8 @@ def estimate(
         half=values.get("precision") != "fp32",
         activation_checkpointing=recomputes_all(values),
         flash_attention=flash_attention,
+        selective=values.get("activation_checkpointing") == "selective",
+        loss_tokens=loss_tokens,
     )
     batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
     flops = batch * model.flops()

@@ -10,7 +10,6 @@ ROPE = "rope"
 SDPA = "sdpa"  # torch's scaled_dot_product_attention, by a patch of the trainer's role
 _LLAMA3: Mapping[str, Any] = {
     "num_query_groups": 8,
-    "seq_length": 8192,
     "vocab_size": 128256,
     "swiglu": True,
     "normalization": "RMSNorm",
@@ -20,29 +19,41 @@ _LLAMA3: Mapping[str, Any] = {
     "attention_dropout": 0.0,
     "hidden_dropout": 0.0,
 }
-# Llama's: config.json of meta-llama/Meta-Llama-3-8B, -70B and Llama-3.2-1B, whose frequencies of
-# RoPE are scaled there for texts longer than 8192 tokens.
+_COLUMNS = ("num_layers", "hidden_size", "num_attention_heads", "seq_length", "ffn_hidden_size")
+
+
+def _sizes(*row: int) -> dict[str, int]:
+    return dict(zip(_COLUMNS, row, strict=False))
+
+
+# GPT: gpt2-small and -medium are Radford et al. 2019's, 345M (medium) to 3.7B those of document 004
+# (ModelZoo-PyTorch 2e49c279, test/train_full_8p.sh), tiny is ours: seconds on a CPU.
+# Llama's: config.json of meta-llama/Meta-Llama-3-8B, -70B, Llama-3.2-1B and -3B, whose frequencies
+# of RoPE are scaled there for texts longer than 8192 tokens; debug is torchtitan's debugmodel
+# (0.2.2, torchtitan/models/llama3/__init__.py), with the vocabulary of the dataset.
 MODELS: Mapping[str, Mapping[str, Any]] = {
-    "gpt2-medium": {
-        **{"num_layers": 24, "hidden_size": 1024, "num_attention_heads": 16, "seq_length": 1024},
+    "gpt2-tiny": _sizes(4, 128, 4, 128),
+    "gpt2-small": _sizes(12, 768, 12, 1024),
+    "gpt2-medium": _sizes(24, 1024, 16, 1024),
+    "gpt-1.3b": _sizes(24, 2048, 16, 1024),
+    "gpt-2.7b": _sizes(32, 2560, 32, 2048),
+    "gpt-3.7b": _sizes(32, 3072, 32, 2048),
+    "llama3-debug": {
+        **{name: value for name, value in _LLAMA3.items() if name != "vocab_size"},
+        **_sizes(6, 256, 16, 2048, 768),
+        **{"num_query_groups": 16, "untie_embeddings_and_output_weights": True},
     },
-    "gpt-1.3b": {
-        **{"num_layers": 24, "hidden_size": 2048, "num_attention_heads": 16, "seq_length": 1024},
-    },
-    "llama3.2-1b": {
-        **_LLAMA3,
-        **{"num_layers": 16, "hidden_size": 2048, "num_attention_heads": 32},
-        "ffn_hidden_size": 8192,
-    },
+    "llama3.2-1b": {**_LLAMA3, **_sizes(16, 2048, 32, 8192, 8192)},
+    "llama3.2-3b": {**_LLAMA3, **_sizes(28, 3072, 24, 8192, 8192)},
     "llama3-8b": {
         **_LLAMA3,
-        **{"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32},
-        **{"ffn_hidden_size": 14336, "untie_embeddings_and_output_weights": True},
+        **_sizes(32, 4096, 32, 8192, 14336),
+        "untie_embeddings_and_output_weights": True,
     },
     "llama3-70b": {
         **_LLAMA3,
-        **{"num_layers": 80, "hidden_size": 8192, "num_attention_heads": 64},
-        **{"ffn_hidden_size": 28672, "untie_embeddings_and_output_weights": True},
+        **_sizes(80, 8192, 64, 8192, 28672),
+        "untie_embeddings_and_output_weights": True,
     },
 }
 DEFAULT = MODELS["gpt2-medium"]

@@ -159,10 +159,7 @@ class System:
 
         Raises UserError for values that no matrix could give.
         """
-        own = {
-            item.name: item.read(parameters.get(item.name, item.older), where)
-            for item in self.parameters
-        }
+        own = {item.name: item.recorded(parameters, where) for item in self.parameters}
         return self.resolve({**parameters, **own})
 
     def fingerprinted(self, cell: Cell) -> tuple[str, ...]:

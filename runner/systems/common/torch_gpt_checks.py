@@ -1,0 +1,186 @@
+"""What of a cell of torch_gpt is refused before anything starts: pure, a sentence each.
+
+The trainer refuses the same (arguments.py); but it would do so when all devices have started.
+"""
+
+import re
+
+from runner.base.errors import UserError
+from runner.figures.flops import Decoder
+from runner.systems.common import gpt, launchers
+from runner.systems.common.launchers import DEEPSPEED
+from runner.systems.common.pins import pins
+from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
+from runner.terms.record import DATA_PARALLEL
+
+FP8_MULTIPLE = 16  # of what a product in float8 has on each side
+VOCABULARY_MULTIPLE = 128  # the trainer's own
+
+
+def check(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
+    """Refuse what the trainer would refuse."""
+    _check_shape(cell, model, llama=llama)
+    _check_tensor_parallel(cell, model)
+    _check_pipeline(cell)
+    _check_precision(cell, cluster, model)
+    _check_speed(cell, cluster)
+    if not re.fullmatch(r"\d+(\.\d+)?(,\d+(\.\d+)?){2}", cell.parameters["split"]):
+        raise UserError(
+            f"split is {cell.parameters['split']!r}; write three shares such as 900,50,50"
+        )
+    _check_deepspeed(cell, cluster)
+
+
+def _check_shape(cell: Cell, model: Decoder, *, llama: bool) -> None:
+    """Refuse sizes that do not go together."""
+    gpt.check_shape(model, pipeline=cell.parameters["pipeline_parallel"])
+    heads, groups = model.num_attention_heads, model.num_query_groups
+    if not llama and groups not in (None, heads):
+        raise UserError(
+            f"model {cell.parameters['model']} has keys and values for each head; leave"
+            " num_query_groups out, or take a Llama"
+        )
+    if groups and heads % groups:
+        raise UserError(
+            f"num_query_groups {groups} does not divide num_attention_heads {heads}; change one"
+        )
+    if llama and model.hidden_size // heads % 2:
+        raise UserError(
+            f"hidden_size {model.hidden_size} / num_attention_heads {heads} is an odd number, which"
+            " RoPE cannot turn by pairs; change one"
+        )
+
+
+def _check_tensor_parallel(cell: Cell, model: Decoder) -> None:
+    """Refuse what a tensor group cannot share out: tokens, vocabulary, width of the MLP."""
+    values = cell.parameters
+    size = values["tensor_parallel"]
+    shared = {
+        "micro_batch_size x seq_length": values["micro_batch_size"] * model.seq_length,
+        "ffn_hidden_size": model.ffn_hidden_size or 4 * model.hidden_size,
+    }
+    if values["vocab_size"]:
+        multiple = VOCABULARY_MULTIPLE
+        padded = -(-values["vocab_size"] // multiple) * multiple
+        shared[f"vocab_size, padded to a multiple of {multiple},"] = padded
+    for name, whole in shared.items():
+        if whole % size:
+            raise UserError(f"tensor_parallel {size} does not divide {name} {whole}; change one")
+    if size > 1 and values["cross_entropy_chunks"] == 0:
+        raise UserError(
+            "cross_entropy_chunks 0 has all logits on one device, and tensor_parallel splits them;"
+            " leave it out"
+        )
+
+
+def _check_pipeline(cell: Cell) -> None:
+    """Refuse what stages do not go with."""
+    values = cell.parameters
+    stages = values["pipeline_parallel"]
+    if stages > 1 and values["zero_stage"]:
+        raise UserError("pipeline_parallel goes with zero_stage 0 alone; change one")
+    if stages > 1 and values["eval_iters"]:
+        raise UserError("pipeline_parallel has no validation; set eval_iters: 0")
+    if stages > 1 and values["compile"] == "model":
+        raise UserError("pipeline_parallel goes with compile block or none; change one")
+    micro = values["micro_batch_size"] * gpt.parallel(cell)[DATA_PARALLEL]
+    if values["global_batch_size"] // micro < stages:
+        raise UserError(
+            f"global_batch_size {values['global_batch_size']} makes fewer passes than"
+            f" pipeline_parallel {stages}; make it {micro * stages} or more"
+        )
+
+
+def _check_precision(cell: Cell, cluster: Cluster, model: Decoder) -> None:
+    """Refuse arithmetic that the device, or the other keys, do not go with."""
+    values = cell.parameters
+    precision, mixed = values["precision"], values["mixed_precision"]
+    if precision == "fp16" and cluster.device == "cpu":
+        raise UserError("precision fp16 needs a GPU; use bf16 or fp32 on a CPU")
+    fits = {"fp32": (), "bf16": ("autocast", "master_weights"), "fp16": ("autocast",)}
+    takes = fits.get(precision, ("master_weights",))
+    if mixed and mixed not in takes:
+        goes = f"goes with mixed_precision {takes[0]} alone" if takes else "mixes nothing"
+        raise UserError(f"precision {precision} {goes}; leave mixed_precision out")
+    if precision != "fp8":
+        return
+    if cluster.device != "cuda":
+        raise UserError("precision fp8 needs GPUs; use bf16 on a CPU")
+    if values["compile"] == "none":
+        raise UserError("precision fp8 without compile is slower than bf16; set compile: block")
+    size = values["tensor_parallel"]
+    widths = {
+        "hidden_size": model.hidden_size,
+        "hidden_size / tensor_parallel": model.hidden_size / size,
+        "ffn_hidden_size / tensor_parallel": (model.ffn_hidden_size or 4 * model.hidden_size)
+        / size,
+        "micro_batch_size x seq_length": values["micro_batch_size"] * model.seq_length,
+    }
+    for name, width in widths.items():
+        if width % FP8_MULTIPLE:
+            raise UserError(
+                f"precision fp8 needs multiples of {FP8_MULTIPLE}, and {name} is {width:g}; change"
+                " it, or take bf16"
+            )
+
+
+def _check_speed(cell: Cell, cluster: Cluster) -> None:
+    """Refuse ways to be faster that a device or another key does not let go."""
+    values = cell.parameters
+    if cluster.device == "cpu" and values["attention_backend"] in ("cudnn", "efficient"):
+        raise UserError(
+            f"attention_backend {values['attention_backend']} needs a GPU; use auto, flash or math"
+            " on a CPU"
+        )
+    if values["compile"] == "model" and values["zero_stage"] >= 2:
+        raise UserError("compile model goes with zero_stage 0 and 1; set compile: block")
+    if values["async_tensor_parallel"]:
+        _check_needs(
+            "async_tensor_parallel",
+            ("GPUs", cluster.device == "cuda"),
+            ("compile", values["compile"] != "none"),
+            ("tensor_parallel of 2 or more", values["tensor_parallel"] > 1),
+        )
+    if values["cuda_graphs"]:
+        _check_needs(
+            "cuda_graphs",
+            ("GPUs", cluster.device == "cuda"),
+            ("zero_stage 0", values["zero_stage"] == 0),
+            ("data_parallel 1", gpt.parallel(cell)[DATA_PARALLEL] == 1),
+            ("pipeline_parallel 1", values["pipeline_parallel"] == 1),
+            ("another precision than fp16", values["precision"] != "fp16"),
+        )
+
+
+def _check_needs(name: str, *needs: tuple[str, bool]) -> None:
+    lacking = [what for what, is_there in needs if not is_there]
+    if lacking:
+        raise UserError(f"{name} needs {' and '.join(lacking)}; leave it out, or change that")
+
+
+def _check_deepspeed(cell: Cell, cluster: Cluster) -> None:
+    """Refuse DeepSpeed without a pin set that has it, and what it or its launcher cannot do."""
+    values = cell.parameters
+    if values["engine"] == DEEPSPEED:
+        if values["tensor_parallel"] * values["pipeline_parallel"] > 1:
+            raise UserError(
+                "engine deepspeed is data parallel only here; take engine: torch, or set"
+                " tensor_parallel and pipeline_parallel to 1"
+            )
+        for key, is_set in (
+            ("mixed_precision", values["mixed_precision"] is not None),
+            ("precision fp8", values["precision"] == "fp8"),
+            ("cuda_graphs", values["cuda_graphs"]),
+        ):
+            if is_set:
+                raise UserError(f"engine deepspeed has its own ways without {key}; leave it out")
+    wants = [name for name in ("engine", "launcher") if values[name] == DEEPSPEED]
+    having = [name for name, pin in pins("torch_gpt").items() if "deepspeed" in pin]
+    if wants and cell.pin not in having:
+        raise UserError(
+            f"{wants[0]} deepspeed is not in pin {cell.pin}; set pin: {having[0]}, and have it set"
+            " up (torch_gpt_pin_sets)"
+        )
+    if values["launcher"] == DEEPSPEED:
+        launchers.check_deepspeed(cell, cluster, keeps_signs=True)
