@@ -41,7 +41,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "llama3-debug": {
         **{name: value for name, value in _LLAMA3.items() if name != "vocab_size"},
         **_sizes(6, 256, 16, 2048, 768),
-        **{"num_query_groups": 16, "untie_embeddings_and_output_weights": True},
+        **{"num_query_groups": None, "untie_embeddings_and_output_weights": True},
     },
     "llama3.2-1b": {**_LLAMA3, **_sizes(16, 2048, 32, 8192, 8192)},
     "llama3.2-3b": {**_LLAMA3, **_sizes(28, 3072, 24, 8192, 8192)},

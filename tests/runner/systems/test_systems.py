@@ -83,9 +83,9 @@ def test_arithmetic_is_what_the_parameters_say(name: str) -> None:
     if precision is None:
         assert system.arithmetic({}) is None
         return
-    expected = {choice: choice for choice in precision.choices}
+    expected: dict[str, str | None] = {choice: choice for choice in precision.choices}
     if name == "torch_gpt":
-        expected["fp32"] = "tf32"
+        expected |= {"fp32": "tf32", "fp8": None}
     assert {c: system.arithmetic({"precision": c}) for c in precision.choices} == expected
 
 
