@@ -24,6 +24,7 @@ def read(*parts: bytes) -> Measurement:
     return SYSTEM.parse({0: parts})
 
 
+COMPILED = PROJECT / "tests" / "data" / "torch_gpt"
 START = (
     b"torch_gpt start first_step_s=12.3 compile_s=8.1 compiled=4 from_cache=4 compile_cache=warm"
     b" attention=cudnn\n"
@@ -132,6 +133,16 @@ def test_the_start_says_what_was_compiled_and_what_computed_attention() -> None:
     assert (steps(found), found.compile_s) == ([1, 2], 8.1)
     assert found.facts == {"attention": "cudnn", "compile_cache": "warm"}
     assert found.first_step is None  # the runner's own, which counts from the launcher's start
+
+
+@pytest.mark.parametrize(("cache", "compile_s"), [("cold", 175.5), ("warm", 30.7)])
+def test_a_recorded_log_of_a_llama_that_was_compiled(cache: str, compile_s: float) -> None:
+    """The same run twice, its caches empty and then full."""
+    found = read((COMPILED / f"cpu_llama_compiled_{cache}.log").read_bytes())
+    assert (found.compile_s, found.facts["compile_cache"]) == (compile_s, cache)
+    assert (found.facts["attention"], found.facts["attention_backend"]) == ("cpu_flash", "auto")
+    assert (found.facts["compile"], found.facts["mixed_precision"]) == ("block", "master_weights")
+    assert [step.loss for step in found.intervals] == [8.40305, 8.26914, 8.22071]
 
 
 @pytest.mark.parametrize(
