@@ -200,7 +200,7 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
         # The numbers of a model as ours are, by which the table counts.
         value = getattr(model, item.name, None) if item.name in SIZES else values[item.name]
         if item.kind is bool:
-            argv += [flag, "full"] if value else []
+            argv += [flag] if value else []
         elif value is not None:
             argv += [flag, str(value)]
     return argv

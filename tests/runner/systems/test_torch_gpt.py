@@ -83,7 +83,7 @@ def test_cuda_is_told_to_the_trainer() -> None:
 
 def test_every_parameter_reaches_the_command_line() -> None:
     given = {"cuda_graphs": True, "async_tensor_parallel": True, "mixed_precision": "autocast"}
-    given |= {"cross_entropy_chunks": 4, "vocab_size": 4096, "model": "llama3-debug"}
+    given |= {"cross_entropy_chunks": 4, "vocab_size": 4096, "model": "llama3-8b"}
     line = after_the_script(given)
     flags = {item.name.replace("_", "-") for item in torch_gpt.PARAMETERS} - {"launcher"}
     assert {f"--{flag}" for flag in flags} <= set(line)
