@@ -258,6 +258,18 @@ def test_half_precision_stays_close(train: Train, precision: str, stage: str) ->
         assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=0.05)
 
 
+@pytest.mark.slow
+def test_float8_stays_close(train: Train, launch: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathered in float8 by FSDP2. Compiling for a CPU takes a minute, and is left out here."""
+    pytest.importorskip("torchao", reason="an environment from before torchao was in the pin set")
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    words = ("--zero-stage", "3", "--micro-batch-size", "4", "--precision", "fp8")
+    run = launch(2, *words, "--compile", "block")
+    assert run.status == 0, run.err
+    assert "Failed to load" not in run.err
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=0.1)
+
+
 def test_a_diverging_run_is_counted_and_ends_well(train: Train) -> None:
     run = train(
         1, *BASE, "--lr", "1e30", "--log-interval", "3", "--clip-grad", "0", "--train-iters", "7"

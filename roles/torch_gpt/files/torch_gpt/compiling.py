@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,9 @@ WARM_UPS = 3  # passes before a CUDA graph is recorded, as torch's own examples 
 
 def to_float8(model: Decoder, options: Namespace, device: torch.device) -> None:
     """Have the blocks' products computed in float8 (torchao, tensorwise); a CPU emulates it."""
+    # Of its kernels for other GPUs than these, and of a name of torch's that it still uses.
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training
     except ImportError as error:
@@ -30,8 +34,15 @@ def to_float8(model: Decoder, options: Namespace, device: torch.device) -> None:
             "--precision fp8 needs a GPU of compute capability 8.9 or more; take bf16"
         )
     sharded = options.zero_stage >= 2
-    config = Float8LinearConfig(emulate=cpu, enable_fsdp_float8_all_gather=sharded and not cpu)
+    config = Float8LinearConfig(emulate=cpu, enable_fsdp_float8_all_gather=sharded)
     convert_to_float8_training(model.blocks, config=config)
+
+
+def scale_float8(model: torch.nn.Module) -> None:
+    """Measure all weights that FSDP2 gathers in float8, in one collective and not in one each."""
+    from torchao.float8 import precompute_float8_dynamic_scale_for_fsdp
+
+    precompute_float8_dynamic_scale_for_fsdp(model)
 
 
 def compile_model(model: Decoder, options: Namespace) -> None:

@@ -216,6 +216,8 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(number, options)
             self.optimizer.step()
+            if options.precision == "fp8" and options.zero_stage >= 2:
+                compiling.scale_float8(self.model)
         self.optimizer.zero_grad(set_to_none=not options.cuda_graphs)
         return total, norm, skipped
 
