@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 Options = Mapping[str, str | int | float | bool]
 
 # What the paths are held against: nothing compiled, fused, in pieces or rounded.
-PLAIN: Options = {"precision": "fp32"}
+PLAIN: Options = {
+    **{"precision": "fp32", "compile": "none", "attention_backend": "math"},
+    **{"cross_entropy_chunks": 0, "adamw": "foreach"},
+}
 # The trainer lets fp32's matrix products round to TF32, which this library variable forbids.
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}
 # What every run has besides. A sample is short on a CPU, where a run is to end within a minute.
@@ -14,7 +17,7 @@ COMMON: Mapping[str, Options] = {
     "cuda": {"micro_batch_size": 8, "global_batch_size": 16, "lr": 6e-4, "lr_warmup_iters": 20},
     "cpu": {"micro_batch_size": 4, "global_batch_size": 8, "lr": 1e-3, "seq_length": 64},
 }
-MODELS = {"cuda": ("gpt2-small",), "cpu": ("gpt2-tiny",)}
+MODELS = {"cuda": ("gpt2-small", "llama3-debug"), "cpu": ("gpt2-tiny", "llama3-debug")}
 _GPU_ALONE = {"cudnn", "flash", "cuda_graphs", "async_tensor_parallel", "fp8"}
 
 
@@ -80,16 +83,37 @@ def _path(name: str, ranks: int = 1, **options: str | int | float | bool) -> Pat
     return Path(name, {**PLAIN, **options}, ranks, environ=EXACT)
 
 
+def _bf16(name: str, ranks: int = 1, **options: str | int | float | bool) -> Path:
+    return _path(name, ranks, precision="bf16", mixed_precision="master_weights", **options)
+
+
+_GROUP: Options = {"compile": "block", "tensor_parallel": 2, "cross_entropy_chunks": 1}
 REFERENCE = Path("fp32 eager", environ=EXACT)
-# One thing at a time.
+# One thing at a time, in fp32 where it can; then in bf16; then what is on by default.
 PATHS: Sequence[Path] = (
     Path("TF32"),
+    _path("compile block", compile="block"),
+    _path("compile model", compile="model"),
+    _path("attention auto", attention_backend="auto"),
+    _path("adamw fused", adamw="fused"),
+    _path("cross entropy in pieces", cross_entropy_chunks=4),
+    _path("checkpointing selective", activation_checkpointing="selective"),
+    _path("checkpointing full", activation_checkpointing="full"),
     _path("zero_stage 0, 2 ranks", 2),
     _path("zero_stage 1", 2, zero_stage=1),
     _path("zero_stage 2", 2, zero_stage=2),
     _path("zero_stage 3", 2, zero_stage=3),
-    _path("tensor_parallel 2", 2, tensor_parallel=2),
-    _path("bf16 autocast", precision="bf16"),
+    _path("tensor_parallel 2", 2, tensor_parallel=2, cross_entropy_chunks=1),
+    _path("bf16 autocast", precision="bf16", mixed_precision="autocast"),
+    _bf16("bf16 master weights"),
+    _bf16("bf16 cudnn", attention_backend="cudnn"),
+    _bf16("bf16 flash", attention_backend="flash"),
+    _bf16("bf16 cuda_graphs", cuda_graphs=True),
+    _bf16("bf16 compile, tensor_parallel 2", 2, **_GROUP),
+    _bf16("bf16 async_tensor_parallel", 2, **_GROUP, async_tensor_parallel=True),
+    Path("bf16, all defaults", {"precision": "bf16"}),
+    Path("bf16, all defaults, zero_stage 3", {"precision": "bf16", "zero_stage": 3}, 2),
+    Path("fp8, all defaults", {"precision": "fp8"}),
 )
 
 
@@ -101,8 +125,8 @@ def _fault(name: str, planted: str | None = None, **options: str | int | float |
 # that do nothing wrong.
 FAULTS: Sequence[Path] = (
     _path("honest: passes of half the size", micro_batch_size=2),
-    _path("honest: bf16 autocast", precision="bf16"),
-    _fault("learning rate 10 % off", lr=1.1e-3),
+    _path("honest: bf16 autocast", precision="bf16", mixed_precision="autocast"),
+    _fault("learning rate 10 % off", "higher_rate"),
     _fault("gradients not clipped", clip_grad=0),
     _fault("gradients x 0.9", "scaled_gradients"),
     _fault("gradients of all passes but the last lost", "lost_gradients"),
