@@ -39,6 +39,7 @@ def test_the_reference_system_and_the_default_corpus(tmp_path: Path) -> None:
     found = needs.needs(spec_of(tmp_path))
     trainer, tools = found.wheels
     assert "torch==2.13.0" in trainer.requirements
+    assert "torchao==0.17.0" in trainer.requirements  # what is optional, too
     assert any(pin.startswith("tokenizers==") for pin in tools.requirements)
     assert (found.commits, found.files) == (set(), [])
     assert prefetch.places(found)["pip"] == {"https://pypi.org/simple": "pip"}
