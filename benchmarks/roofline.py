@@ -6,221 +6,27 @@ r"""The least time that a training step of the reference trainer can take, part 
 
 Each part has FLOPs and bytes that it moves to and from the device's memory; its floor is the longer
 of the two at the given rates, since one hides behind the other inside a kernel, and kernels follow
-one another. What a kernel reads and writes is what inductor (torch 2.13) schedules for a block, in
-bf16: it keeps GELU's input and output, joins the gradients of q, k and v in one buffer, and takes
-the bias gradient of mlp_in into GELU's backward kernel (docs/performance.md has how that was seen).
-A matrix product reads and writes each operand once; times in parentheses run beside the products.
-Weights are fp32 masters, cast where they are
-used. MFU is the project's own formula, runner/figures/flops.py, which counts attention in full.
+one another; times in parentheses run beside the products. benchmarks/training_step.py says what is
+counted. MFU is the project's own formula, runner/figures/flops.py, which has attention in full.
 
 Rates are those of an H200: 773 TFLOP/s is a product of 8192 cubed, seen here; 631 cuDNN's attention
 forward on an H100 (pytorch#142132); 4,000 of 4,800 GB/s of memory are what copies reach by rule of
-thumb; 450 GB/s is NVLink's data sheet, one way. `python -m benchmarks.products` measures one's own.
+thumb; 450 GB/s is NVLink's data sheet, one way. `--rates FILE` takes those that were measured on a
+device by benchmarks/products.py, of each product in its own shape.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import fields, replace
+from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.figures.devices import peak
-from runner.figures.flops import Decoder, tflop_per_s_per_device
+from benchmarks.training_step import Rates, Step
+from runner.base.shape import shape
+from runner.folder import stored
 from runner.systems.common import gpt, models
-
-LOW, FULL = 2, 4  # bytes of bf16 and fp32
-DEVICE = "NVIDIA H200"
-
-
-class Part(NamedTuple):
-    """A part of a step on one device: FLOPs, bytes of its memory, bytes sent over links.
-
-    `rate` names which rate the FLOPs go by; `hidden`: it can run beside the products.
-    """
-
-    name: str
-    flops: float = 0.0
-    bytes: float = 0.0
-    link: float = 0.0
-    rate: str = "matrix"
-    hidden: bool = False
-
-
-class Rates(NamedTuple):
-    """What a device reaches: TFLOP/s of products and attention, GB/s of memory and links."""
-
-    matrix: float = 773.0
-    attention: float = 631.0
-    memory: float = 4000.0
-    link: float = 450.0
-
-    def seconds(self, part: Part) -> float:
-        """Return the floor of a part."""
-        rate = self.attention if part.rate == "attention" else self.matrix
-        work = part.flops / rate / 1e12
-        return max(work, part.bytes / self.memory / 1e9, part.link / self.link / 1e9)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One pass of one micro batch and the update, on one of tensor x data parallel devices."""
-
-    model: Decoder
-    micro_batch_size: int
-    tensor_parallel: int = 1
-    data_parallel: int = 1
-    zero_stage: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Of the tensor group's micro batch."""
-        return self.micro_batch_size * self.model.seq_length
-
-    @property
-    def vocabulary(self) -> int:
-        """Return the padded one, a multiple of 128."""
-        return -(-self.model.vocab_size // 128) * 128
-
-    @property
-    def widths(self) -> tuple[int, int, int]:
-        """Return queries', and keys' and values', and the MLP's, of all heads."""
-        heads, hidden = self.model.num_attention_heads, self.model.hidden_size
-        head = hidden // heads
-        groups = self.model.num_query_groups or heads
-        return heads * head, 2 * groups * head, self.model.ffn_hidden_size or 4 * hidden
-
-    @property
-    def products(self) -> dict[str, tuple[int, int, int]]:
-        """Return inputs and outputs of a layer's products and the output's, and how many."""
-        (query, both, inner), hidden = self.widths, self.model.hidden_size
-        t, layers = self.tensor_parallel, self.model.num_layers
-        return {
-            "qkv": (hidden, (query + both) // t, layers),
-            "attention_out": (query // t, hidden, layers),
-            "mlp_in": (hidden, inner * (2 if self.model.gated else 1) // t, layers),
-            "mlp_out": (inner // t, hidden, layers),
-            "output layer": (hidden, self.vocabulary // t, 1),
-        }
-
-    @property
-    def parameters(self) -> tuple[float, float]:
-        """Weights of products on this device's part of the tensor group, and all parameters."""
-        t, hidden = self.tensor_parallel, self.model.hidden_size
-        product = sum(k * n * count for k, n, count in self.products.values())
-        rows = self.vocabulary // t if self.model.gated else self.model.seq_length
-        small = self.model.num_layers * (2 if self.model.gated else 13) * hidden
-        return product, product + rows * hidden + small
-
-    def matrix_products(self) -> list[Part]:
-        """Forward product, and those of the gradients by inputs and by weights."""
-        parts = []
-        for name, (k, n, count) in self.products.items():
-            flops = 2 * self.tokens * k * n * count
-            moved = LOW * (self.tokens * (k + n) + k * n) * count
-            parts.append(Part(f"{name}: forward", flops, moved))
-            parts.append(Part(f"{name}: gradients", 2 * flops, 2 * moved))
-        return parts
-
-    def attention(self) -> list[Part]:
-        """Causal attention, as the fused kernels do it: five products backward, dQ in fp32."""
-        query, both, _ = self.widths
-        t, layers = self.tensor_parallel, self.model.num_layers
-        flops = 2 * self.tokens * self.model.seq_length * query / t * layers
-        rows = self.tokens * layers / t
-        sums = FULL * rows * self.model.num_attention_heads  # log-sum-exp, and rows of dO * O
-        forward = LOW * rows * (2 * query + both) + sums
-        # delta reads O and dO; then q, k, v, dO in, dk, dv out; dQ is added up in fp32, and cast.
-        backward = LOW * rows * (5 * query + 2 * both) + 2 * FULL * rows * query + 3 * sums
-        return [
-            Part("attention: forward", flops, forward, rate="attention"),
-            Part("attention: backward", 2.5 * flops, backward, rate="attention"),
-        ]
-
-    def elementwise(self) -> list[Part]:
-        """What is between the products of the layers, in passes of so many values a token."""
-        (query, both, inner), hidden = self.widths, self.model.hidden_size
-        gated, t = self.model.gated, self.tensor_parallel
-        own = hidden / t  # sequence parallel: each rank has some of the tokens
-        join = 2 * (query + both) / t
-        passes = {
-            "norms and residual adds: forward": 9 * own,
-            "norms and residual adds: backward": (11 if gated else 13) * own,
-            **({"RoPE: forward": (2 * query + both) / t} if gated else {}),
-            "q, k, v gradients joined": join,
-            f"{'SwiGLU' if gated else 'GELU'}: forward": (3 if gated else 2) * inner / t,
-            f"{'SwiGLU' if gated else 'GELU'}: backward": (5 if gated else 3) * inner / t,
-            **({} if gated else {"bias gradients": (query + both) / t + own}),
-        }
-        each = LOW * self.tokens * self.model.num_layers
-        return [Part(name, bytes=values * each) for name, values in passes.items()]
-
-    def ends(self) -> list[Part]:
-        """Embedding, last norm, and the loss over logits of the padded vocabulary."""
-        hidden, t = self.model.hidden_size, self.tensor_parallel
-        logits = LOW * self.tokens * self.vocabulary / t
-        gradient = FULL * self.vocabulary / t * hidden  # set to 0, and added to the output's
-        looked_up = self.tokens * hidden * (2 * FULL + 2 * LOW)
-        adding = gradient * (1 if self.model.gated else 4)
-        return [
-            Part("token embedding", bytes=self.tokens * hidden * FULL + looked_up + adding),
-            Part("last norm", bytes=LOW * self.tokens * hidden / t * 6),
-            Part("cross entropy", bytes=3 * logits),
-        ]
-
-    def update(self) -> list[Part]:
-        """Casts of weights and gradients, norm, clipping and AdamW, fp32."""
-        product, every = self.parameters
-        n = self.data_parallel if self.zero_stage == 3 else 1
-        shared = every / (self.data_parallel if self.zero_stage else 1)
-        return [
-            Part("weights to bf16", bytes=product * (FULL + LOW) / n),
-            Part("gradients to fp32", bytes=product * (FULL + LOW)),
-            Part("gradient norm and clipping", bytes=every / n * 3 * FULL),
-            Part("AdamW", bytes=shared * 7 * FULL),
-        ]
-
-    def collectives(self) -> list[Part]:
-        """Bytes that this device sends; those of data parallelism run beside the products."""
-        _, every = self.parameters
-        n, t = self.data_parallel, self.tensor_parallel
-        parts = []
-        if t > 1:  # two gathers and two sums a layer, and the same backward
-            sent = LOW * self.tokens * self.model.hidden_size * (t - 1) / t
-            parts.append(Part("tensor parallel collectives", link=8 * sent * self.model.num_layers))
-        if n > 1:
-            gathered = {3: 2 * LOW, 2: LOW, 1: FULL}.get(self.zero_stage, FULL)
-            sent = every * (n - 1) / n * (gathered + FULL)
-            parts.append(Part("data parallel collectives", link=sent, hidden=True))
-        return parts
-
-    def parts(self) -> list[Part]:
-        """Return all parts of the step."""
-        return [
-            *(*self.matrix_products(), *self.attention(), *self.elementwise(), *self.ends()),
-            *(*self.update(), *self.collectives()),
-        ]
-
-    def floor(self, rates: Rates) -> float:
-        """Seconds of a step: its parts one after the other, or what runs beside them."""
-        beside = sum(rates.seconds(part) for part in self.parts() if part.hidden)
-        return max(beside, sum(rates.seconds(part) for part in self.parts() if not part.hidden))
-
-    def figures(self, rates: Rates) -> dict[str, float]:
-        """Return the floor, and what it makes in the units of the tables; MFU in percent."""
-        seconds = self.floor(rates)
-        devices = self.tensor_parallel * self.data_parallel
-        samples = self.micro_batch_size * self.data_parallel / seconds
-        tflop = tflop_per_s_per_device(
-            self.model, samples, devices, padded_vocab_size=self.vocabulary
-        )
-        return {
-            "floor, ms": 1e3 * seconds,
-            "samples/s": samples,
-            "tokens/s a device": samples * self.model.seq_length / devices,
-            "MFU, %": 100 * tflop / (peak(DEVICE, "bf16")[0] or 1),
-        }
 
 
 def table(steps: Sequence[Step], rates: Rates) -> str:
@@ -253,15 +59,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("tensor-parallel", "data-parallel"):
         parser.add_argument(f"--{name}", type=int, default=1, help="devices")
     parser.add_argument("--zero-stage", type=int, choices=(0, 1, 2, 3), default=0)
-    for rate, value in Rates()._asdict().items():
+    for rate in ("matrix", "attention", "memory", "link"):
         unit = "TFLOP/s" if rate in ("matrix", "attention") else "GB/s"
-        parser.add_argument(f"--{rate}", type=float, default=value, help=f"{unit} (%(default)s)")
+        parser.add_argument(f"--{rate}", type=float, help=f"{unit}; default {getattr(Rates, rate)}")
+    parser.add_argument("--rates", type=Path, help="of benchmarks/products.py")
     chosen = parser.parse_args(argv)
+    rates = (chosen.rates and stored.load(chosen.rates, shape(Rates))) or Rates()
+    given = {field.name: getattr(chosen, field.name, None) for field in fields(Rates)}
+    rates = replace(rates, **{name: value for name, value in given.items() if value is not None})
+    if min(rates.matrix, rates.attention, rates.memory, rates.link, *rates.parts.values()) <= 0:
+        parser.error("a rate is not above 0")
     values = dict(models.MODELS[chosen.model])
     values["seq_length"] = chosen.seq_length or values["seq_length"]
     split = (chosen.tensor_parallel, chosen.data_parallel, chosen.zero_stage)
     steps = [Step(gpt.shape(values), size, *split) for size in chosen.micro_batch_size]
-    print(table(steps, Rates(*(getattr(chosen, name) for name in Rates._fields))))
+    print(table(steps, rates))
     return 0
 
 
