@@ -39,6 +39,7 @@ endif
 
 PIP := $(BIN)/python -m pip install --quiet
 SETUP := ansible-playbook playbooks/setup.yml
+GPUS := .trainbench/inventory/gpu
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOT_SLOW := not slow and not oneflow and not slurm
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
@@ -54,6 +55,14 @@ demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, n
 	@$(MAKE) --no-print-directory $(VENV)/.run
 	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP)
 	python -m runner bench --matrix matrix.yaml
+
+.PHONY: gpu-smoke
+gpu-smoke:  ## The same on this machine's NVIDIA GPUs, with the torch of python3 (or TORCH=/path/to/python3)
+	@precision=$$(tools/gpu-inventory $(GPUS)); \
+	$(MAKE) --no-print-directory $(VENV)/.run; \
+	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP) -i $(GPUS); \
+	sed "s/bf16/$$precision/" matrices/gpu-smoke.yaml >.trainbench/gpu-smoke.yaml; \
+	python -m runner bench --matrix .trainbench/gpu-smoke.yaml -i $(GPUS)
 
 .PHONY: test
 test:  ## Lint, unit, golden, role and trainer tests, then those on real test nodes

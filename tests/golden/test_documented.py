@@ -61,6 +61,10 @@ CASES = {
         "megatron-deepspeed-current", {"gpus": "10.0.0.1"}, devices=4
     ),
     "llama": Case("llama", {"gpus": "10.0.0.1"}),
+    "torch-gpt-speed": Case("speed", {"gpus": "10.0.0.1"}, only=("*micro_batch_size=16*",)),
+    "torch-gpt-speed-ab": Case("speed-ab", {"gpus": "10.0.0.1"}, only=("model=gpt-1.3b",)),
+    "torch-gpt-speed-two": Case("speed-two", {"gpus": "10.0.0.1"}, only=("*el=gpt-1.3b,*",)),
+    "gpu-smoke": Case("gpu-smoke", {"gpu": "127.0.0.1"}, devices=1),
     "torch-gpt-scaling": Case("scaling", OSDI),
     "torch-gpt-parallel-on-gpus": Case("parallel-on-gpus", {"gpus": "10.0.0.1"}, devices=4),
     "torch-gpt-parallel": Case("parallel", {"node": "10.0.0.1"}, device="cpu", devices=2),

@@ -8,13 +8,14 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.figures.flops import Decoder, PerToken
-from runner.matrix.file import parse_matrix
+from runner.matrix.file import load_matrix, parse_matrix
 from runner.plan.checks import check_cell
 from runner.plan.dryrun import describe, dry_run
 from runner.plan.make import make_run
 from runner.plan.script import launch_script
 from runner.systems.command import SYSTEM
-from runner.terms.cell import Matrix
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from tests.runner.builders import one_device, slurm_cluster, small_cluster
 
@@ -69,6 +70,31 @@ def test_torchrun_by_words() -> None:
     )
     assert found.cwd == "/shared/trainer"
     assert found.env["PATH"].startswith("/opt/py/bin:/usr/local/sbin:")
+
+
+def test_nanogpt_has_the_shapes_and_batches_of_ours() -> None:
+    """matrices/speed-nanogpt.yaml beside matrices/speed.yaml, cell by cell."""
+    ours, theirs = (
+        load_matrix(PROJECT / "matrices" / f"{name}.yaml", one_device)
+        for name in ("speed", "speed-nanogpt")
+    )
+
+    def sizes(cell: Cell) -> tuple[Any, ...]:
+        system = load_system(cell.system)
+        shape = system.model(cell.parameters) if system.model else None
+        assert isinstance(shape, Decoder)
+        each = (shape.num_layers, shape.hidden_size, shape.num_attention_heads, shape.vocab_size)
+        return (*each, cell.parameters["micro_batch_size"])
+
+    for cell in theirs.cells:
+        cluster = small_cluster(device="cuda")
+        check_cell(cell, cluster, None)
+        (found,) = make_run(theirs, cell, cluster, campaign="m-rack").nodes
+        said = dict(word[2:].split("=") for word in found.argv[2:])
+        assert said["bias"] == "True"
+        assert int(said["max_iters"]) + 1 == ours.cells[0].parameters["train_iters"]
+        assert int(said["batch_size"]) * int(said["gradient_accumulation_steps"]) == 64
+        assert sizes(cell) in {sizes(one) for one in ours.cells if one.system == "torch_gpt"}
 
 
 def test_a_pin_sets_source_is_where_its_cells_run() -> None:
