@@ -314,6 +314,10 @@ def test_errors_a_user_can_cure_are_one_sentence() -> None:
     assert world.explain(megatron_mmap.DatasetError("set.idx is missing"), None) == (
         "set.idx is missing"
     )
+    compiler = RuntimeError("Failed to find C compiler. Please specify via CC environment variable")
+    text = world.explain(compiler, None)
+    assert "install a C compiler" in text
+    assert "--compile none" in text
     assert world.explain(ValueError("a bug"), None) is None
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 import sys
 import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shapes import MODELS, Shape
+from shapes import GATE_WIDTH, MODELS, Shape
 
 
 class TrainerError(Exception):
@@ -163,7 +164,8 @@ def parser() -> argparse.ArgumentParser:
         "--cross-entropy-chunks",
         type=_count,
         help="pieces that the tokens go through output matrix and loss in, which computes their "
-        "gradients at once; 0: all logits in one, by autograd (by default 8192 tokens a piece)",
+        "gradients at once; 0: all logits in one, by autograd (by default a billion logits a "
+        "piece, and 0 without --compile)",
     )
     add(
         "--cuda-graphs",
@@ -300,10 +302,14 @@ def check_parallel(options: argparse.Namespace) -> None:
         TrainerError: says which two options do not go together.
     """
     tensor, stages, zero = options.tensor_parallel, options.pipeline_parallel, options.zero_stage
+    gate = math.gcd(options.ffn_hidden_size, GATE_WIDTH) if options.llama else 1
     for name, size in (
         ("--num-query-groups", options.num_query_groups if options.llama else 0),
         ("--num-attention-heads", options.num_attention_heads),
-        ("--ffn-hidden-size", options.ffn_hidden_size),
+        (
+            "--ffn-hidden-size / 16" if gate > 1 else "--ffn-hidden-size",
+            options.ffn_hidden_size // gate,
+        ),
         (
             "--micro-batch-size x --seq-length",
             options.micro_batch_size * options.seq_length,

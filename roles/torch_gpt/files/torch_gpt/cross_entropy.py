@@ -18,7 +18,7 @@ from tensor_group import TensorGroup, all_gather
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
 
-PIECE = 8192  # tokens, where nothing else is asked for
+PIECE = 1 << 30  # logits, where nothing else is asked for
 
 
 def linear_cross_entropy(
@@ -30,12 +30,12 @@ def linear_cross_entropy(
         x: [tokens, hidden size], all of them on each rank of a tensor group.
         weight: [vocabulary, hidden size], this rank's part of it.
         targets: int64 [tokens].
-        pieces: of the tokens; 0 leaves the gradients to autograd; None is PIECE tokens each.
+        pieces: of the tokens; 0 leaves the gradients to autograd; None is what PIECE makes.
     """
     if pieces == 0:
         return F.cross_entropy(F.linear(x, weight.to(x.dtype)).float(), targets)
     if pieces is None:
-        pieces = -(-len(x) // PIECE)
+        pieces = -(-len(x) * len(weight) // PIECE)
     learns = torch.is_grad_enabled()
     return _LinearCrossEntropy.apply(x, weight, targets, group, pieces, learns)  # type: ignore[no-any-return, no-untyped-call]  # torch has not typed it
 

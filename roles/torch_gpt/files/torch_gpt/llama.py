@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 
 import torch
 from layers import Block, Linear, RMSNorm, attend
+from shapes import GATE_WIDTH
 from tensor_group import TensorGroup
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
@@ -14,12 +16,13 @@ THETA = 500_000.0  # Llama 3's; 3.2 stretches its frequencies for texts longer t
 
 
 def rotations(seq_length: int, head_size: int, device: torch.device) -> Tensor:
-    """Return cosine and sine of each position's angles, fp32 [2, seq, head size / 2]."""
+    """Return the factors of a head and of its turned halves, fp32 [2, seq, head size]."""
     exponents = torch.arange(0, head_size, 2, device=device, dtype=torch.float32) / head_size
     angles = (
         torch.arange(seq_length, device=device, dtype=torch.float32)[:, None] / THETA**exponents
     )
-    return torch.stack((angles.cos(), angles.sin()))
+    cosine, sine = angles.cos(), angles.sin()
+    return torch.stack((torch.cat((cosine, cosine), 1), torch.cat((-sine, sine), 1)))
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
@@ -27,11 +30,11 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
 
     A pair is a number of the first half of a head and its fellow of the second, as in Hugging
     Face's and Megatron's models; Meta's pairs are neighbours: another order of the same weights.
+    By ``roll`` and before the transpose, all of it is one kernel when compiled; complex numbers are
+    not fused, and made a block's forward pass move 1.4 times the bytes.
     """
     cosine, sine = angles[:, None, :, None, :]
-    first, second = x.float().chunk(2, dim=-1)
-    turned = (first * cosine - second * sine, second * cosine + first * sine)
-    return torch.cat(turned, dim=-1).to(x.dtype)
+    return (x * cosine + x.roll(x.shape[-1] // 2, -1) * sine).to(x.dtype)
 
 
 class LlamaBlock(Block):
@@ -47,14 +50,15 @@ class LlamaBlock(Block):
         self.qkv = Linear(hidden, rows, bias=False)
         self.attention_out = Linear(hidden // group.size, hidden, bias=False)
         self.norm_2 = RMSNorm(hidden)
-        self.gate = Linear(hidden, inner, bias=False)
-        self.mlp_in = Linear(hidden, inner, bias=False)
+        self.gate_width = math.gcd(options.ffn_hidden_size, GATE_WIDTH)
+        self.mlp_in = Linear(hidden, 2 * inner, bias=False)
         self.mlp_out = Linear(inner, hidden, bias=False)
 
     def compute(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """Return the block's output.
 
-        The rows of ``qkv`` go group by group: its queries, its key, its value.
+        The rows of ``qkv`` go group by group: its queries, its key, its value.  Those of ``mlp_in``
+        are, by turns, some that gate and some that are gated: one wide product instead of two.
         """
         assert angles is not None
         heads = self.qkv(self.group.gather(self.norm_1(x)))
@@ -64,5 +68,5 @@ class LlamaBlock(Block):
         y = self.attention_out(attend(*turned, value.flatten(2, 3)))
         x = x + self.group.scatter_sum(y)
         y = self.group.gather(self.norm_2(x))
-        y = self.mlp_out(F.silu(self.gate(y)) * self.mlp_in(y))
-        return x + self.group.scatter_sum(y)
+        gate, y = self.mlp_in(y).view(len(y), -1, 2, self.gate_width).unbind(2)
+        return x + self.group.scatter_sum(self.mlp_out((F.silu(gate) * y).flatten(1)))

@@ -23,6 +23,9 @@ class Shape:
     llama: bool = False
 
 
+GATE_WIDTH = 16  # rows of a Llama's gate that lie together, where they divide all of them
+
+
 def _gpt2(num_layers: int, hidden_size: int, heads: int, seq_length: int) -> Shape:
     return Shape(num_layers, hidden_size, heads, seq_length, heads, 4 * hidden_size)
 

@@ -77,7 +77,7 @@ class _ScatterSum(torch.autograd.Function):
 
 # The dimension by which each is cut, by the end of its name; all else is whole on each rank.
 CUTS = {
-    **dict.fromkeys(("qkv.weight", "qkv.bias", "mlp_in.weight", "mlp_in.bias", "gate.weight"), 0),
+    **dict.fromkeys(("qkv.weight", "qkv.bias", "mlp_in.weight", "mlp_in.bias"), 0),
     **dict.fromkeys(("attention_out.weight", "mlp_out.weight"), 1),
     **dict.fromkeys(("token_embedding.weight", "output.weight"), 0),
 }

@@ -147,6 +147,8 @@ class Trainer:
         self.forward_backward = self.one_pass
         if options.cuda_graphs:
             self.forward_backward = compiling.Replayed(self.one_pass)
+        self.fused = options.adamw == "fused" and options.zero_stage == 0
+        self.never = torch.zeros((), device=ranks.device)  # has a gradient overflowed
         self.schedule, self.engine = None, None
         if ranks.stages > 1:
             self.schedule = pipeline.Schedule(self.model, passes, ranks)
@@ -211,7 +213,9 @@ class Trainer:
             factor = factor * (options.clip_grad / (norm + 1e-6)).clamp(max=1.0)
         skipped = self.scale.overflowed(norm)
         if not skipped:
-            if options.clip_grad or self.scale.enabled:
+            if self.fused:  # within AdamW's kernel, which divides
+                self.optimizer.grad_scale, self.optimizer.found_inf = 1 / factor, self.never
+            elif options.clip_grad or self.scale.enabled:
                 torch._foreach_mul_(gradients, factor)  # as clip_grads_with_norm_
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(number, options)
@@ -291,6 +295,9 @@ def settle(options: Namespace, device: torch.device) -> None:
         options.compile = "block" if cuda else "none"
     if options.adamw == "auto":
         options.adamw = "fused" if cuda else "foreach"
+    alone = options.compile == "none" and options.tensor_parallel == 1
+    if alone and options.cross_entropy_chunks is None:
+        options.cross_entropy_chunks = 0  # autograd's own kernels are faster one by one
 
 
 def run(options: Namespace, passes: int, ranks: Ranks) -> None:

@@ -23,6 +23,12 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 MIB = 1 << 20
+# Triton's and inductor's words where there is nothing to build with, and the compiler's own.
+NO_COMPILER = (
+    "Failed to find C compiler",
+    "No working C++ compiler found",
+    "Python.h: No such file",
+)
 # What a rank sees when another one has gone: gloo's words, then NCCL's.
 LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Socket closed",
              "Timed out waiting", "remote process exited", "Connection refused")  # fmt: skip
@@ -180,6 +186,11 @@ def explain(error: BaseException, ranks: Ranks | None) -> str | None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         asked = text.split("DefaultCPUAllocator: ")[-1].strip().split("\n")[0]
         return f"out of memory on the host at a peak of {peak:.0f} MiB ({asked}); {cure}"
+    if any(words in text for words in NO_COMPILER):
+        return (
+            f"torch.compile cannot build its kernels here ({first}); install a C compiler and this "
+            "Python's headers (gcc, python3-dev), or set --compile none"
+        )
     if isinstance(error, dist.DistError) or any(words in text for words in LOST_PEER):
         who = "" if ranks is None else f"rank {ranks.rank} "
         return f"{who}lost contact with another rank ({first}); see that rank's own log"
