@@ -16,7 +16,7 @@ from runner.terms.cluster import Cluster
 from runner.terms.run import Command, NodeContext
 
 TORCHRUN = "torchrun"
-LOSS_TOKENS = 8192  # whose logits there are at a time, unless cross_entropy_chunks says otherwise
+LOGITS = 1 << 30  # that there are at a time, unless cross_entropy_chunks says otherwise
 PARAMETERS = (
     Parameter("model", str, "gpt2-tiny", "model size by name", choices=tuple(models.MODELS)),
     Parameter("num_layers", int, None, "transformer layers; default: the model's", minimum=1),
@@ -102,7 +102,7 @@ PARAMETERS = (
         int,
         None,
         "pieces of the tokens in which output layer and loss are computed; 0: all logits at once;"
-        f" default: {LOSS_TOKENS} tokens a piece",
+        " default: a billion logits a piece, and 0 without compile",
         minimum=0,
         older=0,
     ),
@@ -210,7 +210,8 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape alone."""
     values, model = cell.parameters, shape(cell.parameters)
     tokens, pieces = values["micro_batch_size"] * model.seq_length, values["cross_entropy_chunks"]
-    at_a_time = min(tokens, LOSS_TOKENS) if pieces is None else -(-tokens // max(pieces, 1))
+    most = LOGITS // model.vocab_size
+    at_a_time = min(tokens, most) if pieces is None else -(-tokens // max(pieces, 1))
     return gpt.estimate(cell, cluster, model=model, flash_attention=True, loss_tokens=at_a_time)
 
 

@@ -3,6 +3,7 @@
 The trainer refuses the same (arguments.py); but it would do so when all devices have started.
 """
 
+import math
 import re
 
 from runner.base.errors import UserError
@@ -16,12 +17,13 @@ from runner.terms.record import DATA_PARALLEL
 
 FP8_MULTIPLE = 16  # of what a product in float8 has on each side
 VOCABULARY_MULTIPLE = 128  # the trainer's own
+GATE_ROWS = 16  # of a Llama's gate, that the trainer keeps together
 
 
 def check(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
     """Refuse what the trainer would refuse."""
     _check_shape(cell, model, llama=llama)
-    _check_tensor_parallel(cell, model)
+    _check_tensor_parallel(cell, model, llama=llama)
     _check_pipeline(cell)
     _check_precision(cell, cluster, model)
     _check_speed(cell, cluster)
@@ -52,13 +54,15 @@ def _check_shape(cell: Cell, model: Decoder, *, llama: bool) -> None:
         )
 
 
-def _check_tensor_parallel(cell: Cell, model: Decoder) -> None:
+def _check_tensor_parallel(cell: Cell, model: Decoder, *, llama: bool) -> None:
     """Refuse what a tensor group cannot share out: tokens, vocabulary, width of the MLP."""
     values = cell.parameters
     size = values["tensor_parallel"]
+    width = model.ffn_hidden_size or 4 * model.hidden_size
+    rows = math.gcd(width, GATE_ROWS) if llama else 1
     shared = {
         "micro_batch_size x seq_length": values["micro_batch_size"] * model.seq_length,
-        "ffn_hidden_size": model.ffn_hidden_size or 4 * model.hidden_size,
+        "ffn_hidden_size" if rows == 1 else f"ffn_hidden_size / {rows}": width // rows,
     }
     if values["vocab_size"]:
         multiple = VOCABULARY_MULTIPLE
