@@ -30,18 +30,30 @@ SHORT = {"CELL": "second"}
 
 @pytest.fixture
 def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
-    variables = {
-        "cluster_root": str(stand_in_root),
-        "cluster_devices_per_node": 2,
-    }
+    """Four nodes, for faults of one of them."""
+    variables = {"cluster_root": str(stand_in_root), "cluster_devices_per_node": 2}
     return real_nodes(4, variables=variables)
 
 
-def matrix(first: dict[str, Any], name: str = "faults", **more: Any) -> dict[str, Any]:
+@pytest.fixture
+def pair(real_nodes: RealNodes, stand_in_root: Path) -> Group:
+    """Two nodes, for what happens to all of them."""
+    variables = {"cluster_root": str(stand_in_root), "cluster_devices_per_node": 2}
+    return real_nodes(2, variables=variables)
+
+
+def matrix(
+    first: dict[str, Any], name: str = "faults", *, nodes: int = 4, **more: Any
+) -> dict[str, Any]:
     """A long cell that something happens to, then a short one that must run."""
     return {
         "name": name,
-        "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 4, "train_iters": 400},
+        "defaults": {
+            "system": "torch_gpt",
+            "devices_per_node": 1,
+            "nodes": nodes,
+            "train_iters": 400,
+        },
         "axes": {"env": [{**LONG, **first}]},
         "include": [{"env": SHORT, "train_iters": 5}],
         **more,
@@ -136,40 +148,40 @@ def test_trainer_that_ignores_term_and_daemonises(tmp_path: Path, group: Group) 
     assert_next_cell_ran(bench, group)
 
 
-def test_daemon_of_the_trainer_is_ended_and_others_are_not(tmp_path: Path, group: Group) -> None:
-    foreign = group.nodes[0].popen(["sleep", "777"])
+def test_daemon_of_the_trainer_is_ended_and_others_are_not(tmp_path: Path, pair: Group) -> None:
+    foreign = pair.nodes[0].popen(["sleep", "777"])
     try:
-        cells = matrix({"ACT": "daemon", "STEP_S": "0.001"})
-        bench = Bench(tmp_path, group.inventory, cells)
+        cells = matrix({"ACT": "daemon", "STEP_S": "0.001"}, nodes=2)
+        bench = Bench(tmp_path, pair.inventory, cells)
         done = bench.run()
         assert done.returncode == 0, done.stderr
-        sleeping = [argv for _, argv in group.nodes[0].processes() if argv[:1] == ["sleep"]]
+        sleeping = [argv for _, argv in pair.nodes[0].processes() if argv[:1] == ["sleep"]]
         assert sleeping == [["sleep", "777"]]
     finally:
         foreign.kill()
         foreign.wait()
 
 
-def test_runner_killed_then_bench_again(tmp_path: Path, group: Group) -> None:
-    bench = started(tmp_path, group, matrix({}))
+def test_runner_killed_then_bench_again(tmp_path: Path, pair: Group) -> None:
+    bench = started(tmp_path, pair, matrix({}, nodes=2))
     assert bench.process is not None
     os.kill(bench.process.pid, signal.SIGKILL)
     bench.finish()
-    wait(lambda: not left(group), LIMIT_S, "clean nodes after SIGKILL of the runner")
+    wait(lambda: not left(pair), LIMIT_S, "clean nodes after SIGKILL of the runner")
     done = bench.run("--only", "env=CELL*")
     assert done.returncode == 0, done.stderr
     assert bench.outcome("env=CELL_second")["status"] == "ok"
 
 
-def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, group: Group) -> None:
-    bench = started(tmp_path, group, matrix({"STEP_S": "0.03"}))
+def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, pair: Group) -> None:
+    bench = started(tmp_path, pair, matrix({"STEP_S": "0.03"}, nodes=2))
     assert bench.process is not None
     began = time.monotonic()
     os.kill(bench.process.pid, signal.SIGINT)
     returned, said = bench.finish()
     assert returned == 130, said
     assert time.monotonic() - began < LIMIT_S
-    assert left(group) == []
+    assert left(pair) == []
     assert bench.outcome("env=STEP_S")["status"] == "interrupted"
     done = bench.run(timeout=200)
     assert done.returncode == 0, done.stderr
@@ -221,26 +233,28 @@ def test_port_in_use_is_noticed_and_another_taken(tmp_path: Path, group: Group) 
     assert bench.outcome("env=STEP_S", attempt=2)["status"] == "ok"
 
 
-def test_values_reach_the_trainer_as_they_are(tmp_path: Path, group: Group) -> None:
+def test_values_reach_the_trainer_as_they_are(tmp_path: Path, pair: Group) -> None:
     evil = "a 'b' \"c\" $(touch /run/owned) `id` {{ lookup('pipe', 'touch /run/owned') }}\n✓ \\"
-    cells = matrix({"ACT": "show", "VALUE": evil, "STEP_S": "0.001"})
-    bench = Bench(tmp_path, group.inventory, cells)
+    cells = matrix({"ACT": "show", "VALUE": evil, "STEP_S": "0.001"}, nodes=2)
+    bench = Bench(tmp_path, pair.inventory, cells)
     done = bench.run()
     assert done.returncode == 0, done.stderr
     log = (bench.attempt("env=STEP_S") / "nodes" / "0000-node1" / "launcher.log").read_text()
     assert f"VALUE {evil!r}" in log
-    assert group.nodes[0].exec(["ls", "/run/owned"]).returncode != 0
+    assert pair.nodes[0].exec(["ls", "/run/owned"]).returncode != 0
     assert not Path("/run/owned").exists()
 
 
-def test_stop_ends_what_runs(tmp_path: Path, group: Group) -> None:
-    bench = started(tmp_path, group, matrix({"STEP_S": "0.5"}))  # long enough for a busy machine
-    words = ["stop", "-i", str(group.inventory), "--runs", str(tmp_path / "others")]
+def test_stop_ends_what_runs(tmp_path: Path, pair: Group) -> None:
+    bench = started(
+        tmp_path, pair, matrix({"STEP_S": "0.5"}, nodes=2)
+    )  # long enough for a busy machine
+    words = ["stop", "-i", str(pair.inventory), "--runs", str(tmp_path / "others")]
     argv = [sys.executable, "-m", "runner", *words]
     stopped = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert stopped.returncode == 0, stopped.stderr
     assert "node1: a run was ended" in stopped.stdout
-    assert_next_cell_ran(bench, group)
+    assert_next_cell_ran(bench, pair)
     assert bench.outcome("env=STEP_S")["cause"] == "stopped"
 
 

@@ -32,7 +32,7 @@ def group(real_nodes: RealNodes) -> Group:
     return real_nodes(4, variables=variables)
 
 
-def setup(inventory: Path) -> str:
+def setup(inventory: Path) -> None:
     ran = subprocess.run(
         ["ansible-playbook", "playbooks/setup.yml", "-i", str(inventory)],
         cwd=ROOT,
@@ -41,7 +41,6 @@ def setup(inventory: Path) -> str:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
 def matrix(**more: Any) -> dict[str, Any]:
@@ -55,25 +54,15 @@ def matrix(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_trains_on_two_and_four_nodes_after_setup(tmp_path: Path, group: Group) -> None:
+def test_trains_on_four_nodes_after_setup(tmp_path: Path, group: Group) -> None:
+    """Two nodes with two processes each: tests/on_slurm/test_bench.py; alike: test_parallel.py."""
     setup(group.inventory)
-    again = setup(group.inventory)
-    recap = [line for line in again.splitlines() if "changed=" in line]
-    assert len(recap) == 4
-    assert all("changed=0" in line for line in recap), again
-    include = [
-        {"nodes": 4, "zero_stage": 1},
-        {"nodes": 2, "devices_per_node": 2, "zero_stage": 3},
-    ]
-    bench = Bench(tmp_path, group.inventory, matrix(include=include))
-    done = bench.run("--format", "json", timeout=280)
+    cells = matrix(include=[{"nodes": 4, "zero_stage": 1}])
+    done = Bench(tmp_path, group.inventory, cells).run("--format", "json", timeout=280)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
-    assert [row["status"] for row in rows] == ["ok"] * 2
-    losses = [row["final_loss"] for row in rows]
-    # The same seed, data and global batch: how it is spread over nodes must not change the loss.
-    assert max(losses) - min(losses) < 1e-2
-    assert all(4.0 < loss < 8.2 for loss in losses)  # ln(4096) is 8.3: it fell
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["status"] == "ok"
+    assert 4.0 < row["final_loss"] < 8.2  # ln(4096) is 8.3: it fell
 
 
 @pytest.mark.slow

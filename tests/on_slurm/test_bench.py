@@ -21,9 +21,9 @@ def torch_gpt(slurm: SlurmCluster, name: str, **more: object) -> SlurmBench:
         "name": name,
         "defaults": {
             **{"system": "torch_gpt", "model": "gpt2-tiny", "micro_batch_size": 2},
-            **{"global_batch_size": 4, "train_iters": 4, "devices_per_node": 1, "nodes": 2},
+            **{"global_batch_size": 8, "train_iters": 4, "devices_per_node": 2, "nodes": 2},
         },
-        "axes": {"zero_stage": [1]},
+        "axes": {"zero_stage": [3]},
         "warmup_iters": 1,
     }
     variables = {"cluster_root": str(PROJECT / ".trainbench"), "slurm_nodes": 4, **more}
