@@ -162,7 +162,7 @@ def test_the_whole_of_it(tmp_path: Path) -> None:
         program(tmp_path / "bin" / name, text)
     ran = subprocess.run(
         [sys.executable, TOOL, tmp_path / "gpu"],
-        env={"PATH": f"{ROOT}/.venv/bin:{tmp_path}/bin"},
+        env={"PATH": f"{ROOT}/.venv/bin:{tmp_path}/bin", "NCCL_NVLS_ENABLE": "0"},
         capture_output=True,
         text=True,
     )
@@ -172,3 +172,4 @@ def test_the_whole_of_it(tmp_path: Path) -> None:
     written = yaml.safe_load((tmp_path / "gpu/group_vars/all/cluster.yml").read_text())
     assert written["torch_gpt_existing_python"] == python
     assert written["dataset_existing_python"] == ""
+    assert written["cluster_env"] == {"NCCL_NVLS_ENABLE": "0"}
