@@ -136,12 +136,12 @@ class Step:
         join = 2 * (query + both) / t
         passes = {
             "norms and residual adds: forward": 9 * own,
-            "norms and residual adds: backward": (11 if gated else 13) * own,
+            "norms and residual adds: backward": 8 * own,
             **({"RoPE: forward": (2 * query + both) / t} if gated else {}),
             "q, k, v gradients joined": join,
             f"{'SwiGLU' if gated else 'GELU'}: forward": (3 if gated else 2) * inner / t,
             f"{'SwiGLU' if gated else 'GELU'}: backward": (5 if gated else 3) * inner / t,
-            **({} if gated else {"bias gradients": (query + both) / t + own}),
+            **({} if gated else {"bias gradients": (query + both) / t + 2 * own}),
         }
         each = LOW * self.tokens * self.model.num_layers
         return [Part(name, bytes=values * each) for name, values in passes.items()]
@@ -160,15 +160,15 @@ class Step:
         ]
 
     def update(self) -> list[Part]:
-        """Casts of weights and gradients, norm, clipping and AdamW, fp32."""
+        """Casts, the norm, and AdamW, which clips gradients and writes them back."""
         product, every = self.parameters
         n = self.data_parallel if self.zero_stage == 3 else 1
         shared = every / (self.data_parallel if self.zero_stage else 1)
         return [
             Part("weights to bf16", bytes=product * (FULL + LOW) / n),
             Part("gradients to fp32", bytes=product * (FULL + LOW)),
-            Part("gradient norm and clipping", bytes=every / n * 3 * FULL),
-            Part("AdamW", bytes=shared * 7 * FULL),
+            Part("gradient norm", bytes=every / n * FULL),
+            Part("AdamW", bytes=shared * 8 * FULL),
         ]
 
     def collectives(self) -> list[Part]:
