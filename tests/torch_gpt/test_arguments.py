@@ -18,8 +18,9 @@ torch = pytest.importorskip("torch")
 
 TRAINER = Path(__file__).parents[2] / "roles" / "torch_gpt" / "files" / "torch_gpt"
 sys.path.insert(0, str(TRAINER))
-arguments, data, model, train, world = (
-    importlib.import_module(name) for name in ("arguments", "data", "model", "train", "world")
+arguments, data, model, rules, train, world = (
+    importlib.import_module(name)
+    for name in ("arguments", "data", "model", "rules", "train", "world")
 )
 
 
@@ -84,36 +85,34 @@ def test_a_model_can_be_changed() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(words: list[str], message: str) -> None:
-    with pytest.raises(arguments.TrainerError) as refusal:
+    with pytest.raises(rules.TrainerError) as refusal:
         options(*words)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_the_data_path_is_required() -> None:
-    with pytest.raises(arguments.TrainerError, match="--data-path"):
+    with pytest.raises(rules.TrainerError, match="--data-path"):
         arguments.parse([])
 
 
 def test_accumulation() -> None:
-    assert arguments.accumulation(options("--micro-batch-size", "2"), 4) == 1
+    assert rules.accumulation(options("--micro-batch-size", "2"), 4) == 1
     made = options("--micro-batch-size", "2", "--global-batch-size", "24")
-    assert arguments.accumulation(made, 4) == 3
-    with pytest.raises(
-        arguments.TrainerError, match=r"24 is not a multiple of .* 2 x 5 ranks = 10"
-    ):
-        arguments.accumulation(made, 5)
+    assert rules.accumulation(made, 4) == 3
+    with pytest.raises(rules.TrainerError, match=r"24 is not a multiple of .* 2 x 5 ranks = 10"):
+        rules.accumulation(made, 5)
 
 
 def test_accumulation_counts_data_parallel_ranks_and_fills_the_pipeline() -> None:
     made = options("--micro-batch-size", "2", "--pipeline-parallel", "2", "--tensor-parallel", "2")
-    with pytest.raises(arguments.TrainerError, match=r"6 ranks are not a multiple of .* = 4"):
-        arguments.accumulation(made, 6)
-    assert arguments.accumulation(made, 8) == 2
+    with pytest.raises(rules.TrainerError, match=r"6 ranks are not a multiple of .* = 4"):
+        rules.accumulation(made, 6)
+    assert rules.accumulation(made, 8) == 2
     assert made.global_batch_size == 8
     made.global_batch_size = 4
-    with pytest.raises(arguments.TrainerError, match=r"1 passes, fewer than .* make it 8 or more"):
-        arguments.accumulation(made, 8)
+    with pytest.raises(rules.TrainerError, match=r"1 passes, fewer than .* make it 8 or more"):
+        rules.accumulation(made, 8)
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "llama3-debug"])
@@ -261,21 +260,21 @@ def test_samples_are_windows_in_a_shuffled_order() -> None:
     assert torch.equal(targets, tokens + 1)
     again, _ = data.Samples(stream, 10, 1, 101, "set").batch(5, 10, torch.device("cpu"))
     assert torch.equal(again[:5], tokens[5:])  # the next epoch follows, in another order
-    with pytest.raises(arguments.TrainerError, match=r"set\.bin holds token .* vocabulary of 50"):
+    with pytest.raises(rules.TrainerError, match=r"set\.bin holds token .* vocabulary of 50"):
         data.Samples(stream, 10, 1, 50, "set").batch(0, 10, torch.device("cpu"))
 
 
 def test_vocabulary_comes_from_the_manifest(tmp_path: Path) -> None:
     prefix = str(tmp_path / "set_text_document")
-    with pytest.raises(arguments.TrainerError, match=r"missing.*give --vocab-size"):
+    with pytest.raises(rules.TrainerError, match=r"missing.*give --vocab-size"):
         data.vocab_size(prefix)
     manifest = tmp_path / "dataset.json"
     manifest.write_text(json.dumps({"prefix": "set_text_document", "vocab_size": 300}))
     assert data.vocab_size(prefix) == 300
-    with pytest.raises(arguments.TrainerError, match="describes set_text_document, not other"):
+    with pytest.raises(rules.TrainerError, match="describes set_text_document, not other"):
         data.vocab_size(str(tmp_path / "other"))
     manifest.write_text("{")
-    with pytest.raises(arguments.TrainerError, match="give --vocab-size"):
+    with pytest.raises(rules.TrainerError, match="give --vocab-size"):
         data.vocab_size(prefix)
 
 

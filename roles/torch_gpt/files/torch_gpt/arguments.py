@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import os
 import sys
 import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shapes import GATE_WIDTH, MODELS, Shape
-
-
-class TrainerError(Exception):
-    """The run cannot go on for a reason the user can cure; the message is one sentence."""
+from rules import TrainerError, accumulation, check
+from shapes import MODELS, Shape
 
 
 def _positive(text: str) -> int:
@@ -230,148 +226,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         options.mixed_precision = {"fp32": None, "fp16": "autocast"}.get(
             options.precision, "master_weights"
         )
-    _check_shape(options)
-    _check_precision(options)
-    check_parallel(options)
+    check(options)
     return options
-
-
-def _check_shape(options: argparse.Namespace) -> None:
-    """Refuse sizes that do not divide each other."""
-    heads, groups = options.num_attention_heads, options.num_query_groups
-    for name, whole, part in (
-        ("--hidden-size", options.hidden_size, ("--num-attention-heads", heads)),
-        ("--num-attention-heads", heads, ("--num-query-groups", groups)),
-    ):
-        if whole % part[1]:
-            raise TrainerError(
-                f"{name} {whole} is not a multiple of {part[0]} {part[1]}; change one of them"
-            )
-    if groups != heads and not options.llama:
-        raise TrainerError("--num-query-groups goes with a Llama only; leave it out")
-    if options.llama and options.hidden_size // heads % 2:
-        raise TrainerError(
-            f"a head of {options.hidden_size // heads} numbers cannot be turned by pairs; change "
-            "--num-attention-heads"
-        )
-
-
-def _check_precision(options: argparse.Namespace) -> None:
-    """Refuse what the precision or the engine does not go with.
-
-    Raises:
-        TrainerError: says which two options do not go together.
-    """
-    precision, mixed, compiled = options.precision, options.mixed_precision, options.compile
-    if mixed and precision == "fp32":
-        raise TrainerError(
-            "--mixed-precision goes with --precision bf16, fp16 or fp8; leave it out"
-        )
-    if mixed == "master_weights" and precision == "fp16":
-        raise TrainerError("--precision fp16 goes with --mixed-precision autocast only")
-    if mixed == "autocast" and precision == "fp8":
-        raise TrainerError("--precision fp8 goes with --mixed-precision master_weights only")
-    if precision == "fp8" and compiled == "none":
-        raise TrainerError("--precision fp8 without --compile is slower than bf16; take block")
-    if compiled == "model" and options.zero_stage >= 2:
-        raise TrainerError("--compile model goes with --zero-stage 0 and 1 only; take block")
-    if compiled == "model" and options.pipeline_parallel > 1:
-        raise TrainerError("--compile model does not go with --pipeline-parallel; take block")
-    if options.engine == "deepspeed":
-        for name, value in (
-            ("--mixed-precision", mixed),
-            ("--precision fp8", precision == "fp8"),
-            ("--cuda-graphs", options.cuda_graphs),
-        ):
-            if value:
-                raise TrainerError(f"{name} does not go with --engine deepspeed; leave it out")
-    if options.async_tensor_parallel and (options.tensor_parallel == 1 or compiled == "none"):
-        raise TrainerError(
-            "--async-tensor-parallel needs --tensor-parallel of at least 2 and --compile block"
-        )
-    if options.cuda_graphs and (options.zero_stage or options.pipeline_parallel > 1):
-        raise TrainerError("--cuda-graphs goes with --zero-stage 0 and no pipeline; change one")
-    if options.cuda_graphs and precision == "fp16":
-        raise TrainerError("--cuda-graphs does not go with fp16, whose loss scale changes")
-
-
-def check_parallel(options: argparse.Namespace) -> None:
-    """Refuse what cannot be split, or not together.
-
-    Raises:
-        TrainerError: says which two options do not go together.
-    """
-    tensor, stages, zero = options.tensor_parallel, options.pipeline_parallel, options.zero_stage
-    gate = math.gcd(options.ffn_hidden_size, GATE_WIDTH) if options.llama else 1
-    for name, size in (
-        ("--num-query-groups", options.num_query_groups if options.llama else 0),
-        ("--num-attention-heads", options.num_attention_heads),
-        (
-            "--ffn-hidden-size / 16" if gate > 1 else "--ffn-hidden-size",
-            options.ffn_hidden_size // gate,
-        ),
-        (
-            "--micro-batch-size x --seq-length",
-            options.micro_batch_size * options.seq_length,
-        ),
-    ):
-        if size % tensor:
-            raise TrainerError(
-                f"{name} {size} is not a multiple of --tensor-parallel {tensor}; change one of them"
-            )
-    if options.num_layers % stages:
-        raise TrainerError(
-            f"--num-layers {options.num_layers} is not a multiple of --pipeline-parallel {stages}; "
-            "change one of them"
-        )
-    if options.engine == "deepspeed" and tensor * stages > 1:
-        raise TrainerError(
-            "--engine deepspeed is data parallel only; take --engine torch, or set "
-            "--tensor-parallel and --pipeline-parallel to 1"
-        )
-    if tensor > 1 and options.cross_entropy_chunks == 0:
-        raise TrainerError("--cross-entropy-chunks 0 goes with --tensor-parallel 1 only; take 1")
-    if stages > 1 and zero:
-        raise TrainerError("--pipeline-parallel goes with --zero-stage 0 only")
-    if stages > 1 and options.eval_iters:
-        raise TrainerError("--pipeline-parallel has no validation; set --eval-iters 0")
-
-
-def accumulation(options: argparse.Namespace, ranks: int) -> int:
-    """Return the passes an iteration; fill in the global batch size if it was not given.
-
-    Raises:
-        TrainerError: the ranks cannot be grouped, or the global batch is no multiple of micro
-            batch x data parallel ranks, or has too few passes for the pipeline's stages.
-    """
-    stages = options.pipeline_parallel
-    model_ranks = options.tensor_parallel * stages
-    if ranks % model_ranks:
-        raise TrainerError(
-            f"{ranks} ranks are not a multiple of --tensor-parallel {options.tensor_parallel} x "
-            f"--pipeline-parallel {stages} = {model_ranks}; change one of them"
-        )
-    if options.cuda_graphs and ranks != model_ranks:
-        raise TrainerError(
-            f"--cuda-graphs goes with one data parallel rank, not with {ranks // model_ranks}; "
-            "leave it out"
-        )
-    samples = options.micro_batch_size * (ranks // model_ranks)
-    if options.global_batch_size is None:
-        options.global_batch_size = samples * stages
-    if options.global_batch_size % samples:
-        raise TrainerError(
-            f"--global-batch-size {options.global_batch_size} is not a multiple of "
-            f"--micro-batch-size {options.micro_batch_size} x {ranks // model_ranks} "
-            f"{'data parallel ' if model_ranks > 1 else ''}ranks = {samples}; change one of them"
-        )
-    passes = int(options.global_batch_size // samples)
-    if passes < stages:
-        raise TrainerError(
-            f"--global-batch-size {options.global_batch_size} is {passes} passes, fewer than "
-            f"--pipeline-parallel {stages}; make it {samples * stages} or more"
-        )
-    return passes
 
 
 def parse_or_exit(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, int]:

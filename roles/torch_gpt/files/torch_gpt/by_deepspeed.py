@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from arguments import TrainerError
+from rules import TrainerError
 from torch import Tensor, nn
 
 

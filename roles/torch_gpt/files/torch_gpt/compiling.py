@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 import torch._dynamo.utils as dynamo
-from arguments import TrainerError
 from model import Decoder
+from rules import TrainerError
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -54,7 +54,10 @@ def compile_model(model: Decoder, options: Namespace) -> None:
     if options.compile == "none":
         return
     if options.tensor_parallel > 1:
+        # A collective as early, and the wait for it as late, as what is needed allows.
         torch._inductor.config.reorder_for_compute_comm_overlap = True
+        passes = ["raise_comms", "sink_waits"]
+        torch._inductor.config.reorder_for_compute_comm_overlap_passes = passes
     if options.async_tensor_parallel:
         from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 

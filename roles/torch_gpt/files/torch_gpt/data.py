@@ -16,7 +16,7 @@ from typing import Any
 import megatron_mmap
 import numpy as np
 import torch
-from arguments import TrainerError
+from rules import TrainerError
 from torch import Tensor
 
 

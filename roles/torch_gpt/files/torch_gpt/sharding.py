@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from arguments import TrainerError
 from compiling import compile_model, to_float8
 from model import Decoder, initial_value
+from rules import TrainerError
 from tensor_group import cut
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard

@@ -10,8 +10,8 @@ On several machines, the same line on each with its own rank, and all with one a
         --master_addr 10.0.0.1 --master_port 29500 train.py --data-path ... --model gpt-1.3b \
         --zero-stage 3 --precision bf16 --micro-batch-size 8 --global-batch-size 512
 
-A plain ``python3 train.py`` is one rank.  The files to read, of what can be asked for: arguments.py
-and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py, which puts
+A plain ``python3 train.py`` is one rank.  The files to read, of what can be asked for: arguments.py,
+rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py, which puts
 them together; of the ways to spread it: tensor_group.py, sharding.py (ZeRO), pipeline.py and
 by_deepspeed.py (the other engine); compiling.py (torch.compile, float8, CUDA graphs), data.py
 (batches), world.py (ranks) and this one (the loop).
@@ -75,6 +75,7 @@ import compiling  # noqa: E402
 import data  # noqa: E402
 import megatron_mmap  # noqa: E402
 import pipeline  # noqa: E402
+import rules  # noqa: E402
 import sharding  # noqa: E402
 import torch  # noqa: E402
 import world  # noqa: E402
@@ -305,7 +306,7 @@ def run(options: Namespace, passes: int, ranks: Ranks) -> None:
     problem, loaded = None, None
     try:
         loaded = data.load(options, ranks.data_size, verify=ranks.node_first)
-    except (arguments.TrainerError, megatron_mmap.DatasetError) as error:
+    except (rules.TrainerError, megatron_mmap.DatasetError) as error:
         problem = str(error)
     world.agree(ranks, options, problem)
     assert loaded is not None  # or agree() has raised

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from arguments import TrainerError
+from rules import TrainerError
 from tensor_group import TensorGroup
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
