@@ -1,6 +1,6 @@
 """What of a cell of torch_gpt is refused before anything starts: pure, a sentence each.
 
-The trainer refuses the same (arguments.py); but it would do so when all devices have started.
+The trainer refuses the same (rules.py); but it would do so when all devices have started.
 """
 
 import math
