@@ -10,7 +10,7 @@ On several machines, the same line on each with its own rank, and all with one a
         --master_addr 10.0.0.1 --master_port 29500 train.py --data-path ... --model gpt-1.3b \
         --zero-stage 3 --precision bf16 --micro-batch-size 8 --global-batch-size 512
 
-A plain ``python3 train.py`` is one rank.  The files to read, of what can be asked for: arguments.py,
+A plain ``python3 train.py`` is one rank.  The files, of what can be asked for: arguments.py,
 rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py,
 which puts them together; of the ways to spread it: tensor_group.py, sharding.py (ZeRO), pipeline.py
 and by_deepspeed.py (the other engine); compiling.py (torch.compile, float8, CUDA graphs), data.py
