@@ -210,8 +210,10 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape alone."""
     values, model = cell.parameters, shape(cell.parameters)
     tokens, pieces = values["micro_batch_size"] * model.seq_length, values["cross_entropy_chunks"]
-    most = LOGITS // model.vocab_size
-    at_a_time = min(tokens, most) if pieces is None else -(-tokens // max(pieces, 1))
+    eager = values["compile"] == "none" or (values["compile"] == "auto" and cluster.device == "cpu")
+    if pieces is None:
+        pieces = 0 if eager else -(-tokens * model.vocab_size // LOGITS)
+    at_a_time = -(-tokens // max(pieces, 1))
     return gpt.estimate(cell, cluster, model=model, flash_attention=True, loss_tokens=at_a_time)
 
 
