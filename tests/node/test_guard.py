@@ -21,6 +21,7 @@ def lost():
 
 group = os.getpgid(0)
 tell = guard(lost)
+print("guarded", flush=True)
 if sys.argv[2] == "released":
     release(tell)
     sys.exit()
@@ -46,13 +47,12 @@ def test_what_ends_the_task_does_not_end_the_guard(tmp_path: Path) -> None:
     script = SUPERVISOR.replace("os.kill(os.getpid(), signal.SIGKILL)", "signal.pause()")
     said = tmp_path / "said"
     argv = [sys.executable, "-c", script, str(said), "waits"]
-    process = subprocess.Popen(argv, cwd=PROJECT, start_new_session=True)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, cwd=PROJECT, start_new_session=True, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"guarded\n"
+        os.killpg(process.pid, signal.SIGKILL)
     until = time.monotonic() + 20
-    while b"waits" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
-        assert time.monotonic() < until
-    time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
     while not said.exists():
         assert time.monotonic() < until
         time.sleep(0.01)

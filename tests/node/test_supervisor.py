@@ -267,7 +267,8 @@ def test_a_launcher_may_end_well_within_the_grace(make: Make) -> None:
 def test_a_daemonised_child_with_an_empty_environment_is_ended(make: Make, tmp_path: Path) -> None:
     """Forked twice, in a session of its own, without our mark: only the subreaper finds it."""
     pid = tmp_path / "pid"
-    run = make(f"(setsid env -i /bin/sh -c 'echo $$ > {pid}; exec sleep 1000' &) ; sleep 0.3")
+    begun = f"until [ -s {pid} ]; do sleep 0.02; done"
+    run = make(f"(setsid env -i /bin/sh -c 'echo $$ > {pid}; exec sleep 1000' &) ; {begun}")
     done = run.finish()
     assert (done["ended_by"], done["rc"], done["left"]) == ("exit", 0, 0)
     assert done["signalled"] == 1

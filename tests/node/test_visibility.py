@@ -41,12 +41,13 @@ def test_a_file_that_this_node_remembers_as_missing_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, path = Late(tmp_path, monkeypatch), tmp_path / "go"
+    monkeypatch.setattr(visibility, "FORGET_S", 60.0)
     assert not visibility.fresh(str(path))
     path.write_text("there")
     with pytest.raises(FileNotFoundError):
         os.open(str(path), os.O_RDONLY)  # the node remembers
     assert not visibility.fresh(str(path)), "the folder is not changed at every question"
-    time.sleep(0.06)
+    visibility._CHANGED[str(tmp_path)] -= 60.0
     assert visibility.fresh(str(path))
     assert late.changes == 1
     assert [each.name for each in tmp_path.iterdir()] == ["go"], "nothing is left there"

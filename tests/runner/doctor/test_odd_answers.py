@@ -208,6 +208,6 @@ LINES = st.lists(st.fixed_dictionaries({}, optional=FIELDS), max_size=12)
 @settings(max_examples=150, deadline=None)
 @given(LINES)
 def test_no_line_stops_the_judgement(objects: list[dict[str, Any]]) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     judged(b"".join(line(**each) for each in objects))
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
