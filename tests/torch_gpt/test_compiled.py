@@ -1,0 +1,108 @@
+"""Compiled, the models learn what they learn eagerly, on this machine's CPU.
+
+What torch.compile records of a block, of the loss and of a whole model, forward and backward, runs
+here by PyTorch's own kernels (`aot_eager`): that takes a second a graph. Kernels in C++ take a
+minute, and are slow tests.
+"""
+
+import copy
+import functools
+import importlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import learning
+
+torch = pytest.importorskip("torch")
+
+
+ROOT = Path(__file__).parents[2]
+TRAINER = ROOT / "roles" / "torch_gpt" / "files" / "torch_gpt"
+sys.path[:0] = [str(ROOT / "node" / "dataset"), str(TRAINER)]
+arguments, compiling, model = (
+    importlib.import_module(name) for name in ("arguments", "compiling", "model")
+)
+
+SHAPE = ("--num-layers", "2", "--hidden-size", "64", "--seq-length", "16", "--vocab-size", "256")
+LLAMA = ("--model", "llama3-debug", "--num-attention-heads", "4", "--num-query-groups", "2")
+EIGHT = ("--train-iters", "8", "--log-interval", "1")
+GPT2 = ("--num-attention-heads", "2")
+
+
+def learned(decoder: Any, batch: Any) -> tuple[float, dict[str, Any]]:
+    """The loss, and each parameter's gradient."""
+    loss = decoder(*batch)
+    loss.backward()
+    return loss.item(), {name: each.grad for name, each in decoder.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*GPT2, "--compile", "block"),
+        (*LLAMA, "--compile", "block", "--activation-checkpointing", "selective"),
+        (*LLAMA, "--compile", "model", "--cross-entropy-chunks", "2"),
+    ],
+)
+def test_compiled_is_as_eager(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    options = arguments.parse(["--data-path", "/data/set", *SHAPE, *words])
+    torch.manual_seed(0)
+    eager = model.Decoder(options, 256)
+    eager.prepare(torch.device("cpu"))
+    compiled = copy.deepcopy(eager)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    trace = logging.getLogger("torch.__trace")  # pytest would keep thousands of its lines
+    monkeypatch.setattr(trace, "propagate", False)
+    torch._dynamo.reset()
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    compiling.compile_model(compiled, options)
+    tokens = torch.randint(256, (2, 17))
+    batch = tokens[:, :-1], tokens[:, 1:]
+    loss, gradients = learned(compiled, batch)
+    expected, each = learned(eager, batch)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] - graphs
+    assert graphs == {"model": 1, "block": 2}[options.compile]
+    assert loss == pytest.approx(expected, rel=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, each[name], rtol=1e-4, atol=1e-6)
+
+
+def without_kernels() -> str:
+    """What torch.compile lacks here to make kernels for a CPU, or nothing."""
+    if not shutil.which("g++"):
+        return "no g++"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return "" if header.is_file() else f"no {header}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(without_kernels()), reason=without_kernels())
+def test_a_compiled_run_has_the_eager_ones_curve(tmp_path: Path) -> None:
+    learning.write_language(tmp_path / "text_document")
+    data = ("--data-path", str(tmp_path / "text_document"), "--split", "1,0,0", "--device", "cpu")
+    paths = os.pathsep.join([str(ROOT / "node" / "dataset"), os.environ["PYTHONPATH"]])
+    own = {"PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    curves = []
+    for how in ("none", "block"):
+        done = subprocess.run(
+            [sys.executable, TRAINER / "train.py", *data, *SHAPE, *GPT2, "--compile", how, *EIGHT],
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = re.findall(r" loss=(\S+) grad_norm=(\S+)", done.stdout)
+        curves.append([(float(loss), float(norm)) for loss, norm in found])
+        assert f"compile_cache={'none' if how == 'none' else 'cold'} " in done.stdout
+    eager, compiled = curves
+    assert len(eager) == 8
+    assert compiled == [pytest.approx(both, rel=1e-3) for both in eager]
