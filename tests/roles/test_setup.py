@@ -52,8 +52,11 @@ def test_existing_environment_is_linked_not_installed(tmp_path: Path, inventory:
     assert compiled.is_dir()
 
 
-def test_nothing_is_installed_through_a_link(tmp_path: Path, inventory: Path) -> None:
+def test_nothing_is_installed_through_a_link(
+    tmp_path: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A link that lacks the pins, and is named no more, goes before pip runs."""
+    monkeypatch.setenv("PIP_RETRIES", "0")
     python = ROOT / ".trainbench/systems/torch_gpt/torch-2.13/env/bin/python3"
     env = tmp_path / "root/systems/torch_gpt/torch-2.12/env"
     env.parent.mkdir(parents=True)
