@@ -12,6 +12,7 @@ On a CPU kernels are operators, each without those that it calls; idle is what l
 """
 
 import argparse
+import gc
 import itertools
 import json
 import os
@@ -96,6 +97,9 @@ def profiled(trainer: Any, chosen: argparse.Namespace) -> None:
         return 1e6 * (time.perf_counter() - began) / max(1, steps)
 
     run(chosen.warm_up)
+    if trainer.options.gc_interval:  # as the trainer's own loop
+        gc.collect()
+        gc.disable()
     alone_us = run(chosen.steps)
     peaks = peaks_of(trainer.optimizer) if cuda else {}
     activity = torch.profiler.ProfilerActivity
