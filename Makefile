@@ -13,7 +13,7 @@ NODES ?= 4
 CASES ?= 100000
 SECONDS ?= 1200
 SEED ?=
-# Of `make same-learning`: cuda or cpu, which takes an hour.
+# Of `make same-learning`: cuda or cpu, which takes hours.
 DEVICE ?= cpu
 # Of the tests: three begin with those on nodes, which mostly wait, one with those that compute.
 WORKERS ?= 4
@@ -202,7 +202,7 @@ learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted
 	python -m benchmarks.learning
 
 .PHONY: same-learning
-same-learning: $(VENV)/.dev setup  ## Does every fast path of torch_gpt learn what fp32 eager does? Goes on after an interrupt (DEVICE=cuda: ten minutes)
+same-learning: $(VENV)/.dev setup  ## Does every fast path of torch_gpt learn what fp32 eager does? Goes on after an interrupt (DEVICE=cuda: on GPUs)
 	python -m benchmarks.same_learning --device $(DEVICE)
 
 .PHONY: clean

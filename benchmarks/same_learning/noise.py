@@ -14,7 +14,8 @@ another seed; of each curve there are two:
             first
 
 Rounding is amplified by training, as any small difference is, so that LIMITS leave a path that
-computes in fewer bits the noise of the seeds as a whole, and hold it to its start. What computes in
+computes in fewer bits the noise of the seeds as a whole (one seed is up to 1.3 from another), and
+hold it to its start. What computes in
 fp32 has the reference's sums in another order, and is held to far less.
 """
 
@@ -34,8 +35,8 @@ FEWEST_SEEDS = 3
 # Of each arithmetic: the largest ratio at the start, and of the whole.
 LIMITS: Mapping[str, tuple[float, float]] = {
     "fp32": (0.01, 0.25),
-    "16 bits": (0.1, 1.0),
-    "fp8": (0.5, 1.0),
+    "16 bits": (0.1, 1.5),
+    "fp8": (0.5, 1.5),
 }
 
 
