@@ -41,11 +41,16 @@ def test_existing_environment_is_linked_not_installed(tmp_path: Path, inventory:
     home = tmp_path / "root/systems/torch_gpt/torch-2.13"
     compiled = home / "cache/triton"
     compiled.mkdir(parents=True)
+    gone = home / "src/parallel.py"  # of an earlier checkout
+    gone.parent.mkdir()
+    gone.touch()
     ran = play(inventory, *words, playbook="software.yml")
     assert ran.rc == 0, ran.out
     env = home / "env"
     assert env.is_symlink()
     assert env.resolve() == python.parent.parent.resolve()
+    assert not gone.exists()
+    assert (home / "src/train.py").exists()
     assert not compiled.exists()  # with whatever was there before
     compiled.mkdir(parents=True)
     assert play(inventory, *words, playbook="software.yml").changed() == {"localhost": 0}
