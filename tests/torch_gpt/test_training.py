@@ -210,6 +210,30 @@ def test_splitting_the_model_changes_nothing(train: Train, words: tuple[str, ...
     assert run.column("grad_norm") == pytest.approx(train(2, *BASE).column("grad_norm"), rel=2e-2)
 
 
+LLAMA = (
+    *("--model", "llama3-debug", "--num-attention-heads", "4", "--num-query-groups", "2"),
+    *("--ffn-hidden-size", "96", "--num-layers", "2", "--micro-batch-size", "4"),
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tensor-parallel", "2", "--zero-stage", "1", "--micro-batch-size", "8"),
+        ("--pipeline-parallel", "2"),
+        ("--zero-stage", "3", "--activation-checkpointing", "full"),
+    ],
+)
+def test_splitting_a_llama_changes_nothing(train: Train, words: tuple[str, ...]) -> None:
+    whole = train(1, *LLAMA)
+    assert whole.status == 0, whole.err
+    assert whole.column("loss")[-1] < whole.column("loss")[0] - 0.5
+    run = train(2, *LLAMA, *words)
+    assert run.status == 0, run.err
+    assert run.column("loss") == pytest.approx(whole.column("loss"), abs=2e-4)
+    assert run.column("grad_norm") == pytest.approx(whole.column("grad_norm"), rel=2e-2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",

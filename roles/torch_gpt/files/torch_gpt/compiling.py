@@ -95,7 +95,10 @@ _OPERATORS = {
 
 
 def attention_of(run: Callable[[], Any]) -> tuple[Any, str]:
-    """Return what ``run`` returns, and which kernels of attention it ran; ``-`` is none seen."""
+    """Return what ``run`` returns, and which kernels of attention it ran.
+
+    Compiled, ``math`` is no operator but its products, and a replayed graph shows nothing: ``-``.
+    """
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         result = run()
     names = {event.name.removeprefix("aten::") for event in seen.events() or ()}

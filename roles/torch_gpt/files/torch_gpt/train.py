@@ -231,6 +231,8 @@ class Trainer:
         if step == 2 and self.ranks.rank == 0:
             result, attention = compiling.attention_of(lambda: self.step(1))
             took = {"first_step_s": f"{self.first_step_s:.1f}", **compiling.compiled()}
+            if attention == "-" and self.options.compile != "none" and not self.options.cuda_graphs:
+                attention = "math"  # compiled to its single products
             say("start", **took, attention=attention)
             return result
         result = self.step(step - 1)
