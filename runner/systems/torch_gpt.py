@@ -86,7 +86,7 @@ PARAMETERS = (
         "compile",
         str,
         "auto",
-        "what torch.compile makes one graph of; auto: block on GPUs, none on a CPU",
+        "what torch.compile makes one graph of; auto: block on GPUs, none on CPUs and in deepspeed",
         choices=("auto", "none", "block", "model"),
         older="none",
     ),
@@ -210,7 +210,8 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape alone."""
     values, model = cell.parameters, shape(cell.parameters)
     tokens, pieces = values["micro_batch_size"] * model.seq_length, values["cross_entropy_chunks"]
-    eager = values["compile"] == "none" or (values["compile"] == "auto" and cluster.device == "cpu")
+    plain = cluster.device == "cpu" or values["engine"] == DEEPSPEED
+    eager = values["compile"] == "none" or (values["compile"] == "auto" and plain)
     if pieces is None:
         pieces = 0 if eager else -(-tokens * model.vocab_size // LOGITS)
     at_a_time = -(-tokens // max(pieces, 1))

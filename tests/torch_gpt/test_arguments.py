@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ torch = pytest.importorskip("torch")
 
 TRAINER = Path(__file__).parents[2] / "roles" / "torch_gpt" / "files" / "torch_gpt"
 sys.path.insert(0, str(TRAINER))
-arguments, data, model, rules, train, world = (
+arguments, compiling, data, model, rules, train, world = (
     importlib.import_module(name)
-    for name in ("arguments", "data", "model", "rules", "train", "world")
+    for name in ("arguments", "compiling", "data", "model", "rules", "train", "world")
 )
 
 
@@ -81,6 +82,7 @@ def test_a_model_can_be_changed() -> None:
         (["--cuda-graphs", "--precision", "fp16"], "does not go with fp16"),
         (["--async-tensor-parallel"], "needs --tensor-parallel of at least 2"),
         (["--engine", "deepspeed", "--cuda-graphs"], "does not go with --engine deepspeed"),
+        (["--engine", "deepspeed", "--compile", "block"], "--compile does not go with --engine"),
         (["--engine", "deepspeed", "--tensor-parallel", "2"], "is data parallel only"),
     ],
 )
@@ -238,6 +240,61 @@ def test_learning_rate() -> None:
     assert rates[-1] == pytest.approx(0.1, abs=0.001)
 
 
+def test_garbage_is_collected_at_once_and_after_each_interval() -> None:
+    def steps(interval: str) -> list[int]:
+        made = options("--gc-interval", interval)
+        return [step for step in range(1, 8) if train.collects(step, made)]
+
+    assert steps("3") == [1, 4, 7]
+    assert steps("1") == list(range(1, 8))
+    assert steps("0") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "device", "compile_"),
+    [((), "cuda", "block"), ((), "cpu", "none"), (("--engine", "deepspeed"), "cuda", "none")],
+)
+def test_auto_is_what_the_device_and_the_engine_take(
+    words: tuple[str, ...], device: str, compile_: str
+) -> None:
+    made = options(*words)
+    train.settle(made, torch.device(device))
+    assert made.compile == compile_
+    assert (made.cross_entropy_chunks == 0) == (compile_ == "none")
+
+
+@pytest.mark.parametrize("name", ["--cuda-graphs", "--async-tensor-parallel"])
+def test_what_a_cpu_lacks_is_refused(name: str) -> None:
+    made = options(name, "--tensor-parallel", "2")
+    with pytest.raises(rules.TrainerError, match=f"{name} needs CUDA; leave it out"):
+        train.settle(made, torch.device("cpu"))
+
+
+def test_a_recorded_pass_runs_on_the_tensors_that_it_was_compiled_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CUDA's streams and graphs are mocked, which a CPU does not have: the graph runs its pass."""
+    for name in ("Stream", "CUDAGraph", "current_stream", "stream", "graph"):
+        monkeypatch.setattr(torch.cuda, name, mock.MagicMock())
+    seen = []
+
+    def run(tokens: Any, targets: Any) -> Any:
+        seen.append((tokens.data_ptr(), targets.data_ptr(), tokens.stride(), targets.stride()))
+        return (tokens.sum() + targets.sum()).float()
+
+    replayed = compiling.Replayed(run, warm_ups=3)
+    losses = []
+    for number in range(4):
+        tokens = torch.full((2, 5), number)
+        losses.append(replayed(tokens[:, :-1], tokens[:, 1:]).item())
+    assert losses == [0, 16, 32, 48]
+    assert len(seen) == 4
+    assert len(set(seen)) == 1
+    replayed(torch.ones(2, 4, dtype=torch.long), torch.ones(2, 4, dtype=torch.long))
+    assert len(seen) == 4
+    assert replayed.graph.replay.call_count == 2
+
+
 def test_loss_scale() -> None:
     scale = train.LossScale(enabled=True)
     assert scale.overflowed(torch.tensor(float("inf")))
@@ -317,6 +374,9 @@ def test_errors_a_user_can_cure_are_one_sentence() -> None:
     text = world.explain(compiler, None)
     assert "install a C compiler" in text
     assert "--compile none" in text
+    for words in ("No available kernel. Aborting execution.", "No viable backend for scaled_dot_"):
+        text = world.explain(RuntimeError(f"{words}product_attention was found"), None)
+        assert "take another, or auto" in text
     assert world.explain(ValueError("a bug"), None) is None
 
 

@@ -173,6 +173,7 @@ def _check_deepspeed(cell: Cell, cluster: Cluster) -> None:
                 " tensor_parallel and pipeline_parallel to 1"
             )
         for key, is_set in (
+            (f"compile {values['compile']}", values["compile"] not in ("auto", "none")),
             ("mixed_precision", values["mixed_precision"] is not None),
             ("precision fp8", values["precision"] == "fp8"),
             ("cuda_graphs", values["cuda_graphs"]),

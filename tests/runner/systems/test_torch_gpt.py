@@ -200,6 +200,7 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
             {**DEEPSPEED, "precision": "bf16", "mixed_precision": "master_weights"},
             "without mixed_precision; leave it",
         ),
+        ({**DEEPSPEED, "compile": "block"}, "engine deepspeed has its own ways without compile"),
         ({**DEEPSPEED, "precision": "fp8"}, "engine deepspeed has its own ways without precision"),
     ],
 )

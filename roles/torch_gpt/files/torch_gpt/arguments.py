@@ -147,7 +147,7 @@ def parser() -> argparse.ArgumentParser:
         choices=("auto", "none", "block", "model"),
         default="auto",
         help="torch.compile of each block and the loss, or of the whole model; auto: block on "
-        "CUDA, none on a CPU",
+        "CUDA, none on a CPU and with DeepSpeed",
     )
     add(
         "--attention-backend",

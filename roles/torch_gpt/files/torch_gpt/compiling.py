@@ -12,6 +12,7 @@ import torch._dynamo.utils as dynamo
 from model import Decoder
 from rules import TrainerError
 from torch import Tensor
+from torch._inductor import config as inductor
 from torch.profiler import ProfilerActivity, profile
 
 WARM_UPS = 3  # passes before a CUDA graph is recorded, as torch's own examples have
@@ -55,14 +56,13 @@ def compile_model(model: Decoder, options: Namespace) -> None:
         return
     if options.tensor_parallel > 1:
         # A collective as early, and the wait for it as late, as what is needed allows.
-        torch._inductor.config.reorder_for_compute_comm_overlap = True
-        passes = ["raise_comms", "sink_waits"]
-        torch._inductor.config.reorder_for_compute_comm_overlap_passes = passes
+        inductor.reorder_for_compute_comm_overlap = True
+        inductor.reorder_for_compute_comm_overlap_passes = ["raise_comms", "sink_waits"]
     if options.async_tensor_parallel:
         from torch.distributed._symmetric_memory import enable_symm_mem_for_group
 
         enable_symm_mem_for_group(model.group.name)
-        torch._inductor.config._micro_pipeline_tp = True
+        inductor._micro_pipeline_tp = True
     if options.compile == "model":
         model.forward = torch.compile(model.forward, fullgraph=True, dynamic=False)
         return
@@ -97,7 +97,7 @@ _OPERATORS = {
 def attention_of(run: Callable[[], Any]) -> tuple[Any, str]:
     """Return what ``run`` returns, and which kernels of attention it ran.
 
-    Compiled, ``math`` is no operator but its products, and a replayed graph shows nothing: ``-``.
+    Compiled, ``math`` is no operator but its products: ``-``.
     """
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         result = run()
@@ -109,30 +109,32 @@ class Replayed:
     """The forward and backward pass of a micro batch, recorded as one CUDA graph.
 
     ``run`` leaves gradients where they lie, so that they must lie there from the first pass on.
+    All passes are of one pair of tensors, those before the recording, too: of others, which may
+    have other strides, torch.compile would make graphs anew while it is recorded.
     """
 
-    def __init__(self, run: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self.run, self.passes = run, 0
+    def __init__(self, run: Callable[[Tensor, Tensor], Tensor], warm_ups: int) -> None:
+        self.run, self.warm_ups = run, warm_ups
         self.stream = torch.cuda.Stream()
         self.graph = torch.cuda.CUDAGraph()
         self.batch: tuple[Tensor, Tensor] | None = None
         self.loss: Tensor | None = None
 
     def __call__(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of the batch, a tensor that the next call overwrites."""
-        if self.passes < WARM_UPS:
-            self.passes += 1
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                loss = self.run(tokens, targets)
-            torch.cuda.current_stream().wait_stream(self.stream)
-            return loss
+        """Return the loss of the batch."""
         if self.batch is None:
             self.batch = tokens.clone(), targets.clone()
-            with torch.cuda.graph(self.graph, stream=self.stream):
-                self.loss = self.run(*self.batch)
         for held, given in zip(self.batch, (tokens, targets), strict=True):
             held.copy_(given)
+        if self.warm_ups:
+            self.warm_ups -= 1
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                loss = self.run(*self.batch)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return loss
+        if self.loss is None:
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.loss = self.run(*self.batch)
         self.graph.replay()
-        assert self.loss is not None
         return self.loss.clone()

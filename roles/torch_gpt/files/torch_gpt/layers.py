@@ -110,7 +110,8 @@ class Block(nn.Module):
 # inputs (torchtitan's list, v0.2.2, models/llama3/infra/parallelize.py, _op_sac_save_list).
 _AT = torch.ops.aten
 KEPT = {
-    *(_AT.mm.default, _AT.addmm.default, _AT._scaled_mm.default),
+    *(_AT.mm.default, _AT.addmm.default),
+    *(_AT._scaled_mm.default, _AT.max.default),  # float8's product, and what its scale is from
     *(
         _AT._scaled_dot_product_cudnn_attention.default,
         _AT._scaled_dot_product_flash_attention.default,

@@ -66,6 +66,7 @@ def _check_precision(options: argparse.Namespace) -> None:
         raise TrainerError("--compile model does not go with --pipeline-parallel; take block")
     if options.engine == "deepspeed":
         for name, value in (
+            ("--compile", compiled not in ("auto", "none")),  # its hooks are within the blocks
             ("--mixed-precision", mixed),
             ("--precision fp8", precision == "fp8"),
             ("--cuda-graphs", options.cuda_graphs),

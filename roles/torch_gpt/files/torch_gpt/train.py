@@ -100,6 +100,11 @@ def learning_rate(step: int, options: Namespace) -> float:
     return float(options.lr * (0.1 + 0.9 * cosine))
 
 
+def collects(step: int, options: Namespace) -> bool:
+    """Return whether Python's garbage is collected before iteration ``step``, from 1."""
+    return bool(options.gc_interval) and (step - 1) % int(options.gc_interval) == 0
+
+
 class LossScale:
     """The factor that keeps fp16 gradients in range (Micikevicius et al. 2018, section 3.2).
 
@@ -147,7 +152,9 @@ class Trainer:
         )
         self.forward_backward = self.one_pass
         if options.cuda_graphs:
-            self.forward_backward = compiling.Replayed(self.one_pass)
+            # The second iteration runs its kernels, too: which ones of attention is seen then.
+            warm_ups = max(compiling.WARM_UPS, 2 * passes)
+            self.forward_backward = compiling.Replayed(self.one_pass, warm_ups)
         self.fused = options.adamw == "fused" and options.zero_stage == 0
         self.never = torch.zeros((), device=ranks.device)  # has a gradient overflowed
         self.schedule, self.engine = None, None
@@ -231,7 +238,7 @@ class Trainer:
         if step == 2 and self.ranks.rank == 0:
             result, attention = compiling.attention_of(lambda: self.step(1))
             took = {"first_step_s": f"{self.first_step_s:.1f}", **compiling.compiled()}
-            if attention == "-" and self.options.compile != "none" and not self.options.cuda_graphs:
+            if attention == "-" and self.options.compile != "none":
                 attention = "math"  # compiled to its single products
             say("start", **took, attention=attention)
             return result
@@ -251,7 +258,7 @@ class Trainer:
             gc.disable()
         began = time.perf_counter()
         for step in range(1, options.train_iters + 1):
-            if options.gc_interval and step % options.gc_interval == 1:
+            if collects(step, options):
                 gc.collect()
             loss, norm, skipped = self.observed_step(step)
             losses.append(loss)
@@ -292,10 +299,17 @@ class Trainer:
 
 
 def settle(options: Namespace, device: torch.device) -> None:
-    """Put in what ``auto`` is on this device."""
+    """Put in what ``auto`` is on this device.
+
+    Raises:
+        TrainerError: something was asked for that a CPU does not have.
+    """
     cuda = device.type == "cuda"
+    for name in ("cuda_graphs", "async_tensor_parallel"):
+        if getattr(options, name) and not cuda:
+            raise rules.TrainerError(f"--{name.replace('_', '-')} needs CUDA; leave it out")
     if options.compile == "auto":
-        options.compile = "block" if cuda else "none"
+        options.compile = "block" if cuda and options.engine == "torch" else "none"
     if options.adamw == "auto":
         options.adamw = "fused" if cuda else "foreach"
     alone = options.compile == "none" and options.tensor_parallel == 1

@@ -29,6 +29,8 @@ NO_COMPILER = (
     "No working C++ compiler found",
     "Python.h: No such file",
 )
+# Those of scaled_dot_product_attention: of no kernel that may run, and of none that was left on.
+NO_ATTENTION = ("No available kernel. Aborting", "No viable backend for scaled_dot_product")
 # What a rank sees when another one has gone: gloo's words, then NCCL's.
 LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Socket closed",
              "Timed out waiting", "remote process exited", "Connection refused")  # fmt: skip
@@ -190,6 +192,11 @@ def explain(error: BaseException, ranks: Ranks | None) -> str | None:
         return (
             f"torch.compile cannot build its kernels here ({first}); install a C compiler and this "
             "Python's headers (gcc, python3-dev), or set --compile none"
+        )
+    if any(words in text for words in NO_ATTENTION):
+        return (
+            "the kernel of --attention-backend cannot compute this attention here, on this device, "
+            "in this precision and with heads of this size; take another, or auto"
         )
     if isinstance(error, dist.DistError) or any(words in text for words in LOST_PEER):
         who = "" if ranks is None else f"rank {ranks.rank} "
