@@ -76,6 +76,31 @@ def test_compiled_is_as_eager(words: tuple[str, ...], monkeypatch: pytest.Monkey
         torch.testing.assert_close(gradient, each[name], rtol=1e-4, atol=1e-6)
 
 
+def test_a_block_stays_one_graph_within_ddp(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    wide = ("--hidden-size", "256")  # of 3 MiB; DDP's first bucket has 1
+    options = arguments.parse(["--data-path", "/data", *SHAPE, *wide, *GPT2, "--compile", "block"])
+    decoder = model.Decoder(options, 256)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    monkeypatch.setattr(logging.getLogger("torch.__trace"), "propagate", False)
+    torch._dynamo.reset()
+    compiling.compile_model(decoder, options)
+    alone = {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group("gloo", **alone)
+    try:
+        spread = torch.nn.parallel.DistributedDataParallel(decoder)
+        tokens = torch.randint(256, (2, 17))
+        spread(tokens[:, :-1], tokens[:, 1:]).backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert len(graphs) == 2  # of all blocks, and of the loss
+
+
 def without_kernels() -> str:
     """What torch.compile lacks here to make kernels for a CPU, or nothing."""
     if not shutil.which("g++"):

@@ -66,6 +66,8 @@ def compile_model(model: Decoder, options: Namespace) -> None:
     if options.compile == "model":
         model.forward = torch.compile(model.forward, fullgraph=True, dynamic=False)
         return
+    # DDP would have a block cut into pieces, so that a gradient goes off before the block is done.
+    torch._dynamo.config.optimize_ddp = False
     for block in model.blocks.values():
         block.kept = torch.compile(block.kept, fullgraph=True, dynamic=False)
     model.loss = torch.compile(model.loss, fullgraph=True, dynamic=False)
