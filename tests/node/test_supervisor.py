@@ -389,7 +389,7 @@ def test_a_node_whose_processes_another_starts_waits_and_ends_what_has_the_mark(
 
 
 def test_after_sigkill_of_the_supervisor_a_poll_cleans_by_the_mark(make: Make) -> None:
-    for _ in range(5):  # a run that another worker prepares meanwhile ends these, too
+    for _ in range(20):  # a run that another worker prepares meanwhile ends these, too
         run = make(f"setsid sleep 1000 & echo $! $$; {SLEEP}").start()
         run.wait_for_log(b"\n")
         os.kill(run.daemon, signal.SIGKILL)

@@ -163,7 +163,7 @@ def forty(runs: Path) -> list[Record]:
         "zero_stage": [0, 1],
         "micro_batch_size": [2, 8],
     }
-    rest = {"nodes": 4, "zero_stage": 3, "activation_checkpointing": True}
+    rest = {"nodes": 4, "zero_stage": 3, "activation_checkpointing": "full"}
     more = [{"seed": 1, **rest, "micro_batch_size": size} for size in (2, 8, 16, 32)]
     defaults = {"devices_per_node": 8, "global_batch_size": 1024, "model": "gpt2-medium"}
     matrix = small_matrix(

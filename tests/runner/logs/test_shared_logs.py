@@ -74,6 +74,7 @@ SYSTEM = {
 
 # Causes of which no real log is at hand: tests/runner/judge/test_diagnosis.py makes their lines.
 MADE_ONLY = {
+    "missing_compiler",
     "missing_file",
     "node_lost",
     "process_failed",
