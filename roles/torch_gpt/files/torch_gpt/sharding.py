@@ -169,17 +169,19 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
     gradients = {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
     if ranks.tensor_group.size > 1:
         partial = [gradient for name, gradient in gradients.items() if cut(name) is None]
-        _all_reduce(partial, ranks.mesh.get_group("tensor"))
+        if partial:  # many and small: one collective for all
+            flat = torch.cat([each.flatten() for each in partial])
+            dist.all_reduce(flat, group=ranks.mesh.get_group("tensor"))
+            sums = flat.split([each.numel() for each in partial])
+            shaped = [one.view_as(each) for one, each in zip(sums, partial, strict=True)]
+            torch._foreach_copy_(partial, shaped)
     if ranks.stages > 1 and ranks.data_size > 1:
         every = list(gradients.values())
-        _all_reduce(every, ranks.mesh.get_group("data"))
+        group = ranks.mesh.get_group("data")
+        for work in [dist.all_reduce(each, group=group, async_op=True) for each in every]:
+            if work is not None:
+                work.wait()
         torch._foreach_div_(every, ranks.data_size)
-
-
-def _all_reduce(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
-    for work in [dist.all_reduce(each, group=group, async_op=True) for each in tensors]:
-        if work is not None:
-            work.wait()
 
 
 def gradient_norm(model: nn.Module, ranks: Ranks) -> tuple[list[Tensor], Tensor]:
