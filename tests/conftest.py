@@ -45,7 +45,6 @@ def _project_on_path() -> None:
 
 @pytest.fixture(scope="session")
 def stand_in_root() -> Path:
-    """A root folder with the stand-in trainer, where test nodes see it (they hide /tmp)."""
-    root = ROOT / "build" / "stand-in"
-    stand_in.install(root, os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]  # CPython has it
-    return root
+    """A root folder with the stand-in trainer, where test nodes see it."""
+    stand_in.install(stand_in.FOLDER, os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]  # CPython has it
+    return stand_in.FOLDER

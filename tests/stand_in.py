@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
 from runner.systems.common.pins import pins
 
+# Where test nodes see it (they hide /tmp). A worker of the tests has its own: install makes it
+# anew, which must not happen under another one's runs.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+FOLDER = Path(__file__).parents[1] / "build" / "stand-in" / WORKER
 TRAINER = """#!{python} -IS
 import os, signal, subprocess, sys, time
 act = os.environ.get("ACT", "")

@@ -24,7 +24,7 @@ HEADERS = (
 
 def variables() -> dict[str, object]:
     """Of an inventory for the stand-in."""
-    return {"cluster_root": str(ROOT / "build" / "stand-in"), "cluster_devices_per_node": 2}
+    return {"cluster_root": str(stand_in.FOLDER), "cluster_devices_per_node": 2}
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only faults with these words in their name")
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    stand_in.install(ROOT / "build" / "stand-in", base_python())
+    stand_in.install(stand_in.FOLDER, base_python())
     wanted = [fault for fault in FAULTS if chosen.only in fault.name]
     rows = []
     for disk_mib, memory_mib in sorted(

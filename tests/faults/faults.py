@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tests import stand_in
 from tests.cluster.system import base_python
-from tests.conftest import ROOT
 from tests.faults.stage import PATIENCE_S, Row, Stage
 from tests.on_nodes.campaign import Bench
 
@@ -283,11 +283,11 @@ def changed_between(what: str) -> Callable[[Stage], Row]:
 
 
 def _root(stage: Stage) -> str:
-    return str(ROOT / "build" / "stand-in")
+    return str(stand_in.FOLDER)
 
 
 def _pin(stage: Stage) -> str:
-    return next((ROOT / "build/stand-in/systems/torch_gpt").iterdir()).name
+    return next((stand_in.FOLDER / "systems/torch_gpt").iterdir()).name
 
 
 def once(stage: Stage) -> Row:

@@ -44,7 +44,7 @@ VICTIMS = (*["runner"] * 6, *["Ansible"] * 2, "supervisor", "trainer")
 # Where a secret could stay: here and, but for the runs' folder, on each node.
 PLACES = (
     *(str(Path.home() / ".ansible"), str(Path.home() / ".cache"), "/tmp", "/var/tmp", "/dev/shm"),
-    str(ROOT / "build" / "stand-in"),
+    str(stand_in.FOLDER),
 )
 
 
@@ -251,7 +251,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     print(f"seed {seed}", flush=True)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    stand_in.install(ROOT / "build" / "stand-in", base_python())
+    stand_in.install(stand_in.FOLDER, base_python())
     secret = {"cluster_env": {"HF_TOKEN": "{{ lookup('env', 'MY_TOKEN') }}"}}
     with tempfile.TemporaryDirectory() as name, Cluster(nodes=2) as cluster:
         folder = Path(name)

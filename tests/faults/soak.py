@@ -94,7 +94,7 @@ def main() -> int:
     chosen = parser.parse_args()
     chance = random.Random(chosen.seed)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    stand_in.install(ROOT / "build" / "stand-in", base_python())
+    stand_in.install(stand_in.FOLDER, base_python())
     wanted = cells(chosen.cells, chance)
     matrix = {
         "name": "soak",
