@@ -26,13 +26,13 @@ def check(options: argparse.Namespace) -> None:
 def _check_shape(options: argparse.Namespace) -> None:
     """Refuse sizes that do not divide each other."""
     heads, groups = options.num_attention_heads, options.num_query_groups
-    for name, whole, part in (
-        ("--hidden-size", options.hidden_size, ("--num-attention-heads", heads)),
-        ("--num-attention-heads", heads, ("--num-query-groups", groups)),
+    for name, whole, divisor, part in (
+        ("--hidden-size", options.hidden_size, "--num-attention-heads", heads),
+        ("--num-attention-heads", heads, "--num-query-groups", groups),
     ):
-        if whole % part[1]:
+        if whole % part:
             raise TrainerError(
-                f"{name} {whole} is not a multiple of {part[0]} {part[1]}; change one of them"
+                f"{name} {whole} is not a multiple of {divisor} {part}; change one of them"
             )
     if groups != heads and not options.llama:
         raise TrainerError("--num-query-groups goes with a Llama only; leave it out")

@@ -166,9 +166,12 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
     A rank of a tensor group has seen a part of the tokens with what is whole on each: norms, some
     biases, positions.  The stages of a pipeline have no DDP, which takes whole models.
     """
-    gradients = {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
     if ranks.tensor_group.size > 1:
-        partial = [gradient for name, gradient in gradients.items() if cut(name) is None]
+        partial = [
+            local(p.grad)
+            for name, p in model.named_parameters()
+            if p.grad is not None and cut(name) is None
+        ]
         if partial:  # many and small: one collective for all
             flat = torch.cat([each.flatten() for each in partial])
             dist.all_reduce(flat, group=ranks.mesh.get_group("tensor"))
@@ -176,7 +179,7 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
             shaped = [one.view_as(each) for one, each in zip(sums, partial, strict=True)]
             torch._foreach_copy_(partial, shaped)
     if ranks.stages > 1 and ranks.data_size > 1:
-        every = list(gradients.values())
+        every = [p.grad for p in model.parameters() if p.grad is not None]
         group = ranks.mesh.get_group("data")
         for work in [dist.all_reduce(each, group=group, async_op=True) for each in every]:
             if work is not None:
