@@ -66,6 +66,7 @@ import gc  # noqa: E402
 import math  # noqa: E402
 import os  # noqa: E402
 from argparse import Namespace  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
 from typing import Any, NoReturn  # noqa: E402
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler talks in the log otherwise
@@ -83,6 +84,8 @@ from layers import attention_kernels  # noqa: E402
 from model import padded  # noqa: E402
 from torch import Tensor  # noqa: E402
 from world import Ranks  # noqa: E402
+
+Batch = tuple[Tensor, Tensor]  # inputs and targets, int64 [samples, seq] each
 
 
 def say(kind: str, **values: Any) -> None:
@@ -157,6 +160,8 @@ class Trainer:
             self.forward_backward = compiling.Replayed(self.one_pass, warm_ups)
         self.fused = options.adamw == "fused" and options.zero_stage == 0
         self.never = torch.zeros((), device=ranks.device)  # has a gradient overflowed
+        self.batches = self.micro_batches()
+        self.ready = next(self.batches)
         self.schedule, self.engine = None, None
         if ranks.stages > 1:
             self.schedule = pipeline.Schedule(self.model, passes, ranks)
@@ -164,10 +169,21 @@ class Trainer:
             self.engine = by_deepspeed.Engine(self.model, self.optimizer, options, passes)
             self.model = self.engine.module
 
-    def batch(self, samples: data.Samples, first: int) -> tuple[Tensor, Tensor]:
+    def batch(self, samples: data.Samples, first: int) -> Batch:
         """Return the rank's micro batch from the ranks' samples ``first`` on."""
         size = self.options.micro_batch_size
         return samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
+
+    def micro_batches(self) -> Iterator[Batch]:
+        """Yield the rank's micro batches of all iterations, one after the other."""
+        every = self.ranks.data_size * self.options.micro_batch_size
+        for first in range(0, self.options.train_iters * self.options.global_batch_size, every):
+            yield self.batch(self.samples, first)
+
+    def read_on(self) -> Batch:
+        """Return the micro batch that is ready, and make the next one so."""
+        batch, self.ready = self.ready, next(self.batches, self.ready)
+        return batch
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of a micro batch."""
@@ -181,25 +197,18 @@ class Trainer:
         (loss * (self.scale.value / self.passes)).backward()  # type: ignore[no-untyped-call]  # torch has not typed it
         return loss.detach()
 
-    def firsts(self, number: int) -> list[int]:
-        """Return the first sample, of all ranks, of each pass of iteration ``number``."""
-        first = number * self.options.global_batch_size
-        samples = self.ranks.data_size * self.options.micro_batch_size
-        return [first + accumulated * samples for accumulated in range(self.passes)]
-
-    def gradients(self, number: int) -> Tensor:
-        """Accumulate the gradients of iteration ``number``; return its loss here."""
+    def gradients(self) -> Tensor:
+        """Accumulate the gradients of an iteration; return its loss here."""
         total = torch.zeros((), device=self.ranks.device)
-        firsts = self.firsts(number)
-        for first in firsts:
-            last = first == firsts[-1]
-            with sharding.gradients_are_complete(self.model, last, self.options.zero_stage):
-                total += self.forward_backward(*self.batch(self.samples, first))
+        for left in reversed(range(self.passes)):
+            with sharding.gradients_are_complete(self.model, not left, self.options.zero_stage):
+                total += self.forward_backward(*self.ready)
+            self.read_on()  # while the device computes: it is not to wait for the next iteration's
         return total / self.passes
 
-    def gradients_of_stage(self, number: int, schedule: pipeline.Schedule) -> Tensor:
+    def gradients_of_stage(self, schedule: pipeline.Schedule) -> Tensor:
         """As ``gradients``, of this rank's stage of the pipeline, all passes at once."""
-        batches = [self.batch(self.samples, first) for first in self.firsts(number)]
+        batches = [self.read_on() for _ in range(self.passes)]
         with self.precision:
             return schedule.run(batches, self.scale.value)
 
@@ -207,12 +216,12 @@ class Trainer:
         """Run iteration ``number`` (from 0); return its loss here, its norm, and if it skipped."""
         options = self.options
         if self.engine is not None:
-            losses = (self.loss(*self.batch(self.samples, first)) for first in self.firsts(number))
+            losses = (self.loss(*self.read_on()) for _ in range(self.passes))
             return self.engine.step(losses, learning_rate(number, options))
         if self.schedule is not None:
-            total = self.gradients_of_stage(number, self.schedule)
+            total = self.gradients_of_stage(self.schedule)
         else:
-            total = self.gradients(number)
+            total = self.gradients()
         sharding.complete_gradients(self.model, self.ranks)
         gradients, norm = sharding.gradient_norm(self.model, self.ranks)
         norm = norm / self.scale.value
