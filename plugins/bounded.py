@@ -16,14 +16,14 @@ from pathlib import Path
 from ansible.errors import AnsibleConnectionFailure
 
 from node.schema import unfit
-from node.supervisor.processes import ours, send
+from node.supervisor.processes import ours, send, stat_of
 
 LOOK_S = 0.2  # between two looks at how much came
 
 
 @contextmanager
 def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
-    """End what this process started once this thread has read `most` bytes, or after `limit_s`.
+    """End what this thread started once it has read `most` bytes, or after `limit_s`.
 
     Raises UnfitError, beginning with `where`, for the one, AnsibleConnectionFailure for the other.
     """
@@ -38,8 +38,7 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
             elif limit_s is not None and time.monotonic() - began > limit_s:
                 errors.append(AnsibleConnectionFailure(f"no answer within {limit_s:g} s"))
             if errors:
-                started = ours("", os.getpid()).items()
-                send({pid: start for pid, start in started if start >= first}, signal.SIGKILL)
+                send(started_by(reader, first), signal.SIGKILL)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -50,6 +49,18 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
         watcher.join()
         if errors:
             raise errors[0] from None
+
+
+def started_by(thread: int, first: int) -> dict[int, int]:
+    """Return what a thread of this process started since `first`, and what those started.
+
+    Other threads have connections of their own.
+    """
+    children = Path(f"/proc/self/task/{thread}/children").read_text(encoding="ascii").split()
+    found = {pid: stat[1] for pid in map(int, children) if (stat := stat_of(pid)) is not None}
+    for pid in list(found):
+        found |= ours("", pid)
+    return {pid: start for pid, start in found.items() if start >= first}
 
 
 def ticks() -> int:

@@ -30,6 +30,7 @@ STATEMENT = re.compile(
 )
 
 
+@cache
 def sources(entry: str) -> dict[str, str]:
     """Return the modules that the program `module:function` needs: name to text.
 

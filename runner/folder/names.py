@@ -3,7 +3,7 @@
     runs/<campaign>/campaign.json  lock
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
-          run.json  launch.sh  halt  progress  queue.json  products.json  outcome.json
+          run.json  launch.sh  halt  queue.json  products.json  outcome.json
           job.sh  slurm.json  slurm.out  orders  roster/  meeting.json  placement.json  ended  lease
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
                                 started.json  stacks.txt  tensorboard/
@@ -69,7 +69,6 @@ ATTEMPTS = "*/repeat*/attempt*"
 SUBMIT_SCRIPT = "job.sh"
 SUBMIT_OUTPUT = "slurm.out"
 SCRIPT = "launch.sh"
-PROGRESS = "progress"
 QUEUE = "queue.json"  # where it stands in it
 OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too

@@ -8,6 +8,7 @@ cell may be lost, no finished repeat made again, no process left, and no secret 
 """
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -192,13 +193,11 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     todo = [pid]
     while todo:
-        one = todo.pop()
-        try:
-            words = Path(f"/proc/{one}/task/{one}/children").read_text().split()
-        except OSError:
-            continue
-        found += map(int, words)
-        todo += map(int, words)
+        for children in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                pids = [int(word) for word in children.read_text().split()]
+                found += pids
+                todo += pids
     return found
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 
@@ -37,11 +37,11 @@ from node.schema import (
 from node.supervisor import kinds as supervisor
 from node.supervisor.answers import pack
 from plugins import answers
+from plugins.launching import meeting, part, talk
 from plugins.node_action import read, to
 from roles.apex.action_plugins import wheels
 from roles.container_image.action_plugins import images
 from roles.dataset.action_plugins import datasets
-from roles.launch.action_plugins import launch
 from runner.folder import names
 from runner.judge.decide import decide
 from runner.terms.record import Interval, Measurement
@@ -113,9 +113,10 @@ class Attacker:
 
     def __init__(self, parts: list[bytes]) -> None:
         self.parts: dict[str, list[bytes]] = {entry: [] for entry, _ in TALK}
-        for (entry, _), part in zip(TALK, parts, strict=False):
-            self.parts[entry].append(part)
+        for (entry, _), answer in zip(TALK, parts, strict=False):
+            self.parts[entry].append(answer)
         self.patience_s = 0.0
+        self.variables: dict[str, Any] = {}
 
     def ask(self, entry: str, spec: Any, kind: Any, file: str = "") -> Any:
         """As NodeAction.ask does."""
@@ -224,14 +225,15 @@ def plans(entry: str, answer: Any) -> None:
 def launched(parts: list[bytes], home: Path) -> None:
     """One run whose node answers so."""
     site, clock = Site(home), Clock()
-    vars(launch)["time"] = clock
+    timed = (meeting, part, talk)
+    for module in timed:
+        vars(module)["time"] = clock
     try:
         with site.campaign.locked():
-            begun = site.launch("true")
-            begun.action = cast(Any, Attacker(parts))
-            begun.run()
+            site.run("true", Attacker(parts))
     finally:
-        vars(launch)["time"] = time
+        for module in timed:
+            vars(module)["time"] = time
     if clock.now - 1e9 > 20_000:
         raise FindingError("the launch did not end by itself")
     strict("done.json", (site.attempt.node(0) / names.DONE).read_text())

@@ -314,7 +314,7 @@ def test_the_folder_of_a_run_has_all_that_a_reader_needs(
 ) -> None:
     attempt = bench.attempt("zero_stage=0")
     assert {path.name for path in attempt.iterdir()} == {
-        *("run.json", "launch.sh", "outcome.json", "progress", "nodes"),
+        *("run.json", "launch.sh", "outcome.json", "nodes"),
     }
     node = attempt / "nodes" / "0000-localhost"
     # Samples come once a second: a run as short as this may have none.

@@ -18,6 +18,7 @@ import pytest
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
+from tests.faults.kills import descendants
 from tests.on_nodes.campaign import Bench, wait
 
 pytestmark = pytest.mark.cluster
@@ -171,6 +172,16 @@ def test_runner_killed_then_bench_again(tmp_path: Path, pair: Group) -> None:
     done = bench.run("--only", "env=CELL*")
     assert done.returncode == 0, done.stderr
     assert bench.outcome("env=CELL_second")["status"] == "ok"
+
+
+@pytest.mark.parametrize("depth", [0, 1], ids=["the play", "the process that has the connections"])
+def test_ansible_killed_ends_its_run_and_no_other(tmp_path: Path, pair: Group, depth: int) -> None:
+    bench = started(tmp_path, pair, matrix({}, nodes=2))
+    assert bench.process is not None
+    os.kill(descendants(bench.process.pid)[depth], signal.SIGKILL)
+    assert bench.wait_for_outcome("env=STEP_S", LIMIT_S) < LIMIT_S
+    assert bench.outcome("env=STEP_S")["cause"] == "launch_error"
+    assert_next_cell_ran(bench, pair)
 
 
 def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, pair: Group) -> None:

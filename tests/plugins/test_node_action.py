@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +73,23 @@ def test_what_ran_before_is_left_alone() -> None:
             Action("sleep 100", patience_s=0.3).exchange(["x"])
         assert before.poll() is None
         before.kill()
+
+
+def test_what_another_thread_runs_is_left_alone() -> None:
+    """Each node's thread has a connection of its own."""
+    other = threading.Thread(
+        target=Action("sleep 1.5; echo 'TRAINBENCH {}'").exchange, args=(["x"],)
+    )
+    with pytest.raises(AnsibleConnectionFailure):  # noqa: PT012  # the other's begins within it
+
+        class Slow(Action):
+            def _low_level_execute_command(self, command: str, in_data: bytes) -> dict[str, Any]:
+                other.start()
+                return super()._low_level_execute_command(command, in_data)
+
+        Slow("sleep 100", patience_s=0.5).exchange(["x"])
+    assert other.is_alive()
+    other.join()
 
 
 @pytest.mark.parametrize(

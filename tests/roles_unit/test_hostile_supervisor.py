@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 
 from node.printable import printable
-from roles.launch.action_plugins import launch
-from roles.launch.action_plugins.launch import ActionModule, Launch
+from plugins.launching import part
+from plugins.launching.action import LaunchAction
+from plugins.launching.meeting import Meeting
+from plugins.launching.part import Part, write
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
@@ -56,8 +58,9 @@ def python(tmp_path: Path) -> Path:
     return script
 
 
-def action(python: Path) -> ActionModule:
-    made = ActionModule.__new__(ActionModule)
+def action(python: Path) -> LaunchAction:
+    made = LaunchAction.__new__(LaunchAction)
+    made.variables = {}
     made.python = str(python)
     made._templar = SimpleNamespace(template=lambda value: value)
     made._compute_environment_string = lambda: ""
@@ -80,10 +83,16 @@ def plan(folder: Path, way: str) -> Campaign:
     limits = {"time_limit_s": 6.0, "grace_s": 1.0, "lost_contact_s": 6.0, "stall_limit_s": 60.0}
     content = {"run_id": "run", "nodes": nodes, "supervisor": limits}
     write_json(campaign.path / "run" / names.RUN, content)
-    ready = campaign.path / "run" / names.node(0, "n1") / names.PREPARED
-    ready.parent.mkdir(parents=True)
-    ready.write_text("{}")
     return campaign
+
+
+def carry_out(campaign: Campaign, node: Any, ready: int = 1) -> None:
+    """The second node's part, once so many nodes are ready."""
+    meeting = Meeting(RunFolder(campaign.path / "run"), campaign.lock, campaign.holder)
+    first, second = meeting.orders.nodes
+    if ready:
+        meeting.come(first)
+    write(meeting, second, Part(node, meeting, second).run())
 
 
 def texts(value: Any) -> list[str]:
@@ -105,10 +114,8 @@ def test_a_run_whose_node_answers_so_ends_as_stated(
     run = RunFolder(campaign.path / "run")
     began = time.monotonic()
     with campaign.locked():
-        where = (run.path, campaign.lock, campaign.holder)
-        result = Launch(action(python), *where, "n2", {}).run()
+        carry_out(campaign, action(python))
     assert time.monotonic() - began < LIMIT_S
-    assert result["changed"]
     done = json.loads((run.node(1) / names.DONE).read_text())
     halt = run.halt
     ends = hostile.WAYS[name].ends
@@ -137,7 +144,7 @@ def test_who_answers_at_once_and_never_ends_is_given_up(
     tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And is not asked thousands of times meanwhile."""
-    monkeypatch.setattr(launch, "OVERDUE_S", -10.0)
+    monkeypatch.setattr(part, "OVERDUE_S", -10.0)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
     asked = 0
@@ -152,9 +159,9 @@ def test_who_answers_at_once_and_never_ends_is_given_up(
             **{"data": b"", "samples": b"", "files": {}},
         }
 
-    node = SimpleNamespace(ask=endless, patience_s=None)
+    node = SimpleNamespace(ask=endless, patience_s=None, variables={})
     with campaign.locked():
-        Launch(node, run.path, campaign.lock, campaign.holder, "n2", {}).run()  # type: ignore[arg-type]  # stands in
+        carry_out(campaign, node)
     assert run.halt is not None
     assert (run.halt.cause, asked < 12) == ("node_lost", True)
 
@@ -163,28 +170,14 @@ def test_a_node_that_never_gets_ready_does_not_hold_the_others_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The barrier had no bound: a plugin that died before it could say so held all of them."""
-    monkeypatch.setattr(launch, "BARRIER_S", 0.3)
+    monkeypatch.setattr(part, "BARRIER_S", 0.3)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
-    (run.node(0) / names.PREPARED).unlink()
     with campaign.locked():
-        Launch(
-            action(Path(sys.executable)), run.path, campaign.lock, campaign.holder, "n2", {}
-        ).run()
+        carry_out(campaign, action(Path(sys.executable)), ready=0)
     assert run.halt is not None
     assert run.halt.cause == "launch_error"
     assert run.halt.message == "n2: 0000-n1 did not prepare the run within 0.3 s"
-
-
-def test_a_plugin_that_cannot_even_begin_tells_the_others(tmp_path: Path) -> None:
-    campaign = plan(tmp_path, "")
-    run = RunFolder(campaign.path / "run")
-    node = action(Path(sys.executable))
-    arguments = {"run_dir": str(run.path), "lock": str(campaign.lock), "holder": ""}
-    result = node.act(arguments, {"inventory_hostname": "n9"})
-    assert result["ended_by"] == "error"
-    assert run.halt is not None
-    assert (run.halt.cause, run.halt.host) == ("launch_error", "n9")
 
 
 def test_environment_is_the_tests_own() -> None:

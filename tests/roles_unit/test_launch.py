@@ -10,15 +10,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
+from plugins.launching.action import LaunchAction
+from plugins.launching.meeting import Meeting
+from plugins.launching.part import Part, write
 from plugins.node_action import read, to
 from plugins.program import command, message
-from roles.launch.action_plugins.launch import ActionModule, Launch
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
@@ -37,7 +38,7 @@ class Here:
     def __init__(self) -> None:
         self.broken: Callable[[str, Any], None] = lambda entry, spec: None
         self.asked: list[Any] = []
-        self._templar = SimpleNamespace(template=lambda value: value)
+        self.variables: dict[str, Any] = {}
 
     def ask(self, entry: str, spec: Any, kind: Any, file: str = "") -> dict[str, Any]:
         self.asked.append(spec)
@@ -66,14 +67,18 @@ class Site:
             **{"stall_limit_s": 30.0, "log_limit_bytes": 1 << 30, "log_cap_bytes": 1 << 28},
         }
 
-    def launch(self, script: str, **settings: float) -> Launch:
-        """The plugin's part of a run of this shell script, begun by the campaign's holder."""
-        node = {**self.node, "argv": ["/bin/sh", "-c", script]}
-        run = {"run_id": "run", "nodes": [node], "supervisor": {**self.settings, **settings}}
+    def launch(self, script: str, node: Any = None, **settings: float) -> Part:
+        """The part of a run of this shell script, begun by the campaign's holder."""
+        planned = {**self.node, "argv": ["/bin/sh", "-c", script]}
+        run = {"run_id": "run", "nodes": [planned], "supervisor": {**self.settings, **settings}}
         write_json(self.attempt.path / names.RUN, run)
-        action = cast(ActionModule, self.here)
-        holder = self.campaign.holder
-        return Launch(action, self.attempt.path, self.campaign.lock, holder, "n1", {})
+        meeting = Meeting(self.attempt, self.campaign.lock, self.campaign.holder)
+        return Part(cast(LaunchAction, node or self.here), meeting, meeting.orders.nodes[0])
+
+    def run(self, script: str, node: Any = None, **settings: float) -> None:
+        """Carry out all of it."""
+        part = self.launch(script, node, **settings)
+        write(part.meeting, part.node, part.run())
 
     @property
     def done(self) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_a_run_that_ends_well_is_brought_home_and_leaves_no_folder(site: Site) -> None:
     with site.campaign.locked():
-        site.launch(FLOOD).run()
+        site.run(FLOOD)
     assert (site.done["ended_by"], site.done["rc"], site.done["kept"]) == ("exit", 0, False)
     assert site.log.startswith("1\n2\n")
     assert site.log.count("\n") == 30005
@@ -135,7 +140,7 @@ def test_a_log_that_cannot_be_fetched_leaves_the_nodes_own_ending(
 
     site.here.broken = broken
     with site.campaign.locked():
-        site.launch(script, lost_contact_s=3.0).run()
+        site.run(script, lost_contact_s=3.0)
     assert (site.done["ended_by"], site.done["rc"]) == ("exit", 0)
     assert site.done["log"].startswith("incomplete: ")
     assert words in site.done["log"]
@@ -159,7 +164,7 @@ def test_what_a_log_still_lacks_is_marked_in_it(site: Site) -> None:
 
     site.here.broken = broken
     with site.campaign.locked():
-        site.launch(FLOOD).run()
+        site.run(FLOOD)
     lines = site.log.splitlines()
     assert [line for line in lines if line.startswith("[trainbench: ")]
     assert all(
@@ -175,11 +180,11 @@ def test_samples_that_cannot_be_fetched_cost_no_log(site: Site) -> None:
     site.here.broken = broken
     with site.campaign.locked():
         launch = site.launch(FLOOD)
-        launch.sampled = 1 << 40  # as where the polls brought none of them
+        launch.home.sampled = 1 << 40  # as where the polls brought none of them
         launch.prepare()
         done = launch.follow()
         done["files"]["stacks.txt"] = 10
-        launch.complete(done)
+        launch.home.complete(done)
     assert done["others"] == "incomplete: no"
     assert "log" not in done
     assert site.log.count("\n") == 30005
@@ -192,9 +197,9 @@ def test_a_later_bench_of_the_campaign_is_not_taken_for_the_own_one(site: Site) 
     """It took the lock between two looks, so that none of them ever found the lock free."""
     with site.campaign.locked():
         launch = site.launch(STEPS)
-        assert launch.halted() == ""
+        assert launch.meeting.halted() == ""
     with Campaign(site.campaign.path).locked():
-        assert launch.halted() == "control_lost"
+        assert launch.meeting.halted() == "control_lost"
     halt = site.attempt.halt
     assert halt is not None
     assert (halt.cause, halt.message) == (
@@ -206,7 +211,7 @@ def test_a_later_bench_of_the_campaign_is_not_taken_for_the_own_one(site: Site) 
 def test_a_lock_that_nobody_holds_ends_the_run(site: Site) -> None:
     with site.campaign.locked():
         launch = site.launch(STEPS)
-    assert launch.halted() == "control_lost"
+    assert launch.meeting.halted() == "control_lost"
 
 
 def test_a_bench_that_took_over_before_go_keeps_the_trainer_from_starting(site: Site) -> None:
@@ -227,12 +232,12 @@ def test_preparation_is_no_silence_of_the_trainers(site: Site) -> None:
     with site.campaign.locked():
         launch = site.launch(STEPS, stall_limit_s=1.5)
         time.sleep(1.6)
-        launch.run()
+        write(launch.meeting, launch.node, launch.run())
     assert (site.done["ended_by"], site.attempt.halt) == ("exit", None)
 
 
 def test_a_run_that_prints_nothing_is_ended(site: Site) -> None:
     with site.campaign.locked():
-        site.launch("sleep 1000", stall_limit_s=0.5).run()
+        site.run("sleep 1000", stall_limit_s=0.5)
     assert site.done["ended_by"] == "stop"
     assert site.outcome().cause == "stalled"

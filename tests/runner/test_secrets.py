@@ -12,7 +12,7 @@ import pytest
 from node.env.environment import Environment
 from node.env.indexes import sources
 from node.env.pip import pip
-from roles.launch.action_plugins.launch import fetchable
+from plugins.launching.home import fetchable
 from runner.base.env import SECRET
 from runner.base.errors import UserError
 from runner.inventory.inventory import parse_inventory
@@ -115,7 +115,7 @@ def test_a_play_that_failed_leaves_no_environment_behind(
         "bench.yml",
         stood_in(tmp_path / "inventory", tmp_path / "root"),
         hosts=["localhost"],
-        variables={"launch_run_dir": str(tmp_path / "none"), "launch_lock": "/dev/null"},
+        variables={"launch_gate": str(tmp_path / "none")},
         private=tmp_path / "private",
         cancelled=lambda: False,
     )

@@ -1,10 +1,7 @@
-"""The engine whose nodes are reached by Ansible's connections: a play a run."""
+"""The engine whose nodes are reached by Ansible's connections: one play carries out many runs."""
 
-import base64
-import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,8 @@ from runner.folder.lock import HeldFolder
 from runner.launch.claim import claimed
 from runner.launch.engine import Surveyed, Wanted
 from runner.launch.play import Played, play
+from runner.launch.ssh.gate import Order
+from runner.launch.ssh.standing import Plays
 from runner.terms.cluster import Cluster, Node
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
@@ -37,12 +36,15 @@ class SshEngine:
         self.hosts = [node.host for node in cluster.nodes]
         self.nodes = cluster.nodes
         self.private = runs / names.ANSIBLE
+        self.plays = Plays(self.begin, self.private)
 
+    @contextmanager
     def claimed(
         self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
-    ) -> AbstractContextManager[None]:
-        """Do as Engine's."""
-        return claimed(in_use(self.nodes[: wanted.nodes]), campaign)
+    ) -> Iterator[None]:
+        """Do as Engine's; the play that carries out the runs ends with the block."""
+        with claimed(in_use(self.nodes[: wanted.nodes]), campaign), closing(self.plays):
+            yield
 
     def inspect(
         self,
@@ -52,28 +54,21 @@ class SshEngine:
         cancelled: Callable[[], bool],
     ) -> Mapping[str, Inspected]:
         """Do as Engine's."""
-        folder = campaign.inspected.resolve()
-        # Paths of a matrix may have braces, which Ansible would take for a template of its own.
-        packed = base64.b64encode(json.dumps(asdict(asked)).encode()).decode()
-        variables = {"launch_out_dir": str(folder), "launch_asked": packed}
-        played = self.play("inspect.yml", hosts, variables, cancelled)
+        order = Order(str(campaign.inspected.resolve()), tuple(hosts), sought=asked)
+        words = self.plays.carry_out(order, cancelled)
         if cancelled():
             raise KeyboardInterrupt
-        if not played.ok:
-            raise UserError(f"the nodes could not be asked: {played.words}")
+        if words:
+            raise UserError(f"the nodes could not be asked: {words}")
         return {host: campaign.inspection(host) or Inspected(unreachable="") for host in hosts}
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
     ) -> str:
         """Do as Engine's."""
-        variables = {
-            "launch_run_dir": str(run.path.resolve()),
-            "launch_lock": str(folder.lock.resolve()),
-            "launch_holder": folder.holder,
-        }
-        hosts = [node.host for node in orders.nodes]
-        return self.play("bench.yml", hosts, variables, cancelled).words
+        lock = str(folder.lock.resolve())
+        order = Order(str(run.path.resolve()), lock=lock, holder=folder.holder)
+        return self.plays.carry_out(order, cancelled)
 
     def goes_on(self, run: RunFolder) -> bool:
         """Do as Engine's: its lease ends a run that nobody follows."""
@@ -91,9 +86,9 @@ class SshEngine:
             raise UserError("; ".join([*ended, f"not every node could be asked: {played.words}"]))
         return ended
 
-    def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+    def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> AbstractContextManager[Any]:
         """Do as Surveyor's: they are there."""
-        return nullcontext()
+        return closing(self.plays)
 
     def survey(self, checkup: Checkup, roles: bool, cancelled: Callable[[], bool]) -> Surveyed:
         """Do as Surveyor's."""
@@ -104,6 +99,10 @@ class SshEngine:
             **({} if roles else {"verify_only": ["env"]}),
         }
         return Surveyed(hosts, self.play("verify.yml", hosts, variables, cancelled).words)
+
+    def begin(self, gate: Path, cancelled: Callable[[], bool]) -> Played:
+        """Run the play that carries out orders, until its gate is closed."""
+        return self.play("bench.yml", self.hosts, {"launch_gate": str(gate.resolve())}, cancelled)
 
     def play(
         self,

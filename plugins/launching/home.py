@@ -1,0 +1,106 @@
+"""What of a node's run comes home, into its folder here: log, samples, stacks, event files."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from node.schema import unfit
+from node.supervisor import kinds
+from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES
+from plugins.brought import BroughtLog
+from plugins.launching.talk import BROKEN, LostError, Talk
+from plugins.node_action import one_line
+from runner.folder import names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days of them
+FETCH_S = 120.0  # for 8 MiB of a file, at 70 KB/s and more
+
+
+class Home:
+    """A node's folder of a run, here."""
+
+    def __init__(self, folder: Path, talk: Talk, log_cap_bytes: int) -> None:
+        self.folder, self.talk = folder, talk
+        self.log = BroughtLog(folder / names.LOG, folder / names.PART, log_cap_bytes)
+        self.sampled = 0  # bytes of samples that were brought
+
+    def add(self, answer: dict[str, Any]) -> None:
+        """Write down what a poll brought."""
+        self.log.add(answer["offset"], answer["data"])
+        if answer["samples"] and self.sampled < SAMPLES_BYTES:
+            with (self.folder / names.SAMPLES).open("ab") as stream:
+                stream.write(answer["samples"])
+            self.sampled += len(answer["samples"])
+
+    def complete(self, done: dict[str, Any]) -> None:
+        """Bring what the polls did not: the log up to its cap, samples, stacks, event files.
+
+        How the node's launcher ended is known by now. So what cannot be brought is only noted, in
+        done's `log` for the log, in its `others` for the rest.
+        """
+        try:
+            self.log.complete(done["log_bytes"], lambda at, most: self.fetch(names.LOG, at, most))
+        except (LostError, *BROKEN) as error:
+            done["log"] = f"incomplete: {one_line(error)}"
+        try:
+            left = EVENTS_BYTES
+            for name, size in done["files"].items():
+                events = name.startswith(names.EVENTS)
+                self.bring(name, min(size, left if events else SAMPLES_BYTES))
+                left -= size if events else 0
+        except (LostError, *BROKEN) as error:
+            done["others"] = f"incomplete: {one_line(error)}"
+
+    def bring(self, name: str, size: int) -> None:
+        """Bring the rest of a file of the node's run folder."""
+        path = self.folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            while stream.tell() < size:
+                stream.write(self.fetch(name, stream.tell(), size - stream.tell()))
+
+    def fetch(self, name: str, offset: int, length: int) -> bytes:
+        """Return bytes of a file from `offset`: `length`, or 8 MiB of them.
+
+        Raises UnfitError for more or fewer, so that a file's size says how often it is asked for.
+        """
+        length = min(length, FETCH_BYTES)
+        spec = {"name": name, "offset": offset, "length": length}
+        data: bytes = self.talk.ask("news:fetch", spec, kinds.FETCHED, FETCH_S)[0]["data"]
+        if len(data) != length:
+            raise unfit(f"the answer to fetch: {name}", f"ends at byte {offset + len(data)}")
+        return data
+
+    def whole(self, done: dict[str, Any]) -> bool:
+        """Whether all that the node has of the run is here, by its size."""
+        sizes = {names.LOG: done["log_bytes"], **done["files"]}
+        here = (size_of(self.folder / name) == size for name, size in sizes.items())
+        return not done.get("log") and not done.get("others") and all(here)
+
+    def close(self, done: dict[str, Any], *, well: bool) -> None:
+        """Have the node remove the folder of a run that ended well, or keep it for a look."""
+        done["kept"] = True
+        with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
+            answer, _ = self.talk.ask("folders:close", {"keep": not well}, kinds.CLOSED, FETCH_S)
+            done["kept"] = not answer["removed"]
+
+
+def fetchable(name: str) -> bool:
+    """Whether a name that a node answered is one of a file beside its log, and of nothing else."""
+    if name in (names.SAMPLES, names.STACKS):
+        return True
+    parts = name.split("/")
+    plain = all(part and not part.startswith(".") and part.isprintable() for part in parts)
+    return plain and parts[0] == names.EVENTS and "tfevents" in parts[-1] and len(name) < 1000
+
+
+def size_of(path: Path) -> int:
+    """A file's size in bytes; -1 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -1,0 +1,113 @@
+"""One run, as the threads of its nodes share it: who is ready, who has ended, why it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import platform
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from node.causes import Cause
+from runner.folder import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from runner.folder.attempt import RunFolder
+    from runner.terms.orders import NodeRun
+
+
+class Meeting:
+    """A run that goes on while `holder` holds `lock` and Ansible `attended` it."""
+
+    def __init__(
+        self,
+        run_folder: RunFolder,
+        lock: Path,
+        holder: str,
+        attended: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.run_folder = run_folder
+        self.lock = lock
+        self.holder = holder  # what the bench that began this run wrote into its lock
+        self.attended = attended
+        orders = run_folder.orders
+        assert orders is not None  # bench writes run.json before it orders the run
+        self.orders = orders
+        self.mark = mark_of(run_folder.path / names.RUN)
+        self.absent = {node.node_rank for node in orders.nodes}
+        # Nodes that only wait for others end after those that do not.
+        self.launchers = {node.node_rank for node in orders.nodes if not node.waits}
+        self._came = threading.Condition()
+        self.heard = time.monotonic()  # when any node printed something last
+
+    def come(self, node: NodeRun) -> None:
+        """Say that a node is ready."""
+        with self._came:
+            self.absent.discard(node.node_rank)
+            self._came.notify_all()
+
+    def all_came(self, patience_s: float) -> bool:
+        """Wait so long for all nodes; return whether they are ready."""
+        with self._came:
+            return self._came.wait_for(lambda: not self.absent, patience_s)
+
+    def late(self) -> str:
+        """Name the first nodes that are not ready."""
+        return ", ".join(
+            names.node(node.node_rank, node.host).rpartition("/")[2]
+            for node in [each for each in self.orders.nodes if each.node_rank in self.absent][:4]
+        )
+
+    def ended(self, node: NodeRun) -> None:
+        """Say that how a node ended is written down."""
+        self.launchers.discard(node.node_rank)
+
+    def over(self, node: NodeRun) -> bool:
+        """Whether a node only waits for others, and they have ended."""
+        return node.waits and not self.launchers
+
+    def hear(self) -> None:
+        """Say that a node printed something, or that it may print only from now on."""
+        self.heard = time.monotonic()
+
+    def halted(self) -> str:
+        """Why the run is to end, or an empty string."""
+        if not self.controlled():
+            self.halt(Cause.CONTROL_LOST, "the process that ran bench is gone")
+        elif not self.attended():
+            self.halt(Cause.LAUNCH_ERROR, "Ansible's process on the control node was ended")
+        halt = self.run_folder.halt
+        return halt.cause if halt else ""
+
+    def halt(self, cause: Cause, message: str, host: str | None = None) -> None:
+        """Say first why the run ends; whoever comes later leaves it as it is."""
+        self.run_folder.ask_to_halt(cause, message, host)
+
+    def controlled(self) -> bool:
+        """Whether the bench that began this run lives: it holds its lock, and no later bench does.
+
+        A lock that cannot be asked is taken for held.
+        """
+        try:
+            with self.lock.open("rb") as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return handle.read() == self.holder.encode()
+        except OSError:
+            return True
+        return False
+
+
+def mark_of(planned: Path) -> str:
+    """What marks the run's processes on every node: no other run.json gives the same.
+
+    One mark for all nodes, since a launcher on one may start processes on the others; and plain
+    letters, since such a launcher may pass it through a shell.
+    """
+    facts = f"{planned.resolve()} {planned.stat().st_mtime_ns} {platform.node()}"
+    return hashlib.sha256(facts.encode()).hexdigest()[:32]

@@ -1,0 +1,203 @@
+"""One node's part of a run, from the control node: prepare, start, follow, end.
+
+A thread of each node does this (hands.py). `node/supervisor` does the work on the node. The threads
+of one run meet in memory (meeting.py), and write into the run's folder:
+
+    halt                           first cause, host and time; created exclusively, ends the run
+    nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
+    nodes/<rank>-<host>/done.json  how this node ended
+
+Variables that are secret stand in no file: run.json has their names, and the inventory, read here,
+has their values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleConnectionFailure
+
+from node.causes import Cause, EndedBy
+from node.schema import UnfitError
+from node.supervisor import kinds
+from plugins.launching.action import RefusalError
+from plugins.launching.home import Home, fetchable
+from plugins.launching.talk import BROKEN, LostError, Talk
+from plugins.node_action import one_line, save
+from runner.base.shape import read
+from runner.folder import names
+from runner.folder.endings import Ending
+
+if TYPE_CHECKING:
+    from plugins.launching.action import LaunchAction
+    from plugins.launching.hands import Hands
+    from plugins.launching.meeting import Meeting
+    from runner.terms.orders import NodeRun
+
+OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
+PREPARE_S = 300.0  # for a node to prepare: large folders are removed there
+BARRIER_S = 600.0  # for all nodes to be prepared, which end by themselves long before
+BARRIER_LOOK_S = 0.1  # between two looks whether the run ends before it begins
+BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
+WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
+
+
+def carry_out(hands: Hands, meeting: Meeting) -> None:
+    """Carry out a run on all its nodes."""
+    nodes = {node.host: node for node in meeting.orders.nodes}
+
+    def part(action: LaunchAction, host: str) -> None:
+        write(meeting, nodes[host], Part(action, meeting, nodes[host]).run())
+
+    def refused(host: str, words: str) -> None:
+        write(meeting, nodes[host], ended(meeting, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, words))
+
+    hands.each(list(nodes), part, refused)
+
+
+def ended(meeting: Meeting, host: str, by: EndedBy, cause: Cause, words: str) -> dict[str, Any]:
+    """End the run for what happened on a host; return how its part ended."""
+    meeting.halt(cause, f"{host}: {words}", host)
+    return {"ended_by": by, "cause": cause, "message": words}
+
+
+def write(meeting: Meeting, node: NodeRun, done: dict[str, Any]) -> None:
+    """Write down how a node's part ended."""
+    with contextlib.suppress(OSError):  # a full disk here must not end the play
+        save(meeting.run_folder.node(node.node_rank) / names.DONE, done)
+    meeting.ended(node)
+
+
+class Part:
+    """One node's part of one run."""
+
+    def __init__(self, action: LaunchAction, meeting: Meeting, node: NodeRun) -> None:
+        self.action, self.meeting, self.node = action, meeting, node
+        self.host, self.limits = node.host, meeting.orders.limits
+        self.folder = meeting.run_folder.node(node.node_rank)
+        self.job = {**meeting.orders.job(node), "mark": meeting.mark}
+        # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
+        # The lease is renewed between polls: three of them fit into it.
+        longest = min(8.0, self.limits.lost_contact_s / 3)
+        self.wait_s = min(max(len(meeting.orders.nodes) / 50, 1.0), longest)
+        if node.waits:
+            self.wait_s = min(WAITING_POLL_S, longest)
+        self.talk = Talk(action, node.dir, self.limits.lost_contact_s)
+        self.home = Home(self.folder, self.talk, self.limits.log_cap_bytes)
+
+    def run(self) -> dict[str, Any]:
+        """Prepare, wait for the others, start, tail, end; how it ended, as data."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.prepare()
+            done = self.follow()
+            self.home.complete(done)
+            well = self.home.whole(done) and read(Ending, done).well
+            self.home.close(done, well=well and self.meeting.run_folder.halt is None)
+        except RefusalError as refusal:
+            return self.ended(EndedBy.REFUSED, refusal.cause, str(refusal))
+        except LostError as loss:
+            return self.ended(EndedBy.LOST, Cause.NODE_LOST, str(loss))
+        except UnfitError as error:
+            return self.ended(EndedBy.ERROR, Cause.BAD_ANSWER, str(error))
+        except Exception as error:
+            words = one_line(error)
+            words = words if isinstance(error, BROKEN) else f"{type(error).__name__}: {words}"
+            return self.ended(EndedBy.ERROR, Cause.LAUNCH_ERROR, words)
+        return done
+
+    def ended(self, by: EndedBy, cause: Cause, words: str) -> dict[str, Any]:
+        """End the run for what happened here."""
+        return ended(self.meeting, self.host, by, cause, words)
+
+    def prepare(self) -> None:
+        """Check the node and leave its daemon, or say why not; then wait for every other node."""
+        began = time.time()
+        job = {**self.job, "secrets": self.reveal()}
+        self.action.patience_s = PREPARE_S
+        try:
+            facts = self.action.ask("supervisor.preparation:prepare", job, kinds.PREPARED)
+        except AnsibleConnectionFailure as error:
+            words = f"cannot be reached: {one_line(error)}"
+            raise RefusalError(Cause.UNREACHABLE, words) from error
+        if "refused" in facts:
+            raise RefusalError(facts["refused"], facts["message"])
+        # The node's clock against ours, by the middle of the round trip (seconds).
+        offset_s = facts["now"] - (began + time.time()) / 2
+        told = {"boot_id": facts["boot_id"], "noted": facts.get("noted", [])}
+        save(self.folder / names.PREPARED, {"clock_offset_s": offset_s, **told})
+        self.talk.contact = renewed = waits = time.monotonic()
+        self.meeting.come(self.node)
+        while not self.meeting.all_came(BARRIER_LOOK_S) and not self.meeting.halted():
+            if time.monotonic() - waits > BARRIER_S:
+                words = f"{self.meeting.late()} did not prepare the run within {BARRIER_S:g} s"
+                raise RefusalError(Cause.LAUNCH_ERROR, words)
+            if time.monotonic() - renewed > BARRIER_RENEW_S:
+                self.poll(go=False, wait_s=0.0)
+                renewed = time.monotonic()
+
+    def reveal(self) -> dict[str, str]:
+        """The secret variables' values; cluster_env as the inventory has it, templates and all."""
+        given = self.action.variables.get("cluster_env") or {}
+        return {name: self.action.value_of(name, given) for name in self.meeting.orders.secrets}
+
+    def follow(self) -> dict[str, Any]:
+        """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
+        go = True
+        self.meeting.hear()  # what came before was no silence of the trainer's
+        # The node ends a run at its time limit; this is for a node that answers and does not.
+        limits = self.limits
+        patience_s = limits.time_limit_s + limits.grace_s + limits.lost_contact_s + OVERDUE_S
+        overdue = time.monotonic() + patience_s
+        while True:
+            reason = self.meeting.halted()
+            if time.monotonic() > overdue:
+                raise LostError("its supervisor does not end the run")
+            began = time.monotonic()
+            answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
+            go = False
+            self.home.add(answer)
+            self.look_for_a_stall(grew=bool(answer["data"]))
+            if answer["done"] is not None:
+                return self.done(answer)
+            # One that answers at once, and has not ended, is not asked the more often for it.
+            time.sleep(max(0.0, began + self.wait_s - time.monotonic()))
+
+    def done(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return what done.json is to hold, by the last poll's answer."""
+        done: dict[str, Any] = answer["done"]
+        done["log_bytes"] = answer["size"]
+        done["files"] = {name: size for name, size in answer["files"].items() if fetchable(name)}
+        if strange := len(answer["files"]) - len(done["files"]):
+            done["others"] = f"incomplete: {strange} files are not called as event files are"
+        ending = read(Ending, done)
+        if not ending.well:
+            self.meeting.halt(ending.cause, f"{self.host}: {ending.words}", self.host)
+        return done
+
+    def look_for_a_stall(self, *, grew: bool) -> None:
+        """End a run of which no node printed anything for stall_limit_s.
+
+        Most nodes print nothing for the whole of a run, so the newest line of all of them counts.
+        """
+        if grew:
+            self.meeting.hear()
+        limit_s = self.limits.stall_limit_s
+        if time.monotonic() - self.meeting.heard > limit_s:
+            words = f"no node printed anything for {limit_s:g} s (stall_limit_s)"
+            self.meeting.halt(Cause.STALLED, words, self.host)
+
+    def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
+        """One poll, written down in timeline.jsonl."""
+        known = {"offset": self.home.log.offset, "sampled": self.home.sampled}
+        over = self.meeting.over(self.node)
+        spec = {**known, "wait_s": wait_s, "go": go, "stop": stop, "over": over}
+        patience_s = wait_s + self.limits.lost_contact_s
+        answer, sent = self.talk.ask("news:poll", spec, kinds.POLLED, patience_s)
+        entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
+        with (self.folder / names.TIMELINE).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
+        return answer
