@@ -34,7 +34,7 @@ FEWEST = 20  # iterations: a twentieth of fewer is none
 FEWEST_SEEDS = 3
 # Of each arithmetic: the largest ratio at the start, and of the whole.
 LIMITS: Mapping[str, tuple[float, float]] = {
-    "fp32": (0.01, 0.25),
+    "fp32": (0.01, 0.5),
     "16 bits": (0.1, 1.5),
     "fp8": (0.5, 1.5),
 }

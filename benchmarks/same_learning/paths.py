@@ -14,7 +14,7 @@ PLAIN: Options = {
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}
 # What every run has besides. A sample is short on a CPU, where a run is to end within a minute.
 COMMON: Mapping[str, Options] = {
-    "cuda": {"micro_batch_size": 2, "global_batch_size": 4, "lr": 6e-4, "lr_warmup_iters": 20},
+    "cuda": {"micro_batch_size": 4, "global_batch_size": 8, "lr": 3e-4, "lr_warmup_iters": 40},
     "cpu": {"micro_batch_size": 4, "global_batch_size": 8, "lr": 1e-3, "seq_length": 64},
 }
 MODELS = {"cuda": ("gpt2-small", "llama3-debug"), "cpu": ("gpt2-tiny", "llama3-debug")}

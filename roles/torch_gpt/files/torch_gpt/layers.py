@@ -144,8 +144,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def attention_kernels(backend: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Return the context in which ``attend`` takes the asked-for kernel.
 
-    cuDNN's is the faster one on Hopper with heads of 128 (pytorch#142132: 631 against 329 TFLOP/s
-    forward on an H100) and as fast with heads of 64; elsewhere FlashAttention's is.
+    cuDNN's is the faster one on Hopper: on an H200, causal, 428 against 251 TFLOP/s forward with
+    heads of 128, 327 against 220 with heads of 64 (backward 314, and 251 against 188); elsewhere
+    FlashAttention's is.
     """
     if device.type != "cuda":
         return contextlib.nullcontext() if backend == "auto" else sdpa_kernel(BACKENDS[backend])
