@@ -42,12 +42,16 @@ SETUP := ansible-playbook playbooks/setup.yml
 GPUS := .trainbench/inventory/gpu
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOT_SLOW := not slow and not oneflow and not slurm
-SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
+SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/say-next tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
   roles/container_image/files/trainbench-sshd
 
 .PHONY: help
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(VENV)/.run  ## Make the commands' own environment, .venv (0.4 GB; no torch, nothing else)
+	@echo "Next: source $(BIN)/activate, then python -m runner --help"
 
 .PHONY: demo
 demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, no GPU)
@@ -55,6 +59,7 @@ demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, n
 	@$(MAKE) --no-print-directory $(VENV)/.run
 	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP)
 	python -m runner bench --matrix matrix.yaml
+	@tools/say-next
 
 .PHONY: gpu-smoke
 gpu-smoke:  ## The same on this machine's NVIDIA GPUs, with the torch of python3 (or TORCH=/path/to/python3)
@@ -141,8 +146,8 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 	  --var 'cluster_env={GLOO_SOCKET_IFNAME: eth0}'
 
 .PHONY: cluster-down
-cluster-down: $(VENV)/.dev  ## Take the test nodes down, without a trace
-	python -m tests.cluster down --all
+cluster-down: $(VENV)/.dev  ## Take this checkout's test nodes down, without a trace (ALL=1: the machine's)
+	python -m tests.cluster down $(if $(ALL),--all,--mine)
 
 .PHONY: slurm
 slurm: $(VENV)/.dev  ## The whole flow on real Slurm: setup, doctor, both modes, compare (root, ten minutes)

@@ -10,6 +10,7 @@ from node.schema import UnfitError
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
+from runner.base.paths import not_installed
 from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import (
     bench,
@@ -62,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
         complain(f"error: {_sentence(str(error))}")
+        return 2
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("runner", "node"):
+            raise  # a fault of ours
+        complain(f"error: {not_installed(f'the Python package {error.name}')}")
         return 2
     except OSError as error:
         if isinstance(error, BrokenPipeError):

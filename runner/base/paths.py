@@ -50,5 +50,20 @@ def program(name: str) -> str:
     """Return the path of one of Ansible's programs. Raises UserError where it is not installed."""
     path = shutil.which(name, path=search_path())
     if path is None:
-        raise UserError(f"{name} is not installed; `pip install -e .` in the checkout installs it")
+        raise UserError(not_installed(name))
     return path
+
+
+def not_installed(what: str) -> str:
+    """Return a sentence: this Python lacks `what`, and what brings it."""
+    activate = PROJECT / ".venv" / "bin" / "activate"
+    if activate.exists():
+        cure = f"activate TrainBench's environment: source {activate}"
+    elif (PROJECT / "Makefile").exists():
+        cure = (
+            f"`make -C {PROJECT} venv` makes TrainBench's environment, and then"
+            f" `source {activate}` activates it"
+        )
+    else:
+        cure = "install TrainBench again, with all that it needs: pipx reinstall trainbench"
+    return f"{what} is not installed for {sys.executable}; {cure}"

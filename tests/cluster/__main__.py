@@ -71,6 +71,9 @@ def parser() -> argparse.ArgumentParser:
     down = commands.add_parser("down", help="remove a cluster without a trace")
     which = down.add_mutually_exclusive_group()
     which.add_argument("--name", default=DEFAULT_NAME, help=name_help)
+    which.add_argument(
+        "--mine", action="store_true", help="every cluster that this checkout brought up"
+    )
     which.add_argument("--all", action="store_true", help="every cluster of this machine")
 
     commands.add_parser("status", help="show the clusters and how their nodes are")
@@ -92,6 +95,11 @@ def up(options: argparse.Namespace) -> int:
     sweep(options.name)
     record = registry.load(options.name)
     if record is not None:
+        if record.checkout != registry.CHECKOUT:
+            whose = record.checkout or "another checkout"
+            raise RefusedError(
+                f"cluster {record.name} belongs to {whose}: give this one another name (--name)"
+            )
         if record.owner is not None:
             raise RefusedError(f"cluster {record.name} belongs to process {record.owner.pid}")
         wanted = options.nodes + options.slurm  # the login node is one more
@@ -174,14 +182,23 @@ def show(cluster: Cluster) -> None:
 
 def down(options: argparse.Namespace) -> int:
     """Remove one cluster or all."""
-    found = registry.records()
-    chosen = [record for record in found if options.all or record.name == options.name]
+    chosen = going(options, registry.records())
     for record in chosen:
         remove(record)
         print(f"cluster {record.name} is gone")
     if not chosen:
-        print("no cluster is up" if options.all else f"no cluster {options.name} is up")
+        whose = "" if options.all else " of this checkout" if options.mine else f" {options.name}"
+        print(f"no cluster{whose} is up")
     return 0
+
+
+def going(options: argparse.Namespace, found: list[registry.Record]) -> list[registry.Record]:
+    """Those of the machine's clusters that `down` is to remove."""
+    if options.all:
+        return found
+    if options.mine:
+        return [record for record in found if record.checkout == registry.CHECKOUT]
+    return [record for record in found if record.name == options.name]
 
 
 def status() -> int:

@@ -180,6 +180,7 @@ class Cluster:
                 upper_size_mib=self._upper_size_mib,
                 memory_mib=self._memory_mib,
                 owner=identity(os.getpid()) or Identity(os.getpid(), 0),
+                checkout=registry.CHECKOUT,
             )
             registry.save(record)  # before anything is made: what has no record is never removed
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from .system import Identity, identity, run
 
 # Under /run: gone with a reboot, as the clusters are.
 HOME = Path("/run/trainbench-clusters")
+CHECKOUT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Record:
     # it standing by itself.  A cluster whose owner is dead is a leftover.
     owner: Identity | None
     no_internet: str | None = None  # why, or None
+    checkout: str = ""  # whose tests brought it up
 
     @property
     def shared(self) -> Path:
