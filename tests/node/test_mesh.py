@@ -4,6 +4,7 @@ import base64
 import os
 import pwd
 import stat
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,3 +170,14 @@ def test_a_block_takes_its_own_place(before: str, first: bool, after: str) -> No
     texts = [text.replace("B", mark).replace("E\n", "END\n") for text in (before, after)]
     assert with_block(texts[0], mark, "x", first) == texts[1]
     assert block(texts[1], mark) == "x"
+
+
+def test_a_login_offers_every_key_exchange_and_the_quick_one_first() -> None:
+    def offered(*words: str) -> list[str]:
+        argv = ["ssh", "-F", "/dev/null", *words, "-G", "node2"]
+        lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+        return next(line.split()[1].split(",") for line in lines if line.startswith("kexalg"))
+
+    quick = offered("-o", mesh.QUICK_KEYS)
+    assert quick[0] == "curve25519-sha256"
+    assert set(quick) == set(offered())
