@@ -1,4 +1,4 @@
-"""What a setup costs where nothing is left to do: seconds, tasks a node, and the growth a node.
+"""What a setup costs where nothing is left to do: seconds, processor time, tasks, growth a node.
 
     python -m benchmarks.setup [--nodes 1 2 4 8]       (root on Linux: `make setting-up`)
 
@@ -8,17 +8,23 @@ disk), ssh between all nodes, a dataset, verify. Then, in one go because machine
 are noisy, the same playbook runs again, beside what one would otherwise do: Ansible without
 pipelining, and a loop over the nodes that asks dpkg, pip and sha256sum by hand over ssh, one cold
 connection a question. NVIDIA's repositories are the tests' own (tests/roles/apt_repository.py).
+
+Control node and test nodes share one machine's processors: what both spend, shared out among all of
+these, is the least that a run can take there, and is printed beside what it took.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from tabulate import tabulate
@@ -26,6 +32,7 @@ from tabulate import tabulate
 from runner.systems.common.pins import pins
 from tests.cluster import Cluster
 from tests.cluster.fixtures import Group
+from tests.cluster.processes import table
 from tests.conftest import ROOT
 from tests.roles import vs
 from tests.roles.apt_repository import repositories
@@ -43,11 +50,41 @@ QUESTIONS = (
 )
 
 
-def timed(inventory: Path, **environment: str) -> tuple[float, Ran]:
-    """Seconds of one setup.yml, and how it ended; it must not change anything."""
+class Spent(NamedTuple):
+    """What one run took: seconds by the clock, and of processors on either side."""
+
+    wall_s: float
+    control_s: float
+    nodes_s: float
+    ran: Ran
+
+    @property
+    def least_s(self) -> float:
+        """Seconds that it takes where no processor of this machine ever waits."""
+        return (self.control_s + self.nodes_s) / (os.cpu_count() or 1)
+
+
+def nodes_cpu_s(cluster: Cluster) -> float:
+    """Processor seconds of all that lives on the nodes, and of all that ended there."""
+    ticks = 0
+    for process in (each for node in cluster.nodes for each in table(node.pid)):
+        with suppress(OSError):  # gone while we look
+            stat = Path(f"/proc/{process.host_pid}/stat").read_text(encoding="ascii")
+            ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def control_cpu_s() -> float:
+    """Processor seconds of the programs that this one has started and that have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def timed(cluster: Cluster, inventory: Path, **environment: str) -> Spent:
+    """What one setup.yml spends; it must not change anything."""
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
-    began = time.monotonic()
+    nodes_s, control_s, began = nodes_cpu_s(cluster), control_cpu_s(), time.monotonic()
     try:
         ran = play(inventory, timeout=900)
     finally:
@@ -55,10 +92,11 @@ def timed(inventory: Path, **environment: str) -> tuple[float, Ran]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     if ran.rc != 0 or any(ran.changed().values()):
         raise RuntimeError(f"not a no-change run: {ran.out[-3000:]}")
-    return time.monotonic() - began, ran
+    wall_s, control_s = time.monotonic() - began, control_cpu_s() - control_s
+    return Spent(wall_s, control_s, nodes_cpu_s(cluster) - nodes_s, ran)
 
 
-def parts(inventory: Path, folder: Path) -> dict[str, float]:
+def parts(cluster: Cluster, inventory: Path, folder: Path) -> dict[str, float]:
     """Where a run's time goes: each play to seconds until its last node had done each task.
 
     Ansible's own start, and what lies between two tasks, are what is lacking to the whole.
@@ -67,7 +105,7 @@ def parts(inventory: Path, folder: Path) -> dict[str, float]:
         "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.junit",
         "JUNIT_OUTPUT_DIR": str(folder),
     }
-    timed(inventory, **reports)
+    timed(cluster, inventory, **reports)
     tasks: dict[tuple[str, str, int], float] = {}
     seen: Counter[tuple[str, str]] = Counter()
     for case in ElementTree.parse(next(folder.glob("*.xml"))).iter("testcase"):
@@ -123,14 +161,14 @@ def main() -> int:
             play(inventories[count], timeout=900)  # the mesh is of other nodes now
             rows.append(row(cluster, inventories[count], count, chosen.no_pipelining))
             if count == most:
-                where = parts(inventories[count], Path(name) / "reports")
+                where = parts(cluster, inventories[count], Path(name) / "reports")
             print(json.dumps(rows[-1]), f"load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    headers = ["nodes", "no-change run, s", "tasks a node", "s a further node", "by hand, s"]
+    cores = os.cpu_count() or 1
+    headers = ["nodes", "no-change run, s", "of one node's", f"at least on {cores} processors, s"]
+    headers += ["processor s of control", "of nodes", "tasks a node", "by hand, s"]
     headers += ["without pipelining, s"] if chosen.no_pipelining else []
-    base = rows[0]
-    for entry in rows[1:]:
-        further = (float(entry[1]) - float(base[1])) / (int(entry[0]) - int(base[0]))
-        entry[3] = f"{further:.2f}"
+    for entry in rows:
+        entry[2] = f"{float(entry[1]) / float(rows[0][1]):.1f}"
     print(tabulate(rows, headers=headers, disable_numparse=True, tablefmt="github"))
     spent = [(name, f"{took_s:.1f}") for name, took_s in where.items()]
     headers = [f"part of a run on {most} nodes", "s"]
@@ -140,12 +178,13 @@ def main() -> int:
 
 def row(cluster: Cluster, inventory: Path, count: int, slow: bool) -> list[str]:
     """One row of the table: the better of two runs."""
-    runs = [timed(inventory) for _ in range(2)]
-    took_s, ran = min(runs, key=lambda run: run[0])
-    tasks = max(counts["ok"] for counts in ran.recap.values())
-    found = [str(count), f"{took_s:.1f}", str(tasks), "-", f"{by_hand(cluster, count):.1f}"]
+    best = min((timed(cluster, inventory) for _ in range(2)), key=lambda run: run.wall_s)
+    tasks = max(counts["ok"] for counts in best.ran.recap.values())
+    seconds = [f"{each:.1f}" for each in (best.least_s, best.control_s, best.nodes_s)]
+    found = [str(count), f"{best.wall_s:.1f}", "-", *seconds, str(tasks)]
+    found.append(f"{by_hand(cluster, count):.1f}")
     if slow:
-        found.append(f"{timed(inventory, ANSIBLE_PIPELINING='False')[0]:.1f}")
+        found.append(f"{timed(cluster, inventory, ANSIBLE_PIPELINING='False').wall_s:.1f}")
     return found
 
 
