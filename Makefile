@@ -51,7 +51,7 @@ help:  ## List the targets
 
 .PHONY: venv
 venv: $(VENV)/.run  ## Make the commands' own environment, .venv (0.4 GB; no torch, nothing else)
-	@echo "Next: source $(BIN)/activate, then python -m runner --help"
+	@echo "Next: source $(BIN)/activate, then trainbench --help"
 
 .PHONY: demo
 demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, no GPU)

@@ -1,4 +1,4 @@
-"""The command line: `python -m runner COMMAND`; runner/commands/ has a file each."""
+"""The command line: `trainbench COMMAND`, `python -m runner COMMAND`; a file each in commands/."""
 
 import argparse
 import sys
@@ -10,6 +10,7 @@ from node.schema import UnfitError
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
+from runner.base.options import CALLED, as_called
 from runner.base.paths import not_installed
 from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import (
@@ -43,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """Return the parser of the whole command line."""
     top = Parser(
-        prog="python -m runner",
+        prog=CALLED,
         description="From bare nodes to a comparison table of distributed GPT training.",
     )
     top.add_argument("--version", action="version", version=__version__)
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = parser().parse_args(words)
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
-        complain(f"error: {_sentence(str(error))}")
+        complain(f"error: {_sentence(as_called(str(error)))}")
         return 2
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("runner", "node"):
@@ -101,6 +102,11 @@ def _sentence(text: str) -> str:
     return printable(text)
 
 
-if __name__ == "__main__":
+def command() -> int:
+    """Run the command of this process's command line; the exit code."""
     guard()
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(command())

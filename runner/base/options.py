@@ -1,18 +1,30 @@
 """What several commands have on their command line, each once."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS
+from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, found
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # no class at run time
+
+MODULE = "python -m runner"
+CALLED = "trainbench" if Path(sys.argv[0]).name == "trainbench" else MODULE
+
+
+def as_called(text: str) -> str:
+    """Return a text of ours with the commands named as this process was called."""
+    return text.replace(MODULE, CALLED)
 
 
 def new_command(commands: Commands, name: str, help: str, text: str) -> argparse.ArgumentParser:
     """Add a command: `help` is its line in the list of all, `text` its own, as it is written."""
     return commands.add_parser(
-        name, help=help, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+        name,
+        help=help,
+        description=as_called(text),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
@@ -28,7 +40,7 @@ def add_inventory(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-i",
         "--inventory",
-        type=Path,
+        type=found,
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )

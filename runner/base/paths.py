@@ -1,4 +1,4 @@
-"""Where things lie: in this checkout, and on a node."""
+"""Where things lie: what is shipped, a person's own folder, and on a node."""
 
 import os
 import shutil
@@ -8,20 +8,35 @@ from pathlib import Path, PurePosixPath
 from node.supervisor.names import HOSTNAME
 from runner.base.errors import UserError
 
+# What is shipped: a checkout, or what a wheel put into site-packages, where nothing is written.
 PROJECT = Path(__file__).resolve().parents[2]
+IS_CHECKOUT = (PROJECT / "pyproject.toml").exists()
+# Of runs/, inventories and a relative cluster_root: a checkout, or else where a person stands. What
+# is started for her, Ansible, is told: playbooks/group_vars/all.yml has the same as `own_folder`.
+FOLDER_VARIABLE = "TRAINBENCH_FOLDER"
+FOLDER = Path(os.environ.get(FOLDER_VARIABLE) or (PROJECT if IS_CHECKOUT else Path.cwd()))
 PLAYBOOKS = PROJECT / "playbooks"
 TEMPLATES = PROJECT / "templates"
-DEFAULT_INVENTORY = PROJECT / "inventory" / "local"
-DEFAULT_RUNS = PROJECT / "runs"
+DEFAULT_RUNS = FOLDER / "runs"
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a node's processes
 
 
+def found(word: str) -> Path:
+    """Return a path of the command line, which may name what is shipped: `inventory/local`."""
+    path = Path(word)
+    places = (folder / path for folder in (Path(), FOLDER, PROJECT))
+    return next((place for place in places if place.exists()), path)
+
+
+DEFAULT_INVENTORY = found("inventory/local")
+
+
 def node_root(cluster_root: str) -> PurePosixPath:
-    """Return a node's root folder. A relative one lies in this checkout (a local connection only).
+    """Return a node's root folder. A relative one lies in the own folder (a local connection only).
 
     playbooks/group_vars/all.yml has the same rule as `node_root`; a test compares them.
     """
-    return PurePosixPath(PROJECT.as_posix()) / cluster_root
+    return PurePosixPath(FOLDER.as_posix()) / cluster_root
 
 
 def system_home(root: PurePosixPath, system: str, pin: str) -> PurePosixPath:
@@ -46,6 +61,15 @@ def search_path() -> str:
     return f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
 
 
+def ansible_environment() -> dict[str, str]:
+    """Return what Ansible's programs are told: PATH, their configuration, and the own folder."""
+    return {
+        "PATH": search_path(),
+        "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
+        FOLDER_VARIABLE: str(FOLDER),
+    }
+
+
 def program(name: str) -> str:
     """Return the path of one of Ansible's programs. Raises UserError where it is not installed."""
     path = shutil.which(name, path=search_path())
@@ -59,7 +83,7 @@ def not_installed(what: str) -> str:
     activate = PROJECT / ".venv" / "bin" / "activate"
     if activate.exists():
         cure = f"activate TrainBench's environment: source {activate}"
-    elif (PROJECT / "Makefile").exists():
+    elif IS_CHECKOUT:
         cure = (
             f"`make -C {PROJECT} venv` makes TrainBench's environment, and then"
             f" `source {activate}` activates it"

@@ -5,10 +5,11 @@ import functools
 import json
 import math
 import threading
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
+from runner.base.paths import found
 from runner.base.streams import nobody_reads, say
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
@@ -22,9 +23,9 @@ finished cell is not run again: the same command goes on where it stopped. Logs,
 outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into tables.
 docs/matrix.md explains the matrix file, key by key.
 
-  python -m runner bench --matrix matrix.yaml                      the quickstart, on this machine
-  python -m runner bench --matrix matrix.yaml --dry-run            what would run, exactly
-  python -m runner bench --matrix m.yaml -i inventory/mine --only '*zero_stage=1*'
+  python -m runner bench matrix.yaml                      the quickstart, on this machine
+  python -m runner bench matrix.yaml --dry-run            what would run, exactly
+  python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
 """
@@ -33,9 +34,11 @@ docs/matrix.md explains the matrix file, key by key.
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(commands, "bench", "run a matrix of training cells", DESCRIPTION)
-    command.add_argument(
-        "--matrix", type=Path, required=True, help="the matrix file (docs/matrix.md)"
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "file", type=found, nargs="?", metavar="FILE", help="the matrix file (docs/matrix.md)"
     )
+    which.add_argument("-m", "--matrix", type=found, metavar="FILE", help="the same")
     add_inventory(command)
     add_runs(command)
     command.add_argument(
@@ -96,7 +99,7 @@ def run(chosen: argparse.Namespace) -> int:
             raise UserError(f"the path {path} holds a template mark; name one without {{{{ or {{%")
     # A mistake in the matrix is told at once: the inventory is read when a cell asks for it.
     inventory = functools.cache(functools.partial(load_inventory, chosen.inventory))
-    wanted = load_matrix(chosen.matrix, lambda nodes: inventory().devices_of(nodes))
+    wanted = load_matrix(chosen.file or chosen.matrix, lambda nodes: inventory().devices_of(nodes))
     machines = inventory()
     if chosen.dry_run:
         campaign = Campaign(chosen.runs / campaign_name(wanted, machines))

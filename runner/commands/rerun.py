@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from runner.base.options import Commands, new_command
+from runner.base.paths import found
 from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\
@@ -31,7 +32,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "-i",
         "--inventory",
-        type=Path,
+        type=found,
         help="inventory folder (default: the one of the run's campaign, by its name)",
     )
 

@@ -1,10 +1,9 @@
 """`python -m runner stop`: end what a bench left behind, on nodes or in Slurm's queue."""
 
 import argparse
-from pathlib import Path
 
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.paths import DEFAULT_INVENTORY
+from runner.base.paths import DEFAULT_INVENTORY, found
 from runner.base.streams import complain, say
 
 DESCRIPTION = """\
@@ -29,7 +28,7 @@ def add_parser(commands: Commands) -> None:
     which.add_argument(
         "-i",
         "--inventory",
-        type=Path,
+        type=found,
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )

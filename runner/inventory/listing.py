@@ -15,7 +15,7 @@ from node.parsing import parse
 from node.schema import UnfitError
 from runner.base.errors import UserError
 from runner.base.files import read_text
-from runner.base.paths import PROJECT, program
+from runner.base.paths import PROJECT, ansible_environment, program
 from runner.base.streams import complain
 from runner.base.yaml_limits import YamlLimits, check_limits
 
@@ -41,7 +41,7 @@ class Unread:
 def ansible_inventory(path: Path) -> Any:
     """Read `ansible-inventory --list` as it is. Raises UserError with Ansible's own last words."""
     _check_files(path)
-    env = {**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
+    env = {**os.environ, **ansible_environment()}
     env.pop("ANSIBLE_LOG_PATH", None)  # it would log what it lists, passwords included
     argv = [program("ansible-inventory"), "-i", str(path.resolve()), "--list"]
     with subprocess.Popen(

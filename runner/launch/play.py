@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from node.printable import printable
-from runner.base.paths import PLAYBOOKS, PROJECT, search_path
+from runner.base.paths import PLAYBOOKS, PROJECT, ansible_environment
 from runner.launch.private import in_memory, private_folder
 
 WORDS = 2_000  # letters of Ansible's, which may be a node's
@@ -87,8 +87,7 @@ def _play(
         limit=",".join(hosts),
         extravars=dict(variables),
         envvars={
-            "PATH": search_path(),  # ansible-playbook is looked up in it
-            "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
+            **ansible_environment(),
             "ANSIBLE_FORKS": str(max(len(hosts), 1)),
             "ANSIBLE_SSH_ARGS": LAUNCH_SSH,
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(Path.home() / ".ansible" / "tb"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from runner import __version__
 from runner.base.errors import UserError
-from runner.base.paths import PROJECT
+from runner.base.paths import found
 from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -66,9 +66,9 @@ def recorded(path: Path) -> Recorded:
 
 
 def inventory(recorded: Recorded) -> Path:
-    """Return the inventory that a run's campaign names, of this checkout."""
+    """Return the inventory that a run's campaign names, of inventory/."""
     name = recorded.settings.inventory
-    path = PROJECT / "inventory" / name
+    path = found(f"inventory/{name}")
     if not path.exists():
         raise UserError(f"the run was made on the inventory {name}; name it with -i")
     return path

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path, PurePosixPath
 
 from runner.base.errors import UserError
-from runner.base.paths import PROJECT
+from runner.base.paths import FOLDER, PROJECT
 from runner.terms.container_engines import Containers
 from runner.terms.slurm import Slurm
 
@@ -83,13 +83,13 @@ class Cluster:
 
     @property
     def label(self) -> str:
-        """The name; outside of this checkout's inventory/ with a mark of the folder.
+        """The name; outside of the own folder's inventory/, and ours, with a mark of the folder.
 
         `__verify_name` of roles/verify is the same; a test compares them.
         """
         path = self.path.resolve()
         folder = path if path.is_dir() else path.parent
-        if folder.is_relative_to(PROJECT / "inventory"):
+        if any(folder.is_relative_to(own / "inventory") for own in (FOLDER, PROJECT)):
             return self.name
         return f"{self.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 

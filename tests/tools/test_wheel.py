@@ -1,0 +1,72 @@
+"""The built wheel in an environment of its own: each command finds what is shipped, and writes
+only where one stands.
+"""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from hatchling.build import build_wheel
+
+from runner.base.paths import PROJECT, program
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin/ of an environment that has the wheel, and sees this one's libraries alone."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(PROJECT)
+        wheel = folder / build_wheel(str(folder))
+    venv.create(folder / "env", symlinks=True)
+    bin_folder = folder / "env" / "bin"
+    (site,) = (folder / "env").glob("lib/python3*/site-packages")
+    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "libraries.pth").write_text("\n".join(libraries))
+    pip = [sys.executable, "-m", "pip", "--python", str(bin_folder / "python")]
+    subprocess.run(
+        [*pip, "install", "-q", "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True
+    )
+    for name in ("ansible-inventory", "ansible-playbook"):
+        _, rest = Path(program(name)).read_text().split("\n", 1)
+        (bin_folder / name).write_text(f"#!{bin_folder / 'python'}\n{rest}")
+        (bin_folder / name).chmod(0o755)
+    return bin_folder
+
+
+def run(bin_folder: Path, where: Path, *words: str) -> str:
+    """What a command of the wheel prints; no folder of this checkout helps it."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+    ran = subprocess.run(
+        [bin_folder / words[0], *words[1:]],
+        cwd=where,
+        env={**kept, "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_help_names_the_command_as_it_was_called(installed: Path, tmp_path: Path) -> None:
+    said = run(installed, tmp_path, "trainbench", "bench", "--help")
+    assert "trainbench bench matrix.yaml" in said
+    assert "python -m runner" not in said
+
+
+def test_dry_run_is_of_the_folder_where_one_stands(installed: Path, tmp_path: Path) -> None:
+    said = run(installed, tmp_path, "trainbench", "bench", "matrices/parallel.yaml", "--dry-run")
+    assert f"cwd  {tmp_path}/.trainbench/systems/torch_gpt/" in said
+    assert list(tmp_path.iterdir()) == []  # a dry run leaves nothing
+
+
+def test_modules_are_found(installed: Path, tmp_path: Path) -> None:
+    code = "from runner import notebook, __main__ as m; print(notebook.DEFAULT_RUNS); "
+    code += "m.main(['systems'])"
+    runs, *said = run(installed, tmp_path, "python", "-c", code).splitlines()
+    assert runs == f"{tmp_path}/runs"
+    assert any("torch_gpt" in line for line in said)
