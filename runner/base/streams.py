@@ -28,6 +28,11 @@ def complain(text: str) -> None:
     print(TerminalLine(text), file=sys.stderr)
 
 
+def watched() -> bool:
+    """Return whether standard output is a terminal, and no file or pipe."""
+    return sys.stdout.isatty()
+
+
 def terminal_width() -> int:
     """Return how many letters a line may have: where nobody watches, nothing needs to be cut."""
     return shutil.get_terminal_size((200, 24)).columns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import complain, say, terminal_width
+from runner.base.streams import complain, say, terminal_width, watched
 from runner.matrix.table_shape import SHAPES
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ def add_parser(commands: Commands) -> None:
     )
     command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
     command.add_argument(
+        "--notes",
+        action="store_true",
+        help="every note below the table: a terminal gets the first three of them",
+    )
+    command.add_argument(
         "--strict",
         action="store_true",
         help="exit code 1 where a cell is not publishable, with why (docs/measures.md)",
@@ -66,7 +71,13 @@ def run(chosen: argparse.Namespace) -> int:
         _print_published(chosen)
         return 0
     table = print_campaign(
-        chosen.runs, chosen.campaign, chosen.baseline, chosen.format, chosen.output, chosen.shape
+        chosen.runs,
+        chosen.campaign,
+        chosen.baseline,
+        chosen.format,
+        chosen.output,
+        chosen.shape,
+        all_notes=chosen.notes,
     )
     return _refused(table) if chosen.strict else 0
 
@@ -103,8 +114,10 @@ def print_campaign(
     format: str,
     output: Path | None,
     shape: str | None = None,
+    *,
+    all_notes: bool = False,
 ) -> list[Row]:
-    """Print a campaign's table, or write it to `output`; its rows.
+    """Print a campaign's table, or write it to `output`; its rows. A terminal gets fewer notes.
 
     Raises UserError where there is none.
     """
@@ -112,6 +125,7 @@ def print_campaign(
     from runner.load.records import layout_of, records_of
     from runner.report.formats import render_rows
     from runner.tables.build import rows
+    from runner.tables.footnotes import MOST_SHOWN
 
     base = output.parent if output else Path.cwd()
     with archive.opened(runs, name) as source:
@@ -119,7 +133,14 @@ def print_campaign(
         layout, documents = layout_of(source.campaign, shape)
         baseline = baseline or source.campaign.settings.baseline
     table = rows(records, baseline, documents)
-    text = render_rows(table, format, width=terminal_width(), layout=layout, published=documents)
+    text = render_rows(
+        table,
+        format,
+        width=terminal_width(),
+        layout=layout,
+        published=documents,
+        most_notes=MOST_SHOWN if output is None and watched() and not all_notes else None,
+    )
     _write(text, output)
     return table
 

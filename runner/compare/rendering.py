@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
-from runner.base.grid import filled, fits, grid
+from runner.base.grid import aligned, filled, fits, grid
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
@@ -21,16 +21,12 @@ _PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
 
 def to_table(comparison: CampaignComparison, width: int) -> str:
     """Write it for a terminal of that many columns: where a row a cell is too wide, a row a
-    quantity.
+    quantity below the cell's name.
     """
     headers, rows = _headers(comparison), _rows(comparison)
-    if not fits(headers, rows, width):
-        headers, rows = [*headers[:2], "quantity", "was, is", "change"], _long_rows(comparison)
+    table = grid(headers, rows, width) if fits(headers, rows, width) else _long(comparison)
     below = [*_below(comparison), _summary(comparison)]
-    parts = [
-        "\n".join(filled(line, width) for line in _above(comparison)),
-        grid(headers, rows, width),
-    ]
+    parts = ["\n".join(filled(line, width) for line in _above(comparison)), table]
     parts.append("\n".join(filled(line, width) for line in below))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -93,16 +89,17 @@ def _rows(comparison: CampaignComparison) -> list[list[str]]:
     ]
 
 
-def _long_rows(comparison: CampaignComparison) -> list[list[str]]:
-    """Return a row for each quantity of a cell; the cell stands in the first."""
-    rows = []
-    for cell in comparison.cells:
-        names = [name for name in _names(comparison) if name in cell.measures]
-        quantities = [(_TITLES[name], *_pair(name, cell.measures[name])) for name in names]
-        for number, quantity in enumerate(quantities or [("", MISSING, MISSING)]):
-            first = ("", "") if number else (_verdict(cell), printable(cell.name))
-            rows.append([*first, *quantity])
-    return rows
+def _long(comparison: CampaignComparison) -> str:
+    """Write each cell's verdict and name, which may take the whole line, then its quantities."""
+    quantities = [
+        [(_TITLES[name], *_pair(name, cell.measures[name])) for name in cell.measures]
+        for cell in comparison.cells
+    ]
+    lines = iter(aligned([line for each in quantities for line in each], "plain").splitlines())
+    text: list[str] = []
+    for cell, each in zip(comparison.cells, quantities, strict=True):
+        text += [f"{_verdict(cell)}: {printable(cell.name)}", *(f"  {next(lines)}" for _ in each)]
+    return "\n".join(text)
 
 
 def _verdict(cell: ComparedCell) -> str:

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runner.terms.record import MIXED_FP8
+
 
 @dataclass(frozen=True)
 class Device:
@@ -89,6 +91,8 @@ def peak(name: str, wanted: str | None) -> tuple[float | None, str]:
     """Return dense peak of a device in TFLOP/s, and where it is from; None and why there is
     none.
     """
+    if wanted == MIXED_FP8:
+        return None, "fp8 and bf16 products mix, so that MFU has no single peak"
     if not name:
         return None, "the device is not known (no nvidia-smi or npu-smi, or different devices)"
     device = find_device(name)

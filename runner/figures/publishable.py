@@ -23,7 +23,7 @@ from runner.figures.spread import (
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.batch import unmeasured
-from runner.terms.record import MATH, UNFUSED, Record
+from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
 BY_STEPS = "¶"  # beside the speed of a trainer that was not allowed its fused attention
@@ -287,8 +287,16 @@ def _unknown_peak(evidence: CellEvidence) -> str:
     record = evidence.runs[0]
     if not evidence.accelerated:
         return ""
+    if record.arithmetic == MIXED_FP8:
+        return ""
     value, why = devices.peak(record.device, record.arithmetic)
     return "" if value else why
+
+
+def _no_single_peak(evidence: CellEvidence) -> str:
+    record = evidence.runs[0]
+    mixed = evidence.accelerated and record.arithmetic == MIXED_FP8
+    return devices.peak(record.device, record.arithmetic)[1] if mixed else ""
 
 
 _QUIET = "Run it again where nobody else is"
@@ -447,6 +455,13 @@ CODES: Mapping[str, Code] = {
             "Add the data sheet's figure of an unknown device to runner/figures/devices.py;"
             " of a cell whose precision is not said or has no peak, quote samples/s and no MFU",
             _unknown_peak,
+        ),
+        Code(
+            "no_single_peak",
+            "some products of the cell are in fp8 and the others in bf16, which have two peaks, so"
+            " that there is no MFU",
+            "Quote samples/s or TFLOP/s, and no MFU",
+            _no_single_peak,
         ),
     )
 }

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from runner.figures.devices import find_device
 from runner.terms.product import Products
-from runner.terms.record import Reached
+from runner.terms.record import MIXED_FP8, Reached
 
 
 def multiplied_in(arithmetic: str, device: str, kind: str) -> str:
@@ -28,6 +28,8 @@ def reached(
     """Return what devices `ids` of the hosts (by node_rank) reached, TFLOP/s of one: their mean."""
     if arithmetic is None:
         return Reached(missing="the cell does not say in which precision it multiplies")
+    if arithmetic == MIXED_FP8:
+        return Reached(missing="fp8 and bf16 products mix, and doctor measures one of them")
     rates: list[float] = []
     for rank, host in enumerate(hosts):
         measured = products.nodes.get(host, ())

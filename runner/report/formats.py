@@ -46,9 +46,10 @@ def render_rows(
     width: int,
     layout: TableShape | None,
     published: Sequence[PublishedRow],
+    most_notes: int | None = None,
 ) -> TerminalText:
-    """Write the rows of a table, as `render` does records."""
-    return TerminalText(_text(table, format, width, layout, published))
+    """Write the rows of a table, as `render` does records; of notes in "table" the first alone."""
+    return TerminalText(_text(table, format, width, layout, published, most_notes))
 
 
 def _text(
@@ -57,16 +58,17 @@ def _text(
     width: int,
     layout: TableShape | None,
     published: Sequence[PublishedRow],
+    most_notes: int | None,
 ) -> str:
     if layout is not None and layout.shape != "flat" and format != "html":
-        return render_shape(table, published, layout, format, width)
+        return render_shape(table, published, layout, format, width, most_notes)
     if format == "html":
         # matplotlib takes a second to import, and only the report needs it.
         from runner.report.page import to_html
 
         return to_html(table)
     if format == "table":
-        return to_table(table, width)
+        return to_table(table, width, most_notes)
     if format == "json":
         return to_json(table, published)
     writers = {"markdown": to_markdown, "csv": to_csv}

@@ -13,6 +13,7 @@ from runner.systems.common.launchers import DEEPSPEED
 from runner.systems.common.system import Estimate, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.record import MIXED_FP8
 from runner.terms.run import Command, NodeContext
 
 TORCHRUN = "torchrun"
@@ -220,10 +221,10 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
 
 def arithmetic(parameters: Mapping[str, Any]) -> str | None:
     """Name the precision; of fp32 train.py has PyTorch multiply in tf32 where the device can, and
-    in fp8 the blocks multiply in it and the output layer does not: there is none, as torchtitan's.
+    in fp8 the blocks multiply in it and the output layer in bf16, as torchtitan's do.
     """
     precision = str(parameters["precision"])
-    return {"fp32": "tf32", "fp8": None}.get(precision, precision)
+    return {"fp32": "tf32", "fp8": MIXED_FP8}.get(precision, precision)
 
 
 def attention(cell: Cell) -> None:

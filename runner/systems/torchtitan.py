@@ -18,7 +18,7 @@ from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
 from runner.systems.common.torchtitan_options import FULL, NONE, ROWWISE, SELECTIVE, TENSORWISE
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.record import DATA_PARALLEL
+from runner.terms.record import DATA_PARALLEL, MIXED_FP8
 from runner.terms.run import Command, NodeContext
 
 LEFT_OVER = -1  # torchtitan's word for a size that the others decide
@@ -254,8 +254,8 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
 
 
 def arithmetic(values: Mapping[str, Any]) -> str | None:
-    """Name the precision; in float8 some layers multiply in it and others do not: there is none."""
-    return str(values["precision"]) if values.get("float8", NONE) == NONE else None
+    """Name the precision; in float8 some layers multiply in it and the others in bf16."""
+    return str(values["precision"]) if values.get("float8", NONE) == NONE else MIXED_FP8
 
 
 def attention(cell: Cell) -> str | None:

@@ -12,6 +12,7 @@ from runner.tables.judged import of_verdicts, some
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Row
 
+MOST_SHOWN = 3  # in a terminal, unless all are asked for
 ALIKE_PERCENT = 3.0  # energy by the trainer and by us, which are edged by lines and by polls
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
@@ -23,8 +24,17 @@ _MEMORY = {
 }
 
 
+def fewer_notes(all_of_them: Sequence[str], most: int | None) -> list[str]:
+    """Return the first `most` notes and how many more there are; None: all of them."""
+    more = 0 if most is None else len(all_of_them) - most
+    if more <= 0:
+        return list(all_of_them)
+    which = f"{more} more notes" if more > 1 else "1 more note"
+    return [*all_of_them[:most], f"{which}: collect --notes."]
+
+
 def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterator[str]:
-    """Yield the notes below a table, in the order of its columns.
+    """Yield the notes below a table: what speaks against its figures, then what its columns are.
 
     `shown` are the keys of the columns that a narrow table kept: what explains none of them is left
     out. Without it the notes are those of every column.
@@ -33,6 +43,13 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
     def shows(*keys: str) -> bool:
         return shown is None or any(key in shown for key in keys)
 
+    yield from of_verdicts(table)
+    yield from of_patterns(table)
+    if any(row.statistics.basis == "incomplete" for row in table):
+        yield f"{INCOMPLETE} measured over the steps trained before the run ended: not a result."
+    if shows(*(f"{name}_difference" for name in COMPARED)):
+        yield from _of_baseline(table)
+    yield from of_losses(table)
     yield from _of_rates(table, shows)
     flops = ("model_tflop_per_s_per_device", "hardware_tflop_per_s_per_device")
     formulas = dict.fromkeys(row.formula for row in table if row.formula)
@@ -67,13 +84,6 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
             "Scaling: samples/s per device over that of the series' smallest device count;"
             " strong: same global batch, weak: global batch in proportion to the devices."
         )
-    if any(row.statistics.basis == "incomplete" for row in table):
-        yield f"{INCOMPLETE} measured over the steps trained before the run ended: not a result."
-    if shows(*(f"{name}_difference" for name in COMPARED)):
-        yield from _of_baseline(table)
-    yield from of_losses(table)
-    yield from of_patterns(table)
-    yield from of_verdicts(table)
     if shown is None or any(key.startswith("published_") for key in shown):
         yield from of_published(table)
 

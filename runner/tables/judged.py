@@ -17,6 +17,7 @@ from runner.figures.publishable import (
 from runner.tables.row import Row
 
 PUBLISHABLE = "publishable"
+MOST_WHYS = 2  # of one code that are told: each cell's stand in --strict, and in the other formats
 _TOLD_BY_STATUS = "not_ok"  # whose reasons stand above the notes
 
 
@@ -86,9 +87,11 @@ def of_verdicts(table: Sequence[Row]) -> Iterator[str]:
             if word in row.verdict and word != _TOLD_BY_STATUS:
                 cells.setdefault(row.verdict[word], []).append(printable(row.cell))
         if cells:
-            whose = "; ".join(
+            whys = [
                 f"{printable(why)} ({some(names, of=len(table))})" for why, names in cells.items()
-            )
+            ]
+            more = len(whys) - MOST_WHYS
+            whose = "; ".join(whys[:MOST_WHYS]) + f"; and {more} more" * (more > 0)
             yield f"{code.sign} {word}: {whose}. {code.cure}.".lstrip()
 
 

@@ -47,10 +47,15 @@ def select_columns(table: Sequence[Row]) -> Selection:
     return Selection(
         columns=tuple(kept),
         common=common,
-        problems=tuple(
-            f"{printable(row.cell)}: {row.status}: {printable(row.reason)}"
-            for row in table
-            if row.status != "ok"
-        ),
+        problems=tuple(problems(table)),
         notes=tuple(notes(table)),
     )
+
+
+def problems(table: Sequence[Row]) -> list[str]:
+    """Say of each row that is not ok how it ended, and why."""
+    return [
+        f"{printable(row.cell)}: {row.status}: {printable(row.reason)}"
+        for row in table
+        if row.status != "ok"
+    ]

@@ -26,12 +26,13 @@ def render_shape(
     layout: TableShape,
     format: str,
     width: int = 120,
+    most_notes: int | None = None,
 ) -> str:
     """Write the sheets as `format`: table, markdown, csv or json; `width` is that of notes."""
     rendered = sheets(table, published, layout)
     if format == "json":
         return sheet.to_json(rendered, layout.shape)
     if format == "table":
-        return sheet.to_text(rendered, width)
+        return sheet.to_text(rendered, width, most_notes)
     writers = {"markdown": sheet.to_markdown, "csv": sheet.to_csv}
     return writers[format](rendered)

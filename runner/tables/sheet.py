@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled
 from runner.matrix.published import Printed
+from runner.tables.footnotes import fewer_notes
 from runner.tables.markdown import bulleted, piped
 from runner.tables.row import Difference
 from runner.tables.spreadsheet import csv_text
@@ -75,16 +76,16 @@ class Sheet:
     notes: tuple[str, ...] = field(default=())
 
 
-def to_text(sheets: Sequence[Sheet], width: int) -> str:
+def to_text(sheets: Sequence[Sheet], width: int, most_notes: int | None = None) -> str:
     """Write for terminals: a document's table is as wide as it is and not cut; notes fit
-    `width`.
+    `width`, and are at most so many a sheet.
     """
     texts = []
     for sheet in sheets:
         rows = [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
         headers = [head.header for head in sheet.heads]
         table = aligned(rows, "simple", headers, _alignment(sheet))
-        notes = (filled(note, width) for note in sheet.notes)
+        notes = (filled(note, width) for note in fewer_notes(sheet.notes, most_notes))
         texts.append("\n".join((sheet.title, "", table, "", *notes)).rstrip() + "\n")
     return "\n".join(texts) or "no cells\n"
 

@@ -1,80 +1,89 @@
 """The table for terminals: as wide as the terminal, less important columns given up for that."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from node.printable import printable
 from runner.base.grid import GAP, aligned, filled
 from runner.tables.columns import Column, alignment
-from runner.tables.footnotes import notes
+from runner.tables.footnotes import fewer_notes, notes
 from runner.tables.row import Row
-from runner.tables.selection import select_columns
+from runner.tables.selection import problems, select_columns
 
-# What a narrow table gives up, first to last; a column not named here always stays. A cell's name
-# says its axes, which have columns; the other formats show every column.
+SHORT_NAME = 12  # letters of a cell's name that a number would save too little of
+# What a narrow table gives up, first to last: each is worth less than those below it. A column not
+# named here always stays. A cell's name says its axes, which have columns: where it has no room, a
+# number stands for it, by which the notes speak. The other formats show every column.
 _GIVEN_UP = (
     "samples_per_s_mean",
-    "samples_per_s_cv_percent",
-    "samples_per_s_per_device",
+    "compile_cache",
+    "compile_s",
     "hardware_tflop_per_s_per_device",
     "hfu_percent",
     "log_tflop_per_s_per_device",
-    "compile_cache",
-    "compile_s",
-    "time_to_first_step_s",
+    "samples_per_s_per_device",
     "temperature_max_c",
     "mean_power_w",
     "step_time_ms_p95",
     "device",
-    "cell",
-    "samples_per_s_interval",
+    "time_to_first_step_s",
+    "samples_per_s_cv_percent",
     "tokens_per_s",
     "warmup_iters",
-    "repeats",
     "joules_to_target",
     "tokens_to_target",
     "target_reached",
-    "parallel",
     "memory_used_mib_difference",
     "memory_allocated_mib_difference",
-    "weak_scaling_efficiency",
-    "strong_scaling_efficiency",
+    "parallel",
     "batch",
     "system",
     "published_utilisation_percent",
     "published_memory_used_mib",
     "utilisation_percent",
     "energy_per_token_j",
+    "weak_scaling_efficiency",
+    "strong_scaling_efficiency",
+    "repeats",
     "matmul_percent",
     "mfu_percent",
+    "samples_per_s_spread_percent",
+)
+_WORTH_MORE_THAN_NAMES = (
     "loss_parity",
     "learns",
     "seconds_to_target",
     "model_tflop_per_s_per_device",
-    "memory_used_mib",
     "memory_allocated_mib",
-    "samples_per_s_spread_percent",
+    "memory_used_mib",
     "step_time_ms",
+    "samples_per_s_interval",
     "final_loss",
     "iterations_to_target",
     "samples_per_s_difference",
 )
 
 
-def to_table(table: Sequence[Row], width: int = 120) -> str:
+def to_table(table: Sequence[Row], width: int = 120, most_notes: int | None = None) -> str:
     """Write the table for terminals, `width` columns wide when it can be.
 
     What all rows share stands above it; columns it gave up for the width are named below, where
-    notes are those of the columns left.
+    notes are those of the columns left: `most_notes` of them, and how many more there are.
     """
     if not table:
         return "no cells\n"
     chosen = select_columns(table)
     shown = _fitting(table, chosen.columns, width)
+    named = table if any(column.key == "cell" for column in shown) else _numbered(table)
     gone = [column.one_line_header for column in chosen.columns if column not in shown]
-    below = [*chosen.problems, *notes(table, {column.key for column in shown})]
+    below = [
+        *problems(named),
+        *fewer_notes(list(notes(named, {column.key for column in shown})), most_notes),
+    ]
     if gone:
+        which = ", ".join(gone) if most_notes is None else f"{len(gone)} columns"
         below.append(
-            f"Left out to fit {width} columns: {', '.join(gone)}"
-            " (--format markdown and csv show all)."
+            f"Left out to fit {width} columns: {which} (--format markdown and csv show all)."
         )
     shared = ", ".join(f"{name} {value}" for name, value in chosen.common.items())
     lines = [filled(f"common: {shared}", width), ""] if shared else []
@@ -82,39 +91,48 @@ def to_table(table: Sequence[Row], width: int = 120) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
-    """Choose the columns that fit `width`: given up in order, then, last first, taken back if they
-    fit.
+def _numbered(table: Sequence[Row]) -> list[Row]:
+    """Call each row by its number, as the column that stands for the names does."""
+    return [
+        replace(row, records=tuple(replace(record, cell=f"#{number}") for record in row.records))
+        for number, row in enumerate(table, 1)
+    ]
 
-    A column without which two rows would read alike is not given up.
+
+def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
+    """Choose the columns that fit `width`: those of less worth are given up first.
+
+    A column without which two rows would read alike is not given up. Where the cells' names have
+    no room, their numbers take less.
     """
+    shown = _worthiest(table, columns, width)
+    others = [column for column in columns if column.key != "cell"]
+    gone = {column.key for column in columns} - {column.key for column in shown}
+    told_apart = _distinct(table, others) == _distinct(table, columns)
+    long = max(len(printable(row.cell)) for row in table) > SHORT_NAME
+    if gone.isdisjoint(_WORTH_MORE_THAN_NAMES) or not (long and told_apart):
+        return shown
+    numbers = {id(row): str(number) for number, row in enumerate(table, 1)}
+    return _worthiest(table, [Column("number", "#", lambda row: numbers[id(row)]), *others], width)
+
+
+def _worthiest(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
+    """Give columns up in their order until the rest fits `width`."""
     wide = {
-        column: max(
+        column.key: max(
             len(line)
             for text in (column.header, *(column.text(row) for row in table))
             for line in text.split("\n")
         )
         for column in columns
     }
-
-    def fit(shown: Sequence[Column]) -> bool:
-        return sum(wide[column] + GAP for column in shown) - GAP <= width
-
-    names = _distinct(table, columns)
-    shown, gone = list(columns), []
-    for column in sorted(
-        (column for column in columns if column.key in _GIVEN_UP),
-        key=lambda column: _GIVEN_UP.index(column.key),
-    ):
-        fewer = [other for other in shown if other is not column]
-        if fit(shown):
+    names, shown = _distinct(table, columns), list(columns)
+    for key in (*_GIVEN_UP, *_WORTH_MORE_THAN_NAMES):
+        if sum(wide[column.key] + GAP for column in shown) - GAP <= width:
             break
+        fewer = [column for column in shown if column.key != key]
         if _distinct(table, fewer) == names:
             shown = fewer
-            gone.append(column)
-    for column in reversed(gone):
-        more = [other for other in columns if other in shown or other is column]
-        shown = more if fit(more) else shown
     return shown
 
 

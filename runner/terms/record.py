@@ -33,6 +33,7 @@ ENDED = tuple(status for status in STATUSES if status not in NOT_ENDED)
 # Attention whose scores are written to memory and read again: by a trainer step by step, or by
 # the kernel of torch's that is none.
 UNFUSED, MATH = "unfused", "math"
+MIXED_FP8 = "fp8+bf16"  # arithmetic: some layers multiply in fp8, the others in bf16
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 
 
@@ -193,9 +194,10 @@ class Record:
     `fingerprinted` names what of the nodes its figures hang on (`system torch_gpt/torch-2.13`).
     `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
     `model` is None where the system does not say what it trains (`tokens_per_sample` may be known
-    all the same), `arithmetic` (bf16, fp16, tf32 or
-    fp32) where it does not say what matrices are multiplied in, `attention` (unfused, sdpa) where
-    it does not say what computes it; what its log says that did (cudnn, math) goes before.
+    all the same), `arithmetic` (bf16, fp16, tf32,
+    fp32 or MIXED_FP8) where it does not say what matrices are multiplied in, `attention` (unfused,
+    sdpa) where it does not say what computes it; what its log says that did (cudnn, math) goes
+    before.
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
     `noted` is what they said before it began that may disturb it, in sentences.

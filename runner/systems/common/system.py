@@ -87,7 +87,8 @@ class System:
     else sees them.
     `parallel` lists how the trainer splits a model, beside data parallelism.
     `model` gives the architecture that it trains; without it there are no FLOPs and no MFU.
-    `arithmetic` says what matrices are multiplied in (bf16, fp16, tf32 or fp32); None: not known.
+    `arithmetic` says what matrices are multiplied in (bf16, fp16, tf32, fp32 or MIXED_FP8); None:
+    not known.
     `attention` says what computes it: unfused (step by step), sdpa, flash; None: not known.
     `estimate` says what a cell will need, for a dry run.
     `devices` are those that it can train on.

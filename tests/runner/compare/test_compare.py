@@ -447,8 +447,8 @@ def test_a_narrow_comparison_has_a_row_a_quantity() -> None:
     lines = narrow.splitlines()
     assert max(map(len, lines)) <= 64
     (first,) = (number for number, line in enumerate(lines) if line.startswith("SLOWER"))
-    assert "samples/s" in lines[first]
-    assert "-10.0%" in lines[first]
-    assert "quantity" in lines[2]
+    assert lines[first] == f"SLOWER: {name}"
+    assert lines[first + 1].startswith("  samples/s ")
+    assert "-10.0%" in lines[first + 1]
     for words in ("gone", "new", "final loss", "1000, 1000"):
         assert words in narrow

@@ -19,7 +19,7 @@ from runner.figures.publishable import (
 )
 from runner.figures.summary import cell_statistics
 from runner.figures.target import Alike
-from runner.terms.record import Interval, Measurement, Record, Telemetry, Thermals
+from runner.terms.record import MIXED_FP8, Interval, Measurement, Record, Telemetry, Thermals
 from tests.runner.figures.test_warmup_and_spread import noise
 
 PINNED = {"fingerprints": {"system torch_gpt/2.13": {"commit": "c0ffee"}, "dataset d": {"a": "1"}}}
@@ -95,6 +95,7 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
         ("unknown_peak", three(device="NVIDIA H900"), "no data sheet's peak"),
         ("unknown_peak", three(device=""), "different devices"),
         ("unknown_peak", three(arithmetic=None), "in which precision"),
+        ("no_single_peak", three(arithmetic=MIXED_FP8), "fp8 and bf16 products mix, so that MFU"),
         ("unfused_attention", three(attention="unfused"), "written out to memory"),
         ("unfused_attention", three(attention="flash,math"), "written out to memory"),
     ],

@@ -12,6 +12,7 @@ from runner.inventory.listing import ansible_inventory
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import load_system, system_names
+from runner.terms.record import MIXED_FP8
 from tests.project_copy import copy_project, runner
 
 NAMES = system_names()
@@ -85,7 +86,7 @@ def test_arithmetic_is_what_the_parameters_say(name: str) -> None:
         return
     expected: dict[str, str | None] = {choice: choice for choice in precision.choices}
     if name == "torch_gpt":
-        expected |= {"fp32": "tf32", "fp8": None}
+        expected |= {"fp32": "tf32", "fp8": MIXED_FP8}
     assert {c: system.arithmetic({"precision": c}) for c in precision.choices} == expected
 
 

@@ -12,6 +12,7 @@ from runner.base.paths import PROJECT
 from runner.systems import torch_gpt
 from runner.systems.common import models
 from runner.terms.cell import Parameter
+from runner.terms.record import MIXED_FP8
 from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, small_run
 
 AFTER_THE_SCRIPT = """\
@@ -305,7 +306,7 @@ def test_cells_recorded_before_there_was_a_choice_did_not_compile() -> None:
 
 def test_float8_has_no_peak_of_its_own() -> None:
     said = {name: torch_gpt.arithmetic({"precision": name}) for name in ("fp32", "bf16", "fp8")}
-    assert said == {"fp32": "tf32", "bf16": "bf16", "fp8": None}
+    assert said == {"fp32": "tf32", "bf16": "bf16", "fp8": MIXED_FP8}
 
 
 @pytest.mark.parametrize("launched", [False, True], ids=["torchrun", "deepspeed"])

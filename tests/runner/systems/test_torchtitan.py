@@ -8,6 +8,7 @@ from runner.base.errors import UserError
 from runner.plan import checks
 from runner.systems.common.registry import load_system
 from runner.systems.common.torchtitan_models import MODELS, decoder
+from runner.terms.record import MIXED_FP8
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
 TITAN = load_system("torchtitan")
@@ -93,7 +94,7 @@ def test_float8_is_as_its_documentation_has_it() -> None:
     rowwise = {**LLAMA, "float8": "rowwise"}
     assert option(rowwise, "--quantize.linear.float8.recipe_name") == "rowwise"
     assert option(rowwise, "--model.converters") == "quantize.linear.float8"
-    assert TITAN.arithmetic(small_run(rowwise, EIGHT).cell.parameters) is None
+    assert TITAN.arithmetic(small_run(rowwise, EIGHT).cell.parameters) == MIXED_FP8
     assert TITAN.arithmetic(small_run(LLAMA, EIGHT).cell.parameters) == "bf16"
 
 

@@ -15,6 +15,7 @@ from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.report.formats import FORMATS, render
 from runner.tables.build import rows
+from runner.tables.footnotes import MOST_SHOWN
 from runner.tables.formatting import difference_text, number_text, value_text
 from runner.tables.machine import machine_value, to_csv, to_json
 from runner.tables.markdown import to_markdown
@@ -228,30 +229,30 @@ GOLDEN = """\
 common: campaign osdi, system oneflow_gpt, verdict few_repeats +1, nodes x devices 1x8, parallel dp8 tp1 pp1, window
   3-12, warm-up given 2, FLOP vocabulary 50257 unpadded
 
-status       optimization  batch  batch   samples/s  spread  samples/s vs  step time    model    used   final  steps
-                                  micro/     median              baseline         ms  TFLOP/s     MiB    loss
-                                  global                                              /device
---------------------------------------------------------------------------------------------------------------------
-ok           off           4      4/32        239.0    0.0%      baseline      133.9    26.14  11,301  2.0000     10
-ok           on            4      4/32        235.0    0.0%  -1.7 % ± 0.0      136.2    25.70    9547  2.0000     10
-did_not_run  on            8      8/64            –       –             –          –        –       –       –      –
+cell  status       optimization  batch  samples/s          95%  samples/s vs  step time    model    used   final  steps
+                                           median     interval      baseline         ms  TFLOP/s     MiB    loss
+                                                                                         /device
+-----------------------------------------------------------------------------------------------------------------------
+10-3  ok           off           4          239.0  239.0-239.0      baseline      133.9    26.14  11,301  2.0000     10
+10-4  ok           on            4          235.0  235.0-235.0  -1.7 % ± 0.0      136.2    25.70    9547  2.0000     10
+10-5  did_not_run  on            8              –            –             –          –        –       –       –      –
 
 10-5: did_not_run: no training step was logged
-samples/s and step time: median over the steps after warm-up (the window); spread: interquartile range of the logged
-  intervals, in percent of the median.
+Publishable: 0 of 3 cells (docs/measures.md).
+few_repeats: 1 repeat (10-3, 10-4). Set repeats to 3 or more.
+unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up or name its Python, and run the campaign anew.
+Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
+10-5: not compared: no cell with optimization=off and the same other axes.
+loss vs baseline: same within the curves' noise over at least 10 logged losses (docs/measures.md).
+samples/s and step time: median over the steps after warm-up (the window).
+95% interval: of the median, by a moving-block bootstrap of the steps and, with repeats, of the runs.
 TFLOP/s per device: model-flops = 6*B*s*(N + 2*l*a*d*s), forward and backward pass, no recomputation counted; N weights
   that a token is multiplied with (no embedding; of experts the active ones), attention in full (Chowdhery et al. 2022,
   arXiv:2204.02311, appendix B); rows compare only where window and vocabulary are the same.
 Memory, MiB; allocated (memory_allocated_mib): not measured; used (memory_used_mib): what the device (on a CPU, the
   process) had in use.
-Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
-10-5: not compared: no cell with optimization=off and the same other axes.
-loss vs baseline: same within the curves' noise over at least 10 logged losses (docs/measures.md).
-Publishable: 0 of 3 cells (docs/measures.md).
-few_repeats: 1 repeat (10-3, 10-4). Set repeats to 3 or more.
-unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up or name its Python, and run the campaign anew.
-Left out to fit 120 columns: cell, 95% interval, samples/s mean, CV, samples/s/device, tokens/s, step time p95 ms, used
-  vs baseline, repeats ok (--format markdown and csv show all).
+Left out to fit 120 columns: batch micro/global, spread, samples/s mean, CV, samples/s/device, tokens/s, step time p95
+  ms, used vs baseline, repeats ok (--format markdown and csv show all).
 """
 
 
@@ -279,7 +280,7 @@ def test_what_a_table_is_for_stays_at_any_width(width: int) -> None:
 
 def test_a_narrow_table_keeps_the_comparison_and_the_notes_of_what_it_shows() -> None:
     table = rows(OSDI, "optimization=off")
-    narrow = to_table(table, 62)
+    narrow = to_table(table, 66)
     header = narrow.split("\n---")[0]
     assert "baseline" in header
     assert not any(word in header for word in ("spread", "step time", "loss", "MiB", "TFLOP"))
@@ -295,12 +296,16 @@ def test_columns_that_alone_tell_rows_apart_stay() -> None:
     named = [cell("left", 10.0), cell("right", 20.0)]
     assert "left" in to_table(rows(named), 40).split("\n---")[1]
     split = [
-        replace(OSDI[0], cell=f"tp{n}", parallel={**OSDI[0].parallel, "tensor_parallel": n})
+        replace(
+            OSDI[0],
+            cell=f"a-name-that-leaves-no-room-for-a-figure-tp{n}",
+            parallel={**OSDI[0].parallel, "tensor_parallel": n},
+        )
         for n in (1, 2)
     ]
     text = to_table(rows(split), 60)
     assert "tp2 pp1" in text.split("\n---")[1]
-    assert "fit 60 columns: cell" in text
+    assert text.split("\n---")[0].splitlines()[-2].startswith("#")
 
 
 def test_parallel_sizes_are_those_that_the_systems_of_the_table_name() -> None:
@@ -525,3 +530,44 @@ def test_signs_are_right(base: float, ours: float) -> None:
         text = difference_text(difference, 1)
         assert ("↑" in text) == (difference.percent >= 0.05)
         assert ("↓" in text) == (difference.percent <= -0.05)
+
+
+# --- what a terminal gets of it -------------------------------------------------------------------
+
+
+def named(count: int) -> list[Record]:
+    names = (f"lr={n},zero_stage=1,model=gpt-1.3b-and-more-words" for n in range(count))
+    return [
+        replace(OSDI[2], cell=name, cell_id=name, axes={"lr": n}) for n, name in enumerate(names)
+    ]
+
+
+def test_a_terminal_gets_three_notes_and_how_many_more_there_are() -> None:
+    table = rows(named(4))
+    whole, brief = (to_table(table, 200, most) for most in (None, MOST_SHOWN))
+    notes = brief.partition("\n\nPublishable")[2].splitlines()
+    assert [line for line in notes if not line.startswith(" ")][3].endswith(
+        "more notes: collect --notes."
+    )
+    assert "collect --notes" not in whole
+    assert len(brief.splitlines()) < len(whole.splitlines()) - 3
+
+
+def test_where_names_have_no_room_numbers_stand_for_them_and_in_the_notes() -> None:
+    failed = replace(named(1)[0], cell="the-one-that-failed", cell_id="failed", axes={"lr": 7})
+    failed = replace(failed, status="failed", reason="exit code 3")
+    text = to_table(rows([*named(2), failed]), 70)
+    header, _, below = text.partition("\n---")
+    assert header.splitlines()[-2].startswith("#  status")
+    assert [line.split()[0] for line in below.splitlines()[1:4]] == ["1", "2", "3"]
+    assert "#3: failed: exit code 3" in below
+    assert "the-one-that-failed" not in text
+    assert "the-one-that-failed" in to_table(rows([*named(2), failed]), 200)
+
+
+def test_the_interval_stays_longer_than_what_is_worth_less() -> None:
+    table = rows(named(3))
+    for width in range(40, 240, 25):
+        shown = to_table(table, width).partition("\n---")[0].partition("\n\n")[2]
+        less = ("CV", "mean", "/device", "p95", "spread")
+        assert "interval" in shown or not any(word in shown for word in less), (width, shown)
