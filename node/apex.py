@@ -18,6 +18,7 @@ import platform
 import re
 import shutil
 import subprocess
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 from node import parsing
@@ -26,7 +27,7 @@ from node.checked import Sha256, WheelName
 from node.checksum import sha256
 from node.files import read_text
 from node.schema import Fields, Mapped, Plain, Text
-from node.words import found_a_full_disk, last_lines, pairs
+from node.words import found_a_full_disk, full_disk, last_lines, pairs
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -156,5 +157,6 @@ def failure(log: str) -> str:
     """Why the build failed: the end of its log."""
     text = read_text(log)
     if found_a_full_disk(text):
-        return "the disk is full while building apex; free some space and run setup again"
+        disk = full_disk(os.path.dirname(log), tempfile.gettempdir())
+        return f"{disk} while building apex; free some space and run setup again"
     return f"apex cannot be built; {log} ends with:\n{last_lines(text, LOG_LINES)}"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from node import parsing
 from node.answer import ProgramError
 from node.schema import Fields, Text
-from node.words import found_a_full_disk, last_lines
+from node.words import found_a_full_disk, full_disk, last_lines
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -101,7 +101,12 @@ def install(spec: Spec) -> Spec:
     shutil.rmtree(prefix, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="trainbench-conda-") as home:
         try:
-            call(["/bin/bash", script, "-b", "-p", prefix], home, "the installer of Miniforge")
+            call(
+                ["/bin/bash", script, "-b", "-p", prefix],
+                home,
+                prefix,
+                "the installer of Miniforge",
+            )
         except CondaError:
             shutil.rmtree(prefix, ignore_errors=True)
             raise
@@ -123,6 +128,7 @@ def create(spec: Spec) -> Spec:
             call(
                 [program(spec), *words, f"python={wanted['python']}", "pip"],
                 home,
+                path,
                 f"conda's Python {wanted['python']} (the node has none: {wanted['reason']})",
             )
         except CondaError:
@@ -140,8 +146,8 @@ def verify(spec: Spec) -> Spec:
     return said
 
 
-def call(argv: list[str], home: str, what: str) -> None:
-    """Run a program with a home of its own; CondaError says how it ended."""
+def call(argv: list[str], home: str, prefix: str, what: str) -> None:
+    """Run a program that fills `prefix`, with a home of its own; CondaError says how it ended."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("CONDA")}
     condarc = os.path.join(home, "condarc")
     with open(condarc, "w", encoding="utf-8") as file:
@@ -162,7 +168,7 @@ def call(argv: list[str], home: str, what: str) -> None:
         return
     if found_a_full_disk(done.stdout):
         raise CondaError(
-            f"the disk is full: {what} cannot be installed; free some space, run setup"
+            f"{full_disk(prefix, home)}: {what} cannot be installed; free some space, run setup"
         )
     ending = last_lines(done.stdout, LOG_LINES)
     raise CondaError(f"{what} cannot be installed; it ends with:\n{ending}")

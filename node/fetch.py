@@ -36,6 +36,7 @@ from node.checksum import BLOCK, checksums
 from node.mirrors import mirrored
 from node.printable import printable
 from node.schema import Fields, Text
+from node.words import full_disk, human
 
 TIMEOUT_S = 30  # without a byte
 SLOW_S = 300.0  # a connection that brings less than SLOW_BYTES in that time is ended
@@ -65,18 +66,6 @@ class Fetched(NamedTuple):
     received: int
     resumed: int
     sha256: str
-
-
-def human(size: float) -> str:
-    """A size in bytes as people say it."""
-    if size < 1024:
-        return f"{size:.0f} bytes"
-    units = ["KiB", "MiB", "GiB", "TiB"]
-    size /= 1024
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        del units[0]
-    return f"{size:.1f} {units[0]}"
 
 
 def shown(source: str) -> str:
@@ -118,10 +107,9 @@ def need_room(folder: str, need: int, what: str) -> None:
 
 def full(folder: str, what: str, need: int | None) -> FetchError:
     """What to say of a disk that became full on the way; ``need`` is what was still to come."""
-    free = shutil.disk_usage(folder).free
-    more = f"{human(need)} more are needed and " if need is not None else ""
+    more = f": {human(need)} more are needed" if need is not None else ""
     return FetchError(
-        f"the disk of {folder} is full while writing {what}: {more}{human(free)} are free; free "
+        f"{full_disk(folder)} while writing {what}{more}; free "
         "some, or set cluster_root (of prefetch.yml: prefetch_dir) to a larger disk, and run this "
         "again: it goes on from where it was"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from node.answer import ProgramError
 from node.files import read_text
-from node.words import found_a_full_disk, last_line, last_lines
+from node.words import found_a_full_disk, full_disk, last_line, last_lines
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
@@ -69,5 +69,6 @@ def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
         return
     output = read_text(log)
     if found_a_full_disk(output):
-        raise ImageError(f"{words}: the disk is full; free some space and run setup again")
+        disk = full_disk(os.path.dirname(log), "/var/lib", os.path.expanduser("~"))
+        raise ImageError(f"{words}: {disk}; free some space and run setup again")
     raise ImageError(f"{words}; {log} ends with:\n{last_lines(output, LOG_LINES)}")

@@ -1,12 +1,15 @@
 """The command line: `trainbench COMMAND`, `python -m runner COMMAND`; a file each in commands/."""
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from node.printable import printable
 from node.schema import UnfitError
+from node.words import full_disk
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
@@ -75,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             nobody_reads()
             return 0
         where = f"{error.filename}: " if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f"{where}{full_disk(str(error.filename or Path.cwd()))}: "
         cure = "make room or rights there, or name another folder with --runs"
         complain(f"error: {where}{error.strerror}; {cure}")
         return 2

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from node import fetch
 from node.checksum import BLOCK
+from node.words import human
 
 OPEN: dict[str, Any] = {"xz": lzma.open, "bz2": bz2.open, "gz": gzip.open}
 KINDS = (*OPEN, "zip", "tar")
@@ -69,7 +70,7 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
                     break
                 if file.tell() + len(block) > most:
                     raise fetch.FetchError(
-                        f"{archive} holds more than {fetch.human(most)}, {MOST_GROWTH} times what "
+                        f"{archive} holds more than {human(most)}, {MOST_GROWTH} times what "
                         "it has itself; correct the catalogue"
                     )
                 file.write(block)

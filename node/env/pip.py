@@ -9,7 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from node.files import read_text, write_text
-from node.words import found_a_full_disk, last_lines
+from node.words import found_a_full_disk, full_disk, last_lines
 
 from .environment import EnvError, Environment
 from .interpreter import clean
@@ -68,7 +68,8 @@ def call(env: Environment, name: str, argv: list[str], variables: dict[str, str]
 def failure(name: str, output: str, log: str) -> str:
     """Why a program failed: one sentence where the reason is known, else the end of its log."""
     if found_a_full_disk(output):
-        return f"the disk is full while installing {name}; free some space and run setup again"
+        disk = full_disk(os.path.dirname(log), tempfile.gettempdir())
+        return f"{disk} while installing {name}; free some space and run setup again"
     for line in output.splitlines():
         if line.startswith("ERROR: No matching distribution found for "):
             return (

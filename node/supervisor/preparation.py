@@ -13,6 +13,7 @@ from node.causes import Cause
 
 from . import scratch
 from .answers import RefusedError
+from .around import disk_of
 from .daemon import daemon
 from .files import write
 from .folders import limit_log, make_room, prune, shared_root
@@ -118,7 +119,10 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         cause = Cause.DISK_FULL if full else Cause.IO_ERROR
-        return {"refused": cause, "message": "cannot prepare %s: %s" % (job["dir"], error.strerror)}
+        disk = disk_of(job["dir"]) if full else None
+        free = " (%d of %d MiB are free)" % (disk.free >> 20, disk.size >> 20) if disk else ""
+        message = "cannot prepare %s: %s%s" % (job["dir"], error.strerror, free)
+        return {"refused": cause, "message": message}
     hear, tell = os.pipe()
     if os.fork() == 0:
         os.setsid()

@@ -18,7 +18,13 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def nearest(word: str, right: Iterable[str]) -> str:
-    """Return ` (did you mean X?)`, or an empty string where nothing is near.
+    """Return ` (did you mean X?)`, or an empty string where nothing is near."""
+    found = match(word, right)
+    return f" (did you mean {found!r}?)" if found is not None else ""
+
+
+def match(word: str, right: Iterable[str]) -> str | None:
+    """Return the right word that is nearest, or None where nothing is near.
 
     Among numbers the nearest is the one with the least difference.
     """
@@ -31,7 +37,7 @@ def nearest(word: str, right: Iterable[str]) -> str:
         matches = [
             min(candidates, key=lambda text: abs((_number(text) or 0.0) - (_number(word) or 0.0)))
         ]
-    return f" (did you mean {matches[0]!r}?)" if matches else ""
+    return matches[0] if matches else None
 
 
 def _number(text: object) -> float | None:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.console import one_line
+from runner.base.cures import doctor, played
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor import table
@@ -27,6 +28,7 @@ class Answer:
 
     `unreachable`: node to why it could not be asked. `failures`: node to what its roles' verify
     entries said (`role`, `message`). `judgement` is None where nothing was to be measured.
+    `mended_by`: the inventory's path, which cures name.
     `slurm_excluded` is what a Slurm inventory leaves out already; None for another inventory.
     """
 
@@ -41,6 +43,7 @@ class Answer:
     judgement: Judgement | None = None
     compared: bool = True
     slurm_excluded: str | None = None
+    mended_by: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -124,6 +127,9 @@ class Answer:
                     table.differences_table(self.comparison.differences, list(self.envs), width)
                 )
             parts += table.failure_lines(self.failures)
+            if self.failures:
+                mend, look = played("setup", self.mended_by), doctor(self.mended_by)
+                parts.append(one_line(f"to mend what setup brings: {mend}; then {look}"))
             parts.append(self._summary())
         if self.judgement is not None:
             parts += table.measured_parts(self.judgement)
@@ -167,10 +173,7 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
     """Read what verify.yml left in the folder. Raises UserError where it left nothing."""
     asked = checkup.asked
     if asked is None:
-        raise UserError(
-            f"{checkup.path} holds no {names.ASKED};"
-            " `ansible-playbook playbooks/verify.yml` writes it"
-        )
+        raise UserError(f"{checkup.path} holds no {names.ASKED}; {played('verify', '')} writes it")
     nodes = list(hosts) or list(asked.nodes)
     envs, expected, unreachable = {}, {}, {}
     for host in nodes:
@@ -195,4 +198,5 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
         unreachable=unreachable,
         failures=failures,
         comparison=compare_nodes(envs, expected),
+        mended_by=asked.inventory,
     )

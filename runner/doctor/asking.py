@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner.base.console import Screen
-from runner.base.errors import UserError, unreachable
+from runner.base.errors import UserError
+from runner.base.ssh_words import unusable
 from runner.base.text import tail
 from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
@@ -63,9 +64,9 @@ def _survey(
         # Ansible leaves a play in which no host is left, and with it what asked.json is written by.
         silent = {host: why for host in surveyed.hosts if (why := checkup.node(host).unreachable)}
         if silent:
-            raise UserError(unreachable(silent, cluster.path))
+            raise UserError(unusable(silent, cluster.path, cluster.addresses))
         raise UserError(f"the nodes could not be asked: {surveyed.words}")
-    answer = replace(gather(checkup, surveyed.hosts), compared=roles)
+    answer = replace(gather(checkup, surveyed.hosts), compared=roles, mended_by=str(cluster.path))
     excluded = (cluster.slurm.exclude or "") if cluster.slurm else None
     return replace(answer, slurm_excluded=excluded)
 
@@ -80,7 +81,7 @@ def _measure(
     console: Screen,
 ) -> judgement.Judgement:
     """Run the probe on the nodes that could be asked."""
-    pin, reason = probing.torch_of(answer.envs)
+    pin, reason = probing.torch_of(answer.envs, cluster.path)
     if reason:
         return judgement.Judgement(reason=reason)
 

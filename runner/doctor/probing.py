@@ -13,6 +13,7 @@ from typing import Any
 from node.causes import Cause
 from node.supervisor.placeholders import MASTER_PORT
 from runner import __version__
+from runner.base.cures import played
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.text import tail
 from runner.doctor import judgement
@@ -35,7 +36,7 @@ LOG_BYTES = 1 << 24  # of a probe's log that are read
 START_S = 120.0  # torch's import from a cold disk on every process, and the rendezvous
 
 
-def torch_of(envs: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+def torch_of(envs: Mapping[str, Mapping[str, Any]], inventory: object) -> tuple[str, str]:
     """Find the pin (`torch_gpt/torch-2.13`) with torch on every node, or say why there is none.
 
     torch_gpt's come first, its newest torch before its others; of other systems any will do.
@@ -48,15 +49,16 @@ def torch_of(envs: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
         }
         for host, env in envs.items()
     }
+    cure = played("software", inventory)
     lacking = [host for host, pins in have.items() if not pins]
     if lacking:
         return "", (
             f"torch is in no environment of {', '.join(lacking[:4])};"
-            " `ansible-playbook playbooks/software.yml` puts one there"
+            f" {cure} puts there those of the inventory's cluster_systems"
         )
     shared = set.intersection(*(set(pins) for pins in have.values()))
     if not shared:
-        return "", "no system with torch is on every node; run playbooks/software.yml"
+        return "", f"no system with torch is on every node; run {cure}"
     first = next(iter(have.values()))
 
     def rank(name: str) -> tuple[bool, list[int], str]:

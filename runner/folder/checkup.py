@@ -42,6 +42,7 @@ class Asked:
     at: Annotated[float, Number(0)]
     nodes: Annotated[Mapping[str, AskedNode], Mapped(HostName, shape(AskedNode))]
     roles: tuple[str, ...] | None = ()
+    inventory: Annotated[str, Text(most=5_000)] = ""  # its path; older ones do not say
 
 
 @dataclass(frozen=True)

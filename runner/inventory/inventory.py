@@ -15,9 +15,10 @@ from node.checked import Address, HostName
 from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, shown
 from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
-from runner.base.paths import PROJECT, node_root
+from runner.base.paths import node_root
 from runner.base.suggest import nearest
 from runner.inventory import site_engine
+from runner.inventory.absent import absent
 from runner.inventory.declared import declared_pins
 from runner.inventory.listing import Unread, ansible_inventory
 from runner.inventory.slurm_keys import nodes_of_jobs, read_slurm
@@ -79,11 +80,7 @@ _LISTED = Mapped(
 def load_inventory(path: Path) -> Cluster:
     """Read an inventory folder or file. Raises UserError that names the key and the cure."""
     if not path.exists():
-        there = sorted(p.name for p in (PROJECT / "inventory").glob("*") if p.is_dir())
-        hint = nearest(path.name, there)
-        raise UserError(
-            f"there is no inventory {path}{hint}; name a folder such as inventory/{there[0]}"
-        )
+        raise UserError(absent(path))
     return parse_inventory(ansible_inventory(path), path)
 
 

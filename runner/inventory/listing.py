@@ -17,7 +17,7 @@ from runner.base.errors import UserError
 from runner.base.files import read_text
 from runner.base.paths import PROJECT, ansible_environment, program
 from runner.base.streams import complain
-from runner.base.yaml_limits import YamlLimits, check_limits
+from runner.base.yaml_limits import TAB, YamlLimits, check_limits
 
 LIMIT_S = 120.0  # for ansible-inventory, and the programs that an inventory may be
 PATIENCE_S = 10.0  # before somebody is told that it takes so long
@@ -117,7 +117,8 @@ def _why(stderr: str, path: Path) -> str:
         line for line in lines if "rror" in line or "failed" in line
     ]
     if errors and errors[0].startswith("YAML") and (place := _bad_yaml(path)):
-        return f"{place}: {errors[0]}"
+        tab = "Tabs are usually invalid" in errors[0]
+        return f"{place}: {TAB if tab else errors[0]}"
     return (errors or lines or ["ansible-inventory said nothing"])[-1]
 
 

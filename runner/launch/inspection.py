@@ -7,8 +7,11 @@ from typing import Any
 from node.checked import InsidePath, Sha256
 from node.dataset.megatron_mmap import DatasetError, check_split
 from node.schema import Fields, Mapped, Maybe, Plain, UnfitError, Whole
-from runner.base.errors import UserError, unreachable
+from runner.base.cures import played
+from runner.base.errors import UserError
 from runner.base.paths import dataset_home, env_file, system_home
+from runner.base.ssh_words import unusable
+from runner.base.text import some
 from runner.folder.campaign import Campaign
 from runner.inventory.inventory import refuse_unedited
 from runner.launch.engine import Engine
@@ -32,7 +35,6 @@ MANIFESTS = {
     "system": ("installed.json", Fields({"identity": Plain(16, lines=True)})),
     "dataset": ("dataset.json", DATASET),
 }
-SETUP = "run `ansible-playbook playbooks/setup.yml -i {inventory}`"
 # What setup did not bring, and what makes it the same on all nodes.
 SAME = {
     "folder": "give all nodes the same commit and files, or one folder that they share",
@@ -61,7 +63,7 @@ def inspect(
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
         facts |= engine.inspect(hosts, _asked(root, cluster, wanted), campaign, cancelled)
-    setup = SETUP.format(inventory=cluster.path)
+    setup = f"run {played('setup', cluster.path)}"
     for host, inspected in facts.items():
         if inspected.problem:
             raise UserError(f"what {host} said of itself cannot be read: {inspected.problem}")
@@ -71,7 +73,8 @@ def inspect(
         if inspected.unreachable is not None
     }
     if silent:
-        raise UserError(unreachable(silent, cluster.path))
+        raise UserError(unusable(silent, cluster.path, cluster.addresses))
+    _refuse_bare(facts, wanted, setup)
     stated = {
         name: {host: _stated(name, each, host, setup) for host, each in facts.items()}
         for name in wanted
@@ -82,6 +85,20 @@ def inspect(
     for cell in reading:
         check_dataset(cell, recorded[f"dataset {cell.dataset}"])
     return {cell.dataset: dict(recorded[f"dataset {cell.dataset}"]["bytes"]) for cell in reading}
+
+
+def _refuse_bare(facts: Mapping[str, Inspected], wanted: Sequence[str], setup: str) -> None:
+    """Refuse nodes that have nothing of what setup brings. Raises UserError that names all."""
+    brought = [name for name in wanted if name.partition(" ")[0] in MANIFESTS]
+    bare = [
+        host for host, each in facts.items() if not any(each.files.get(name) for name in brought)
+    ]
+    if brought and bare:
+        verb = "is" if len(bare) == 1 else "are"
+        raise UserError(
+            f"{some(bare)} {verb} not set up for this: there is no {' and no '.join(brought)};"
+            f" {setup}"
+        )
 
 
 def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str]) -> Sought:
@@ -118,7 +135,10 @@ def _stated(name: str, inspected: Inspected, host: str, setup: str) -> Mapping[s
 def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]:
     """Return what is read of a manifest. Raises UserError naming the host and the key."""
     if manifest is None:
-        raise UserError(f"{name} is not on {host}; {_listed(name)} in the inventory, and {setup}")
+        raise UserError(
+            f"{name} is not on {host}; {setup}, which brings what the inventory lists"
+            f" ({_listed(name)})"
+        )
     file, kind = MANIFESTS[name.partition(" ")[0]]
     try:
         checked: dict[str, Any] = kind.check(manifest, f"{file} of {name} on {host}")
@@ -128,12 +148,12 @@ def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]
 
 
 def _listed(name: str) -> str:
-    """Name the inventory's variables without which setup brings neither: `list X in Y`."""
+    """Name the inventory's variables without which setup brings neither: `X in Y`."""
     kind, _, what = name.partition(" ")
     if kind == "dataset":
-        return f"list {what} in dataset_names"
+        return f"{what} in dataset_names"
     system, _, pin = what.partition("/")
-    return f"list {system} in cluster_systems and {pin} in {system}_pin_sets"
+    return f"{system} in cluster_systems, {pin} in {system}_pin_sets"
 
 
 def _identity(stated: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from yaml.resolver import Resolver
 from node.schema import SAFE
 from runner.base.errors import UserError
 from runner.base.files import read_text
-from runner.base.yaml_limits import YamlLimits, check_limits
+from runner.base.yaml_limits import YamlLimits, check_limits, problem_of
 
 MOST_BYTES = 1 << 20  # of a matrix file, or one that it names
 MOST_SLOW = 1 << 16  # letters that are read once more, for a better sentence on what is wrong
@@ -120,7 +120,7 @@ def read_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" at line {mark.line + 1}" if mark else ""
-        raise UserError(f"{where} is not valid YAML{line}: {error.problem}") from None
+        raise UserError(f"{where} is not valid YAML{line}: {problem_of(error)}") from None
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError) as error:  # of a tagged word

@@ -82,6 +82,11 @@ class Cluster:
         return next(iter(each))
 
     @property
+    def addresses(self) -> dict[str, str]:
+        """Each node's address, by its name."""
+        return {node.host: node.address for node in self.nodes}
+
+    @property
     def label(self) -> str:
         """The name; outside of the own folder's inventory/, and ours, with a mark of the folder.
 

@@ -83,7 +83,7 @@ def test_no_such_inventory_and_no_such_folder_are_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert doctor("-i", "inventory/lokal") == 2
-    assert "did you mean 'local'?" in capsys.readouterr().err
+    assert "did you mean inventory/local?" in capsys.readouterr().err
     assert doctor("--from", tmp_path) == 2
     assert "holds no asked.json" in capsys.readouterr().err
 

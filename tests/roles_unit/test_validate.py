@@ -13,7 +13,9 @@ from ansible.module_utils import basic
 
 from plugins import inventory_check as check
 from roles.validate.action_plugins import validate_node as validate
+from roles.validate.filter_plugins.all_faults import all_faults
 from runner.base.paths import PROJECT
+from runner.base.ssh_words import out_of_reach
 
 SETTINGS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())
 OLD_PYTHONS = [found for n in (2, 3, 3.5, 3.6, 3.7) if (found := shutil.which(f"python{n}"))]
@@ -128,12 +130,53 @@ def test_a_root_folder_that_cannot_be_written_is_refused(privileged: bool) -> No
     ],
 )
 def test_silence_is_one_sentence_with_a_cure(words: str) -> None:
-    said = validate.unreachable("n1", "10.0.0.1", words)
+    (said,) = out_of_reach({"n1": words}, {"n1": "10.0.0.1"})
     assert said.startswith(
         "n1 (10.0.0.1) cannot be reached: ssh: connect to host 10.0.0.1 port 22: No route to host;"
     )
     assert "\n" not in said
     assert "--limit '!n1'" in said
+
+
+CHANGED = "@@@\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed."
+
+
+@pytest.mark.parametrize(
+    ("words", "why", "cure"),
+    [
+        (
+            "Failed to connect to the host via ssh: Host key verification failed.",
+            "its host key is not recorded here",
+            "`ssh-keyscan 10.0.0.1 10.0.0.2 >> ~/.ssh/known_hosts`",
+        ),
+        (
+            CHANGED,
+            "another host key is recorded here than the one that answers",
+            "`ssh-keygen -R 10.0.0.1; ssh-keygen -R 10.0.0.2`",
+        ),
+        (
+            "Failed to connect to the host via ssh: Permission denied (publickey).",
+            "Permission denied (publickey)",
+            "`ssh-copy-id 10.0.0.1`",
+        ),
+    ],
+)
+def test_what_spoils_many_nodes_is_one_sentence_with_its_own_cure(
+    words: str, why: str, cure: str
+) -> None:
+    node = {"lost": words, "faults": []}
+    found = {f"n{n}": {**node, "address": f"10.0.0.{n}"} for n in (1, 2)}
+    (said,) = all_faults(found)
+    assert said.startswith(f"n1 (10.0.0.1), n2 (10.0.0.2) cannot be reached: {why}; ")
+    assert cure in said
+    assert said.endswith("--limit '!n1:!n2')")
+
+
+def test_a_fault_of_the_inventory_is_said_once_and_a_folder_on_one_node_is_enough() -> None:
+    undescribed = {"own": "own is nowhere", "defualt": "defualt is nowhere"}
+    one = {"faults": ["x is not set"], "address": "a", "undescribed": undescribed, "there": []}
+    found = {"n1": one, "n2": {**one, "there": ["own"]}}
+    assert all_faults(found) == ["x is not set", "defualt is nowhere"]
 
 
 NEEDED = check.Builds("apex for a's b", "11.3", 10)

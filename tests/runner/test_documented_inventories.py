@@ -90,9 +90,9 @@ def test_an_inventory_has_what_is_measured_there_alone_and_the_tools_for_it(inve
     [
         (
             "system libai/33adb976",
-            "list libai in cluster_systems and 33adb976 in libai_pin_sets",
+            "libai in cluster_systems, 33adb976 in libai_pin_sets",
         ),
-        ("dataset enwiki", "list enwiki in dataset_names"),
+        ("dataset enwiki", "enwiki in dataset_names"),
     ],
 )
 def test_what_a_node_lacks_is_to_be_listed_by_a_variable_that_there_is(

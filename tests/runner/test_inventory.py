@@ -261,7 +261,7 @@ def test_a_single_file_is_an_inventory_and_hosts_is_named_after_its_folder(tmp_p
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
-        ("hosts.yml", "nodes:\n\thosts: {}", ["hosts.yml:2:", "Tabs are usually invalid"]),
+        ("hosts.yml", "nodes:\n\thosts: {}", ["hosts.yml:2: a tab stands"]),
         ("group_vars/all/more.yml", "a: 1\nb: [", ["more.yml:", "YAML parsing failed"]),
     ],
 )
@@ -289,9 +289,21 @@ def test_variables_that_are_executable_are_looked_at_before_ansible_reads_them(
         load_inventory(folder)
 
 
-def test_a_wrong_path_names_the_nearest_inventory(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no inventory .*locl \(did you mean 'local'\?\)"):
-        load_inventory(Path("inventory/locl"))
+def test_a_wrong_path_names_the_nearest_inventory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for typed in ("inventory/locl", "local", "somewhere/local"):
+        with pytest.raises(UserError, match=rf"{typed} \(did you mean inventory/local\?\)"):
+            load_inventory(Path(typed))
+    monkeypatch.chdir(tmp_path)  # where the same is named by its whole path, and one's own by its
+    (tmp_path / "inventory" / "mine").mkdir(parents=True)
+    (tmp_path / "inventory" / "mine" / "hosts.yml").touch()
+    with pytest.raises(UserError, match=r"did you mean /.*/inventory/local\?"):
+        load_inventory(Path("local"))
+    with pytest.raises(UserError, match=r"did you mean inventory/mine\?"):
+        load_inventory(Path("mnie"))
+    with pytest.raises(UserError, match=r"no inventory zzz; name a folder such as /.*/local, whi"):
+        load_inventory(Path("zzz"))
     with pytest.raises(UserError, match="cannot be read: Completely failed to parse"):
         load_inventory(tmp_path)
 

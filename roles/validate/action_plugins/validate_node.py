@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from node.printable import printable
 from plugins import inventory_check as check
 from plugins.node_action import NodeAction
-from runner.base.errors import silence
 
 MOST_LINES = 1_000  # of an answer; MOST_LETTERS of each
 MOST_LETTERS = 200
@@ -190,16 +189,6 @@ def word(said: Mapping[str, str], name: str) -> str:
     return fact if re.fullmatch(r"(?!\.\.?$)[A-Za-z0-9.+_~-]*", fact) else ""
 
 
-def unreachable(host: str, address: str, words: str) -> str:
-    """One sentence for a node that does not answer."""
-    called = host if host == address else f"{host} ({address})"
-    return (
-        f"{called} cannot be reached: {silence(words)}; see that it is on, that its address in"
-        f" the inventory is right and that it takes your key (`ssh {address}` must not ask), or"
-        f" take it out of the inventory (out of one playbook: --limit '!{host}')"
-    )
-
-
 # --- effects --------------------------------------------------------------------------------------
 
 
@@ -253,10 +242,8 @@ class ActionModule(NodeAction):
                 result["token"] = secrets.token_hex(8)
                 result["there"] = [name for name in asked["datasets"] if f"dataset:{name}" in said]
             except AnsibleConnectionFailure as error:
-                faults = [unreachable(host, address, str(error))]
-        if faults:
-            return {"changed": False, "failed": True, "msg": "\n".join(faults)}
-        return result
+                result["lost"] = str(error)
+        return {**result, "faults": faults, "address": address}
 
     def _values(
         self, variables: Mapping[str, Any], known: check.Known

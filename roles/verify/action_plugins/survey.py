@@ -115,9 +115,8 @@ class ActionModule(NodeAction):
                 ],
             }
         roles = [str(role) for role in given.get("roles") or [] if conda or role != "conda"]
-        save(
-            out_dir / names.ASKED, {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
-        )
+        asked = {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
+        save(out_dir / names.ASKED, {**asked, "inventory": named(variables)})
         if not given.get("compare", True):
             return {"faults": {}}
         argv = [str(given["python"]), "-m", "runner", "doctor", "--format", "json"]
@@ -133,6 +132,12 @@ class ActionModule(NodeAction):
         answer = json.loads(said.stdout)
         Display().display(answer["text"].rstrip())
         return {"faults": answer["faults"]}
+
+
+def named(variables: dict[str, Any]) -> str:
+    """Return the inventory's path as it was given, for cures; empty where it is no path of one."""
+    sources = variables.get("ansible_inventory_sources") or [""]
+    return str(sources[0]) if len(sources) == 1 and str(sources[0]).isprintable() else ""
 
 
 def told(result: Any) -> str:

@@ -31,7 +31,7 @@ def test_what_the_probe_measured_is_kept_for_campaigns_on_the_same_inventory(
         devices_per_node=1,
         checks=["devices"],
     )
-    monkeypatch.setattr(probing, "torch_of", lambda envs: ("torch_gpt/torch-2.13", ""))
+    monkeypatch.setattr(probing, "torch_of", lambda envs, inventory: ("torch_gpt/torch-2.13", ""))
     monkeypatch.setattr(probing, "launch", lambda *rest: judged)
     checkup, engine = checkup_of(tmp_path, cluster.label), SshEngine(cluster, tmp_path)
     answer, screen = Answer("rack", 0.0, ("n1",), envs={"n1": {}}), Screen(file=io.StringIO())

@@ -259,14 +259,17 @@ def env(**torch: str | None) -> dict[str, Any]:
 def test_the_newest_torch_of_torch_gpt_that_all_nodes_have() -> None:
     one = env(torch_gpt__a="2.9.1", torch_gpt__b="2.13.0+cpu", torch_gpt__c="2.14.0", libai__x=None)
     two = env(torch_gpt__a="2.9.1", torch_gpt__b="2.13.0+cpu", apex__z="3.0")
-    assert probing.torch_of({"n1": one, "n2": two}) == ("torch_gpt/b", "")
+    assert probing.torch_of({"n1": one, "n2": two}, "place") == ("torch_gpt/b", "")
 
 
 def test_no_torch_is_a_reason_that_names_the_node() -> None:
-    pin, reason = probing.torch_of({"n1": env(torch_gpt__a="2.9.1"), "n2": env(libai__x=None)})
+    pin, reason = probing.torch_of(
+        {"n1": env(torch_gpt__a="2.9.1"), "n2": env(libai__x=None)}, "pl ace"
+    )
     assert pin == ""
     assert "no environment of n2" in reason
-    other = probing.torch_of({"n1": env(torch_gpt__a="1"), "n2": env(torch_gpt__b="1")})
+    assert "; `ansible-playbook playbooks/software.yml -i 'pl ace'` puts there" in reason
+    other = probing.torch_of({"n1": env(torch_gpt__a="1"), "n2": env(torch_gpt__b="1")}, "place")
     assert other[1].startswith("no system with torch is on every node")
 
 

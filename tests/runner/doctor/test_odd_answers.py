@@ -113,7 +113,7 @@ def test_no_environment_that_fits_stops_the_comparison(place: tuple[str, str], o
         return
     answer = Answer("i", 0.0, ("n1", "n2"), envs=envs, comparison=compare_nodes(envs))
     assert shown(answer)
-    torch_of(envs)
+    torch_of(envs, "")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_no_environment_that_fits_stops_the_comparison(place: tuple[str, str], o
 def test_any_version_of_torch_can_be_ranked(version: str) -> None:
     """Digits that `int` refuses, or too many of them, ended doctor."""
     pins = {"a/b": {"torch": version or None}, "torch_gpt/c": {"torch": "2.1"}}
-    assert torch_of({"n1": {"systems": pins}}) == ("torch_gpt/c", "")
+    assert torch_of({"n1": {"systems": pins}}, "") == ("torch_gpt/c", "")
 
 
 # --- the probe's lines ----------------------------------------------------------------------------

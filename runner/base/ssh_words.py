@@ -1,0 +1,115 @@
+"""What ssh says of a node that it does not reach: why, and what mends it. Pure.
+
+Setup's validate, bench and init say it in these words, of one node or of many at once.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from node.printable import printable
+
+NEW_KEY, OTHER_KEY, NO_KEY, NO_NAME = "new host key", "other host key", "no key", "no name"
+_SAYS: tuple[tuple[str, str, str], ...] = (
+    (
+        OTHER_KEY,
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "another host key is recorded here than the one that answers",
+    ),
+    (
+        NEW_KEY,
+        r"Host key verification failed|host key is known for",
+        "its host key is not recorded here",
+    ),
+    (NO_KEY, r"[^\s:]*: Permission denied \([^)]*\)|Permission denied|Too many auth", ""),
+    (NO_NAME, r"[^:]*: Could not resolve hostname|Name or service not known", ""),
+)
+
+
+def silence(message: str) -> str:
+    """Say why a node does not answer, without Ansible's words around it."""
+    kind = kind_of(message)
+    for name, _, why in _SAYS:
+        if name == kind and why:
+            return why
+    reason = re.sub(r"^.*?(?:via ssh|over ssh): ", "", printable(message))
+    return reason.rstrip(". ") or "no answer"
+
+
+def kind_of(message: str) -> str:
+    """Return which of the known refusals it is; empty for another."""
+    return next((kind for kind, pattern, _ in _SAYS if re.search(pattern, message)), "")
+
+
+def cure(kind: str, addresses: Sequence[str]) -> str:
+    """Say what mends it for these addresses; empty where only a look at the machine can tell."""
+    named = " ".join(addresses)
+    record = (
+        f"look at their fingerprints (`ssh-keyscan {named} | ssh-keygen -lf -`), and where they are"
+        f" the machines' own, record them: `ssh-keyscan {named} >> ~/.ssh/known_hosts`"
+    )
+    if kind == NEW_KEY:
+        return record
+    if kind == OTHER_KEY:
+        forget = "; ".join(f"ssh-keygen -R {address}" for address in addresses)
+        return (
+            f"where a machine was installed anew, forget the old one (`{forget}`) and {record};"
+            " else another machine answers in its place"
+        )
+    if kind == NO_KEY:
+        return (
+            f"give it your key (`ssh-copy-id {addresses[0]}`), or name the right user and key in"
+            " the inventory (ansible_user, ansible_ssh_private_key_file); it must not ask"
+        )
+    if kind == NO_NAME:
+        return "correct the name, or write the address into ansible_host"
+    return ""
+
+
+def out_of_reach(whys: Mapping[str, str], addresses: Mapping[str, str]) -> list[str]:
+    """Name all nodes that ssh does not reach, one sentence for all of one reason.
+
+    `whys`: node to ssh's words; `addresses`: node to its address.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for host, words in whys.items():
+        groups.setdefault((kind_of(words), silence(words)), []).append(host)
+    sentences = []
+    for (kind, why), hosts in groups.items():
+        at = [addresses.get(host, host) for host in hosts]
+        called = ", ".join(
+            host if host == place else f"{host} ({place})"
+            for host, place in zip(hosts, at, strict=True)
+        )
+        mends = cure(kind, at) or (
+            "see that it is on, that its address in the inventory is right and that it takes your"
+            f" key (`ssh {at[0]}` must not ask)"
+        )
+        left_out = ":".join(f"!{host}" for host in hosts)
+        sentences.append(
+            f"{called} cannot be reached: {why}; {mends}, or take {_it(hosts)} out of the inventory"
+            f" (out of one playbook: --limit '{left_out}')"
+        )
+    return sentences
+
+
+def _it(hosts: Sequence[str]) -> str:
+    return "it" if len(hosts) == 1 else "them"
+
+
+def unusable(whys: Mapping[str, str], inventory: object, addresses: Mapping[str, str]) -> str:
+    """Name all nodes that cannot be used, each with Ansible's words on why, in one sentence."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for host, words in whys.items():
+        hosts.setdefault((kind_of(words), silence(words)), []).append(host)
+    sentences = []
+    for (kind, why), named in hosts.items():
+        mends = cure(kind, [addresses.get(host, host) for host in named])
+        sentences.append(f"{', '.join(named)} cannot be used: {why}{mends and '; '}{mends}")
+    each = "it" if len(whys) == 1 else "each"
+    its = "its" if len(whys) == 1 else "each one's"
+    which = "it" if len(whys) == 1 else "those that do not"
+    return (
+        f"{'; '.join(sentences)}; see that {each} is on, that {its} address in the inventory is"
+        f" right and that {each} takes your key (`ansible {','.join(whys)} -i {inventory} -m ping`"
+        f" must not ask), or take {which} out of the inventory"
+    )
