@@ -304,8 +304,9 @@ def test_a_wrong_path_names_the_nearest_inventory(
         load_inventory(Path("mnie"))
     with pytest.raises(UserError, match=r"no inventory zzz; name a folder such as /.*/local, whi"):
         load_inventory(Path("zzz"))
+    (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="cannot be read: Completely failed to parse"):
-        load_inventory(tmp_path)
+        load_inventory(tmp_path / "empty")
 
 
 def test_the_quickstarts_inventory_is_read() -> None:
