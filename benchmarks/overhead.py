@@ -45,6 +45,8 @@ def campaign(folder: Path, inventory: Path, nodes: int, cells: int) -> tuple[flo
         "defaults": {
             "system": "torch_gpt",
             "nodes": nodes,
+            "micro_batch_size": 1,
+            "global_batch_size": nodes,  # a multiple of the nodes, however many
             "train_iters": STEPS,
             "env": {"STEP_S": str(STEP_S)},
         },
@@ -136,7 +138,11 @@ def main() -> int:
     root = PROJECT / "build" / "overhead"
     stand_in.install(root, os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
     with tempfile.TemporaryDirectory() as name, Cluster(nodes=max(chosen.nodes)) as cluster:
-        rows = [measure(cluster, Path(name), root, nodes, chosen.cells) for nodes in chosen.nodes]
+        rows = []
+        for nodes in chosen.nodes:
+            rows.append(measure(cluster, Path(name), root, nodes, chosen.cells))
+            load = f"load average {os.getloadavg()[0]:.1f}"
+            print("\t".join(rows[-1]), load, time.strftime("%H:%M:%S"), file=sys.stderr)
     headers = (
         *("nodes", "bench s/cell", "by hand, cold", "by hand, warm", "ratio cold", "ratio warm"),
         *("first cell and start, s", "start skew, s"),

@@ -7,6 +7,7 @@ command line says no more than the program's name; nothing that a program is tol
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 import textwrap
@@ -17,7 +18,7 @@ from typing import Any
 
 from node.sent import command
 
-__all__ = ["command", "message", "sources"]
+__all__ = ["bundle", "command", "message", "sources"]
 
 ROOT = Path(__file__).resolve().parents[1]
 ALWAYS = ("node.sent", "node.answer")  # what receives every program
@@ -50,6 +51,13 @@ def sources(entry: str) -> dict[str, str]:
             package = (ROOT / Path(*name.split("."))).is_dir()
             ahead += [name.rpartition(".")[0], *imported(text, name, package)]
     return found
+
+
+@cache
+def bundle(entry: str) -> tuple[str, str]:
+    """Return a file of the modules that a program needs: its name, their checksum, and its text."""
+    text = json.dumps(sources(entry), sort_keys=True)
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json", text
 
 
 def message(entry: str, arguments: Any = None, file: str = "") -> str:

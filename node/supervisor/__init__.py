@@ -7,9 +7,10 @@
     supervisor.inspection:inspect     what this node is
     supervisor.stopping:stop_all      end every run that this node holds
 
-`prepare` leaves these modules in the run's folder, modules.json, for what is asked afterwards. The
-folder also holds job.json (0600), state.json, lease, go, stop, log, done.json and supervisor.log;
-who may read it is its owner only.
+`prepare` leaves these modules, compiled too, beside all runs' folders (.programs), and links to
+them in the run's own, modules.json, for what is asked afterwards. The folder also holds job.json
+(0600), state.json, lease, go, stop, log, done.json and supervisor.log; who may read it is its owner
+only.
 Variables that are secret (the job's `secrets`) are in no file of it.
 A job without argv starts nothing: another node's launcher starts this node's processes (deepspeed
 does, over ssh). Its daemon waits until a poll says `--over`, and ends what carries the run's mark.

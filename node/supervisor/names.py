@@ -5,6 +5,8 @@ NODES = "nodes"  # the folder of a run's nodes, one each
 HOSTNAME = "{hostname}"  # in a path that is asked about: this node's
 LOCK = "lock-%s"  # of the node with that name: beside all runs' folders, and not in one
 
+PROGRAMS = ".programs"  # beside all runs' folders: the supervisor's modules, for the next run
+
 JOB = "job.json"
 STATE = "state.json"
 LEASE = "lease"

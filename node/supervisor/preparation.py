@@ -8,7 +8,6 @@ import os
 import socket
 import time
 
-from node import sent
 from node.causes import Cause
 
 from . import scratch
@@ -19,6 +18,7 @@ from .files import write
 from .folders import limit_log, make_room, prune, shared_root
 from .names import JOB, LEASE, RESERVE
 from .processes import program_of
+from .programs import leave
 from .state import boot_id, host_name
 from .surroundings import look_around
 
@@ -92,8 +92,8 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
     (name to text, written into dir), requires (path to size in bytes or null), ports, device,
     device_ids, time_limit_s, lost_contact_s, grace_s, log_limit_bytes; mark (the same on every
-    node of the run); scratch (a folder on a disk of the node's own, or ""); after (argvs); secrets
-    (variables that are written into no file).
+    node of the run); scratch (a folder on a disk of the node's own, or ""); after (argvs); programs
+    (where these modules are kept); secrets (variables that are written into no file).
     """
     secrets = job.pop("secrets", {})
     try:
@@ -110,7 +110,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
             lay_out(job)
         except FileExistsError:  # there was none a moment ago
             raise shared_root(job["dir"], "another node")
-        write(os.path.join(job["dir"], sent.FILE), json.dumps(sent.SOURCES))
+        leave(job["programs"], job["dir"])
         write(os.path.join(job["dir"], JOB), json.dumps(job))
         write(os.path.join(job["dir"], LEASE), "")
         job["env"] = dict(job["env"], **secrets)

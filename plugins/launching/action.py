@@ -24,6 +24,7 @@ class LaunchAction(NodeAction):
 
     _supports_check_mode = False
     default_python = "python3"
+    kept = ""  # the file on the node that has the supervisor's modules, once it was left there
 
     def value_of(self, name: str, given: dict[str, Any]) -> str:
         """Return a variable's value as the inventory means it: a vault or a lookup may hold it."""

@@ -39,6 +39,7 @@ class Meeting:
         self.orders = orders
         self.mark = mark_of(run_folder.path / names.RUN)
         self.absent = {node.node_rank for node in orders.nodes}
+        self.waiting = set(self.absent)  # for go
         # Nodes that only wait for others end after those that do not.
         self.launchers = {node.node_rank for node in orders.nodes if not node.waits}
         self._came = threading.Condition()
@@ -48,12 +49,21 @@ class Meeting:
         """Say that a node is ready."""
         with self._came:
             self.absent.discard(node.node_rank)
-            self._came.notify_all()
+            if not self.absent:
+                self._came.notify_all()
 
     def all_came(self, patience_s: float) -> bool:
         """Wait so long for all nodes; return whether they are ready."""
         with self._came:
             return self._came.wait_for(lambda: not self.absent, patience_s)
+
+    def gone(self, node: NodeRun, patience_s: float) -> None:
+        """Say that a node was told to go, and wait so long until all were."""
+        with self._came:
+            self.waiting.discard(node.node_rank)
+            if not self.waiting:
+                self._came.notify_all()
+            self._came.wait_for(lambda: not self.waiting, patience_s)
 
     def late(self) -> str:
         """Name the first nodes that are not ready."""

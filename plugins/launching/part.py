@@ -18,15 +18,17 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from node.causes import Cause, EndedBy
 from node.schema import UnfitError
 from node.supervisor import kinds
+from node.supervisor.names import GO, PROGRAMS
 from plugins.launching.action import RefusalError
 from plugins.launching.home import Home, fetchable
 from plugins.launching.talk import BROKEN, LostError, Talk
 from plugins.node_action import one_line, save
+from plugins.program import bundle
 from runner.base.shape import read
 from runner.folder import names
 from runner.folder.endings import Ending
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
 
 OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
 PREPARE_S = 300.0  # for a node to prepare: large folders are removed there
+PREPARE = "supervisor.preparation:prepare"
 BARRIER_S = 600.0  # for all nodes to be prepared, which end by themselves long before
 BARRIER_LOOK_S = 0.1  # between two looks whether the run ends before it begins
 BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
+GO_S = 2.0  # for all other nodes to be told to go
 WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
 
 
@@ -78,7 +82,8 @@ class Part:
         self.action, self.meeting, self.node = action, meeting, node
         self.host, self.limits = node.host, meeting.orders.limits
         self.folder = meeting.run_folder.node(node.node_rank)
-        self.job = {**meeting.orders.job(node), "mark": meeting.mark}
+        programs = f"{node.runs}/{PROGRAMS}/{bundle(PREPARE)[0]}"
+        self.job = {**meeting.orders.job(node), "mark": meeting.mark, "programs": programs}
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
         # The lease is renewed between polls: three of them fit into it.
         longest = min(8.0, self.limits.lost_contact_s / 3)
@@ -116,10 +121,8 @@ class Part:
     def prepare(self) -> None:
         """Check the node and leave its daemon, or say why not; then wait for every other node."""
         began = time.time()
-        job = {**self.job, "secrets": self.reveal()}
-        self.action.patience_s = PREPARE_S
         try:
-            facts = self.action.ask("supervisor.preparation:prepare", job, kinds.PREPARED)
+            facts = self.ask_to_prepare()
         except AnsibleConnectionFailure as error:
             words = f"cannot be reached: {one_line(error)}"
             raise RefusalError(Cause.UNREACHABLE, words) from error
@@ -139,6 +142,24 @@ class Part:
                 self.poll(go=False, wait_s=0.0)
                 renewed = time.monotonic()
 
+    def ask_to_prepare(self) -> dict[str, Any]:
+        """Ask by the modules that an earlier run left on the node, where it still has them."""
+        job = {**self.job, "secrets": self.reveal()}
+        self.action.patience_s = PREPARE_S
+        facts: dict[str, Any]
+        if self.action.kept == job["programs"]:
+            try:
+                facts = self.action.ask(PREPARE, job, kinds.PREPARED, job["programs"])
+            except AnsibleConnectionFailure:
+                raise
+            except AnsibleError:  # they were removed
+                self.action.kept = ""
+            else:
+                return facts
+        facts = self.action.ask(PREPARE, job, kinds.PREPARED)
+        self.action.kept = job["programs"]
+        return facts
+
     def reveal(self) -> dict[str, str]:
         """The secret variables' values; cluster_env as the inventory has it, templates and all."""
         given = self.action.variables.get("cluster_env") or {}
@@ -156,6 +177,8 @@ class Part:
             reason = self.meeting.halted()
             if time.monotonic() > overdue:
                 raise LostError("its supervisor does not end the run")
+            if go and not reason and len(self.meeting.orders.nodes) > 1:
+                self.go()
             began = time.monotonic()
             answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
             go = False
@@ -165,6 +188,16 @@ class Part:
                 return self.done(answer)
             # One that answers at once, and has not ended, is not asked the more often for it.
             time.sleep(max(0.0, began + self.wait_s - time.monotonic()))
+
+    def go(self) -> None:
+        """Say go by the shortest command there is, and nothing else before all nodes know.
+
+        So they start at the same time. Where it does not come, the first poll says so, too.
+        """
+        self.action.patience_s = self.limits.lost_contact_s
+        with contextlib.suppress(*BROKEN):
+            self.action.exchange(["touch", f"{self.node.dir}/{GO}"])
+        self.meeting.gone(self.node, GO_S)
 
     def done(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return what done.json is to hold, by the last poll's answer."""

@@ -115,7 +115,7 @@ class Attacker:
         self.parts: dict[str, list[bytes]] = {entry: [] for entry, _ in TALK}
         for (entry, _), answer in zip(TALK, parts, strict=False):
             self.parts[entry].append(answer)
-        self.patience_s = 0.0
+        self.patience_s, self.kept = 0.0, ""
         self.variables: dict[str, Any] = {}
 
     def ask(self, entry: str, spec: Any, kind: Any, file: str = "") -> Any:

@@ -99,6 +99,7 @@ class Run:
             "run_id": self.id,
             "runs": str(runs),
             "dir": str(self.dir),
+            "programs": str(runs / ".programs" / "0123.json"),
             "argv": [SH, "-c", script],
             "env": {"PATH": "/usr/bin:/bin"},
             "cwd": "/",
@@ -880,7 +881,8 @@ def test_a_closed_folder_is_removed_with_what_is_empty_above_it(make: Make, tmp_
     assert other.ask("folders:close", keep=True)["removed"] is False
     assert (other.dir / "launcher.log").exists()
     assert other.ask("folders:close", keep=False)["removed"] is True
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == [f"lock-{socket.gethostname()}"]
+    left = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert left == [".programs", f"lock-{socket.gethostname()}"]
 
 
 def test_a_run_that_goes_on_is_not_removed(make: Make) -> None:

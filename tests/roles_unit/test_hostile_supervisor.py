@@ -90,6 +90,7 @@ def carry_out(campaign: Campaign, node: Any, ready: int = 1) -> None:
     """The second node's part, once so many nodes are ready."""
     meeting = Meeting(RunFolder(campaign.path / "run"), campaign.lock, campaign.holder)
     first, second = meeting.orders.nodes
+    meeting.gone(first, 0.0)
     if ready:
         meeting.come(first)
     write(meeting, second, Part(node, meeting, second).run())
@@ -159,7 +160,9 @@ def test_who_answers_at_once_and_never_ends_is_given_up(
             **{"data": b"", "samples": b"", "files": {}},
         }
 
-    node = SimpleNamespace(ask=endless, patience_s=None, variables={})
+    node = SimpleNamespace(
+        ask=endless, exchange=lambda argv: None, patience_s=None, variables={}, kept=""
+    )
     with campaign.locked():
         carry_out(campaign, node)
     assert run.halt is not None

@@ -38,15 +38,21 @@ class Here:
     def __init__(self) -> None:
         self.broken: Callable[[str, Any], None] = lambda entry, spec: None
         self.asked: list[Any] = []
+        self.by_file: list[str] = []  # that nodes were asked to prepare by
         self.variables: dict[str, Any] = {}
+        self.kept = ""
 
     def ask(self, entry: str, spec: Any, kind: Any, file: str = "") -> dict[str, Any]:
         self.asked.append(spec)
+        if entry.endswith(":prepare"):
+            self.by_file.append(file)
         self.broken(entry, spec)
         argv = [sys.executable, "-I", "-S", *command(entry)]
         given = message(entry, spec, file)
         ran = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=60)
-        facts: dict[str, Any] = read(ran.stdout, kind, to(entry))
+        facts: dict[str, Any] | None = read(ran.stdout, kind, to(entry))
+        if facts is None:
+            raise AnsibleError(f"gave no answer (exit {ran.returncode})")
         return facts
 
 
@@ -54,7 +60,7 @@ class Site:
     """A campaign with one run of one node, this machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.here = Here()
+        self.here, self.folder = Here(), folder
         self.campaign = Campaign(folder / "campaign")
         self.attempt = RunFolder(self.campaign.path / "cell" / "repeat1" / "attempt1")
         self.node = {
@@ -115,6 +121,19 @@ def test_a_run_that_ends_well_is_brought_home_and_leaves_no_folder(site: Site) -
     assert site.log.startswith("1\n2\n")
     assert site.log.count("\n") == 30005
     assert (site.attempt.halt, site.outcome().status) == (None, "ok")
+
+
+def test_a_later_run_has_the_supervisor_neither_sent_nor_compiled(site: Site) -> None:
+    """But where somebody removed what the first had left."""
+    with site.campaign.locked():
+        for removed in (False, False, True):
+            kept = site.folder / "node" / ".programs"
+            for file in list(kept.iterdir()) if removed else ():
+                file.unlink()
+            site.run(STEPS)
+            assert sorted(path.suffix for path in kept.iterdir())[1] == ".json"
+            assert site.done["rc"] == 0
+    assert site.here.by_file == ["", site.here.kept, site.here.kept, ""]
 
 
 # --- what cannot be brought home ------------------------------------------------------------------

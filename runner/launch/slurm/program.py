@@ -1,14 +1,12 @@
 """What runs on a job's nodes: our programs, left once a campaign on the folder that nodes share."""
 
-import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from node.sent import command
-from plugins.program import sources
+from plugins.program import bundle
 from runner.base.exclusive import make_private
 from runner.base.files import whole
 from runner.folder import names
@@ -44,16 +42,10 @@ def leave(entry: str, campaign: Path) -> None:
             stream.write(text.encode())
 
 
-@cache
-def _text(entry: str) -> str:
-    return json.dumps(sources(entry), sort_keys=True)
-
-
 def _modules(entry: str, campaign: Path) -> tuple[Path, str]:
     """Return the file of a program's modules, and its text.
 
     A job that waits for days runs what it was submitted with: the file's name is their checksum.
     """
-    text = _text(entry)
-    name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    name, text = bundle(entry)
     return campaign / names.PROGRAMS / name, text

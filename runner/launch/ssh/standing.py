@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,13 +25,17 @@ class StandingPlay:
     def __init__(self, begin: Begin, folder: Path) -> None:
         self.gate = Gate(folder)
         self.cancelled = threading.Event()
-        self.played: Played | None = None
-
-        def play() -> None:
-            self.played = begin(folder, self.cancelled.is_set)
-
-        self._thread = threading.Thread(target=play, name="play", daemon=True)
+        self._played: Future[Played] = Future()
+        self._thread = threading.Thread(
+            target=self._play, args=(begin, folder), name="play", daemon=True
+        )
         self._thread.start()
+
+    def _play(self, begin: Begin, folder: Path) -> None:
+        try:
+            self._played.set_result(begin(folder, self.cancelled.is_set))
+        except BaseException as error:  # for who waits: a full disk here, above all
+            self._played.set_exception(error)
 
     @property
     def lives(self) -> bool:
@@ -41,7 +46,8 @@ class StandingPlay:
     def carry_out(self, order: Order, cancelled: Callable[[], bool]) -> str:
         """Have an order carried out; return Ansible's words where it died over it.
 
-        Where it is cancelled, Ansible is killed, and nobody waits for its nodes.
+        Where it is cancelled, Ansible is killed, and nobody waits for its nodes. Raises what kept
+        Ansible from being run.
         """
         self.gate.tell(order)
         ended: float | None = None
@@ -54,10 +60,10 @@ class StandingPlay:
             if self._thread.is_alive():
                 continue
             ended = ended or time.monotonic()
-            if not self.gate.came or time.monotonic() - ended > LEAVE_S:
+            if not self.gate.came or self._played.exception() or time.monotonic() - ended > LEAVE_S:
                 break
         self._thread.join(END_S)
-        return self.played.words if self.played is not None else ""
+        return self._played.result().words if self._played.done() else ""
 
     def end(self) -> None:
         """Let it end; kill it where it does not."""

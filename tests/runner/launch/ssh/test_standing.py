@@ -83,6 +83,18 @@ def test_a_play_that_never_came_to_the_gate_says_why(tmp_path: Path) -> None:
     made.close()
 
 
+def test_a_full_disk_here_is_raised_where_somebody_waits(tmp_path: Path) -> None:
+    """It was a traceback of a thread's."""
+
+    def full(gate: Path, cancelled: Callable[[], bool]) -> Played:
+        raise OSError(28, "No space left on device")
+
+    made = Plays(full, tmp_path)
+    with pytest.raises(OSError, match="No space left on device"):
+        made.carry_out(run(1), never)
+    made.close()
+
+
 def test_an_ansible_that_was_killed_leaves_its_run_time_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
