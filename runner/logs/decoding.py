@@ -39,7 +39,7 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
                 rest, torn = b"", True
             continue
         begin = line_end(block, 0) + 1 if torn else 0
-        yield b"".join((rest, memoryview(block)[begin:cut]))
+        yield b"".join((rest, memoryview(block)[begin:cut])) if rest else block[begin:cut]
         rest, torn = block[cut:], False
     if rest:
         yield rest

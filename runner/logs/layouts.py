@@ -105,16 +105,6 @@ class Marks:
         newlines = np.append(np.flatnonzero(self.data == _NEWLINE), len(self.text))
         return newlines[np.searchsorted(newlines, at)]
 
-    def after(self, sign: bytes) -> list[int]:
-        """Find the pipes that follow `sign` and a space."""
-        width = len(sign) + 1
-        pipes = self.pipes[self.pipes >= width]
-        pipes = pipes[self.data[pipes - 2] == sign[-1]]
-        following: list[int] = pipes[
-            items(self.text, width)[pipes - width] == np.void(sign + b" ")
-        ].tolist()
-        return following
-
 
 @dataclass(frozen=True)
 class Field:

@@ -40,7 +40,7 @@ class LineParser(Kind):
 
     def feed(self, text: bytes) -> Batch | None:
         """Read the steps in whole lines of a log; None where there is none."""
-        self.notes.scan(text)
+        noted = self.notes.scan(text)
         self.windows.log_interval = self.notes.log_interval
         rows, stand = [], []
         marks = sorted(at for mark in self.context for at in places(text, mark))
@@ -56,7 +56,7 @@ class LineParser(Kind):
                 stand.append(at)
         for mark in marks[seen:]:
             self.look(text, mark)
-        overflows = self.overflows.find(text, np.array(stand, np.int64))
+        overflows = self.overflows.find(text, noted, np.array(stand, np.int64))
         if not rows:
             return None
         for row, count in zip(rows, overflows.tolist(), strict=True):

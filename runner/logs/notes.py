@@ -1,25 +1,27 @@
 """What a log says beside its steps: memory, devices, and the few arguments that parsers need.
 
-Searched by long markers, because a long marker lets `bytes.find` skip (3 to 5 GB/s; a short one
-1.5 GB/s), once a block.
+All of it is known by long marks, which are found in one pass over a block (finder.py).
 """
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
+from runner.logs import overflow, smi
 from runner.logs.decoding import places
+from runner.logs.finder import Finder
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE
 from runner.logs.numbers import number, quantity, whole
-from runner.logs.smi import Devices
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
 # allocated: 13808.2 | reserved: ...`; v1.1.5 without `[Rank ]` and parentheses. MB is 2^20 bytes.
 _MEMORY_MARK = b"memory (MB) | allocated: "
 _MEMORY = re.compile(rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|")
 # megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts.
-_PERPLEXITY_MARK = b"lm loss PPL: "
-_PERPLEXITY = re.compile(rb"lm loss PPL: (\d[\d.]*E[+-]\d+)\s")
+_EVALUATION_MARK = b"lm loss value: "  # "lm loss PPL: " ends as each step's own "lm loss: "
+_PERPLEXITY = re.compile(
+    rb"lm loss value: [^\s|]{1,40} \| lm loss PPL: (\d[\d.]{0,40}E[+-]\d{1,3})\s"
+)
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"log_interval \.{20,} (\d{1,9})\s")
 # What follows it among them, in the order of the alphabet, and the fact that it is.
@@ -28,7 +30,7 @@ _ARGUMENTS = {
     b" seq_length ...": TOKENS_PER_SAMPLE,
     b" world_size ...": DEVICES,
 }
-_ARGUMENT = re.compile(rb" \w{1,40} \.+ (\d{1,9})\s")
+_ARGUMENT = re.compile(rb"( \w{1,40} \.{3})\.* (\d{1,9})\s")
 # Primus (fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py:424).
 _PRIMUS_MARK = b"AverageExtension initialized with seq_len: "
 _PRIMUS = re.compile(
@@ -49,6 +51,17 @@ _COMPILED_MARK = b". Compilation time: "
 _COMPILED = re.compile(rb">>> done with ([a-z ]{1,60})\. Compilation time: ([\d.]+) seconds\s")
 _LOADED_MARK = b"Time to load "
 _LOADED = re.compile(rb"Time to load ([\w-]{1,60}) op: ([\d.]+) seconds\s")
+# Primus (v26.2 1ec29c67 primus/modules/trainer/megatron/trainer.py:2036-2090; fd1eeabb
+# primus/backends/megatron/patches/training_log/print_rank_last_patches.py:177-206) has what the
+# device has in use, `hip mem usage/free/total/usage_ratio: 227.35GB/..`, where a GB is 2^30 bytes,
+# its torchtitan what the allocator reserved, `memory usage/free/total: ..GiB/`. Megatron-Bridge's
+# `memory (GB)` (067f987d src/megatron/bridge/training/utils/train_utils.py:1146, :1200) is of 10^9.
+_USAGE_MARKS = b"usage/free/total", b"usage/usage_ratio: "
+_IN_USE = re.compile(rb"usage/(?:free/total/)?usage_ratio: ([\d.]{1,20})Gi?B/")
+_RESERVED = re.compile(rb"usage/free/total: ([\d.]{1,20})GiB/")
+_PEAK_MARK = b"| mem-max-allocated-gigabytes: "
+_PEAK = re.compile(rb"\| mem-max-allocated-gigabytes: ([\d.]{1,20})(?=[ \r\n])")
+_MIB = 2**20
 _NESTED = frozenset({b"dataset index builder", b"compiling"})
 COMPILER = 80  # bytes on either side of the mark in which its line says what and how long
 MOST_COMPILED = 100  # things, of one log
@@ -61,9 +74,10 @@ class Notes:
 
     memory_allocated_mib: float | None = None
     perplexity: float | None = None
-    devices: Devices = field(default_factory=Devices)
+    devices: smi.Devices = field(default_factory=smi.Devices)
     facts: dict[str, str] = field(default_factory=dict)
     compiled: dict[bytes, float] = field(default_factory=dict)  # in s, of any rank the longest
+    _awaited: dict[bytes, int] = field(default_factory=dict)  # arguments, until where in the text
     first_step: bytes = b""  # the line of the first step, where its words tell of what system it is
 
     @property
@@ -92,16 +106,42 @@ class Notes:
         """Note one more figure of what a device had in use."""
         self.devices.see(mib, None)
 
-    def scan(self, text: bytes) -> None:
-        """Look through whole lines of a log for all of it."""
-        for at in places(text, _MEMORY_MARK):
-            self.memory(text, text.index(b"|", at))
-        self.arguments(text)
-        at = text.find(_EMBEDDING_MARK)
-        if at >= 0 and (match := _EMBEDDING.match(text, at)):
-            self.facts["padded_vocab_size"] = match[1].decode()
-        self.devices.scan(text)
-        self.evaluations(text)
+    def scan(self, text: bytes, *, early: bool = True) -> list[tuple[int, bytes]]:
+        """Look through whole lines of a log for all of it; return all marks that stand there.
+
+        `early`: what a trainer prints before its first step is wanted, too.
+        """
+        found = _FINDER.find(text)
+        self._awaited.clear()
+        if early:
+            for at in places(text, _LOADED_MARK):
+                self._compiled(_LOADED.match(text, at))
+        for at, mark in found:
+            if (reader := _READERS.get(mark)) or (early and (reader := _EARLY.get(mark))):
+                reader(self, text, at)
+        self.devices.scan(text, found)
+        return found
+
+    def _evaluation(self, text: bytes, at: int) -> None:
+        if match := _PERPLEXITY.match(text, at):
+            self.perplexity = number(match[1])
+
+    def _memory(self, text: bytes, at: int) -> None:
+        if match := _MEMORY.match(text, text.index(b"|", at)):
+            self.allocated(quantity(match[1]))
+
+    def _usage(self, text: bytes, at: int) -> None:
+        if match := _IN_USE.match(text, at):
+            self.used((quantity(match[1]) or 0.0) * 1024)
+        elif match := _RESERVED.match(text, at):
+            self.allocated((quantity(match[1]) or 0.0) * 1024)
+
+    def _peak(self, text: bytes, at: int) -> None:
+        if match := _PEAK.match(text, at):
+            self.allocated((quantity(match[1]) or 0.0) * 1e9 / _MIB)
+
+    def _compilation(self, text: bytes, at: int) -> None:
+        self._compiled(_COMPILED.search(text, max(0, at - COMPILER), at + COMPILER))
 
     def _compiled(self, match: re.Match[bytes] | None) -> None:
         took = quantity(match[2]) if match else None
@@ -109,34 +149,37 @@ class Notes:
         if match and took is not None and (known or len(self.compiled) < MOST_COMPILED):
             self.compiled[match[1]] = max(took, self.compiled.get(match[1], 0.0))
 
-    def evaluations(self, text: bytes) -> None:
-        """Note the perplexity of the last evaluation."""
-        for at in places(text, _PERPLEXITY_MARK):
-            if match := _PERPLEXITY.match(text, at):
-                self.perplexity = number(match[1])
-
-    def memory(self, text: bytes, pipe: int) -> None:
-        """Read the memory line whose first pipe stands there."""
-        if match := _MEMORY.match(text, pipe):
-            self.allocated(quantity(match[1]))
-
-    def arguments(self, text: bytes) -> None:
-        """Read what the trainer prints before its first step: arguments, vocabulary, compiling."""
-        for at in places(text, _COMPILED_MARK):
-            self._compiled(_COMPILED.search(text, max(0, at - COMPILER), at + COMPILER))
-        for at in places(text, _LOADED_MARK):
-            self._compiled(_LOADED.match(text, at))
-        at = text.find(_PADDED_MARK)
-        if at >= 0 and (match := _PADDED.match(text, at)):
+    def _padded(self, text: bytes, at: int) -> None:
+        if match := _PADDED.match(text, at) or _EMBEDDING.match(text, at):
             self.facts["padded_vocab_size"] = match[1].decode()
-        marks = [*places(text, _ARGUMENT_MARK), len(text)]
-        for at, following in pairwise(marks):  # what follows the next one is the next one's
-            if match := _LOG_INTERVAL.match(text, at):
-                self.facts["log_interval"] = match[1].decode()
-            for mark, fact in _ARGUMENTS.items():
-                place = text.find(mark, at, min(at + ARGUMENTS, following))
-                if place >= 0 and (match := _ARGUMENT.match(text, place)):
-                    self.facts[fact] = match[1].decode()
-        at = text.find(_PRIMUS_MARK)
-        if at >= 0 and (match := _PRIMUS.match(text, at)):
+
+    def _log_interval(self, text: bytes, at: int) -> None:
+        if match := _LOG_INTERVAL.match(text, at):
+            self.facts["log_interval"] = match[1].decode()
+        self._awaited = dict.fromkeys(_ARGUMENTS, at + ARGUMENTS)
+
+    def _argument(self, text: bytes, at: int) -> None:
+        match = _ARGUMENT.match(text, at)
+        if match and at < self._awaited.pop(match[1], 0):  # DeepSpeed prints another world_size
+            self.facts[_ARGUMENTS[match[1]]] = match[2].decode()
+
+    def _primus(self, text: bytes, at: int) -> None:
+        if match := _PRIMUS.match(text, at):
             self.facts |= {TOKENS_PER_SAMPLE: match[1].decode(), DEVICES: match[2].decode()}
+
+
+_Readers = Mapping[bytes, Callable[[Notes, bytes, int], None]]
+_READERS: _Readers = {
+    _MEMORY_MARK: Notes._memory,
+    _EVALUATION_MARK: Notes._evaluation,
+    **dict.fromkeys(_USAGE_MARKS, Notes._usage),
+    _PEAK_MARK: Notes._peak,
+}
+_EARLY: _Readers = {
+    _COMPILED_MARK: Notes._compilation,
+    **dict.fromkeys((_PADDED_MARK, _EMBEDDING_MARK), Notes._padded),
+    _ARGUMENT_MARK: Notes._log_interval,
+    **dict.fromkeys(_ARGUMENTS, Notes._argument),
+    _PRIMUS_MARK: Notes._primus,
+}
+_FINDER = Finder((*_READERS, *_EARLY, *overflow.MARKS, *smi.HEADER_MARKS))

@@ -9,11 +9,12 @@ the start of its run: `[Rank 0] step=20, skipped=5, lr=[..` (0.8.0 engine.py:233
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from runner.logs.batch import Ints
-from runner.logs.decoding import line_start, places
+from runner.logs.decoding import line_start
 from runner.logs.numbers import whole
 
 _MARK = b"Skipping step. Attempted loss scale: "
@@ -21,7 +22,8 @@ _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
 _RANK = re.compile(rb"[Rr]ank[ _]?(\d{1,9})(?!\d)")
 NEAR = 48  # bytes before the mark in which the line says what it is,
 BEFORE = 512  # and of which rank
-COUNTER = b":log_dist] [Rank 0] step="  # long, so that it is found fast
+COUNTER = b":log_dist] [Rank 0] step="
+MARKS = _MARK, COUNTER
 _COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=\d+, skipped=(\d{1,9}), lr=\[")
 
 
@@ -40,17 +42,17 @@ class Overflows:
         """Steps skipped in all: by the rank that tells of most, or by DeepSpeed's counter."""
         return max(self._counted, self._most)
 
-    def find(self, text: bytes, steps: Ints) -> Ints:
+    def find(self, text: bytes, marks: Sequence[tuple[int, bytes]], steps: Ints) -> Ints:
         """Return, for each step of a block (where its line stands), the steps skipped since the one
-        before.
+        before, by the marks that stand in the block.
 
         Those after the block's last step are told with the next block's first.
         """
         counts = np.zeros(len(steps), np.int64)
         row = 0
-        for at, mark in sorted(
-            (at, kind) for kind in (_MARK, COUNTER) for at in places(text, kind)
-        ):
+        for at, mark in marks:
+            if mark not in MARKS:
+                continue
             if row < len(steps) and at > steps[row]:  # what was untold belongs to this step
                 counts[row] += self.total - self._told
                 self._told = self.total

@@ -1,22 +1,19 @@
-"""What Megatrons and those who wrap them say beside their fields: own figures, memory.
+"""What Megatrons and those who wrap them work out themselves.
 
 * `throughput per GPU (TFLOP/s/GPU): 210.5 |` and `energy per GPU (J/iter/GPU): 640.1 |`, with
   `--log-throughput` and `--log-energy` (core_v0.13.0 megatron/training/training.py:1709, :1718).
 * Primus (v26.2 1ec29c67 primus/modules/trainer/megatron/trainer.py:2036-2090; fd1eeabb
-  primus/backends/megatron/patches/training_log/print_rank_last_patches.py:177-206, :430-543) has
-  `compute per GPU (TFLOP/s/GPU): 210.5 (avg 217.3)`, before 2026-07 `throughput .. 210.5/217.3`,
-  and what the device has in use, `hip mem usage/free/total/usage_ratio: 227.35GB/..`, where a GB
-  is 2^30 bytes. Its torchtitan has what the allocator reserved, `memory usage/free/total: ..GiB/`.
+  primus/backends/megatron/patches/training_log/print_rank_last_patches.py:430-543) has
+  `compute per GPU (TFLOP/s/GPU): 210.5 (avg 217.3)`, before 2026-07 `throughput .. 210.5/217.3`.
 * Megatron-Bridge (067f987d src/megatron/bridge/training/utils/train_utils.py:1049) has a line of
   rank 0's before the last rank's, `Step Time : 14.26s GPU utilization: 58.2MODEL_TFLOP/s/GPU`,
-  which is of the iteration whose time it has; its `memory (GB)` (:1146, :1200) is of 10^9 bytes.
+  which is of the iteration whose time it has.
 """
 
 import re
 
 from runner.logs.batch import Figures
-from runner.logs.decoding import line_end, places
-from runner.logs.notes import Notes
+from runner.logs.decoding import line_end
 from runner.logs.numbers import quantity
 
 _TFLOPS = re.compile(
@@ -30,24 +27,6 @@ _STEP = re.compile(
 )
 BEFORE = 40  # bytes before the mark in which its line begins
 ROUNDED_S = 0.00501  # its time has two places
-_IN_USE = re.compile(rb"usage/(?:free/total/)?usage_ratio: ([\d.]{1,20})Gi?B/")
-_RESERVED = re.compile(rb"usage/free/total: ([\d.]{1,20})GiB/")
-_PEAK_MARK = b"| mem-max-allocated-gigabytes: "
-_PEAK = re.compile(rb"\| mem-max-allocated-gigabytes: ([\d.]{1,20})(?=[ \r\n])")
-_MIB = 2**20
-
-
-def read_memory(notes: Notes, text: bytes) -> None:
-    """Note what stands on and between the steps of a block."""
-    for mark in (b"usage/free/total", b"usage/usage_ratio: "):  # long ones are found faster
-        for at in places(text, mark):
-            if match := _IN_USE.match(text, at):
-                notes.used((quantity(match[1]) or 0.0) * 1024)
-            elif match := _RESERVED.match(text, at):
-                notes.allocated((quantity(match[1]) or 0.0) * 1024)
-    for at in places(text, _PEAK_MARK):
-        if match := _PEAK.match(text, at):
-            notes.allocated((quantity(match[1]) or 0.0) * 1e9 / _MIB)
 
 
 def last_step_time(text: bytes, begin: int, end: int) -> bytes:

@@ -3,11 +3,11 @@
 Every process of a node may print its own CSV (LiBai's patch in document 000: 8 headers and 64 rows
 a node, torn into each other), so a row counts only when it is whole under a header that was seen:
 the order of columns differs (`memory.used` is last in one and next to last in another). A header
-is known by its `[%]`, a table by its `(%)`.
+or a table is known by what it calls memory, with a `[%]` or `(%)` on its line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,15 +15,14 @@ from runner.logs.decoding import line_end, line_start
 from runner.logs.numbers import quantity
 
 _HEADER_MARK = b"memory.used [MiB]"
+_NPU_MARK = b"Memory-Usage(MB)"
+HEADER_MARKS = _HEADER_MARK, _NPU_MARK
 _COLUMN = re.compile(rb"([a-z_.]+)(?: \[([^][\r\n]+)\])?(, ?)?")
 _VALUE = {b"%": re.compile(rb"(\d{1,3}) %"), b"MiB": re.compile(rb"(\d{1,7}) MiB")}
 # The number at the end of a cell that has other words before it.
 _LAST = {unit: re.compile(rb"^(?:.*[^\d.+-])?" + value.pattern) for unit, value in _VALUE.items()}
-_UNIT = re.compile(rb"[\[(]%[\])]")
-MOST_OTHERS = 1000  # of `%` in a text that are looked at one by one
 LONGEST_HEADER = 1 << 14  # bytes of a line with headers: eight processes', torn into each other
 MOST_HEADERS = 16  # kinds of headers in one log; a real one has one or two
-_NPU_MARK = b"Usage(MB)"
 _NPU_ROW = re.compile(
     rb"\| \d{1,9} +(?:\d{1,9} +)?\| [0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+ +\| (\d{1,3}) +"
     rb"(\d{1,9} */ *\d{1,9}(?: +\d{1,9} */ *\d{1,9})*) *\|"
@@ -40,16 +39,13 @@ class Devices:
     _headers: list[list[bytes]] = field(default_factory=list)
     _npu: bool = False
 
-    def scan(self, text: bytes) -> None:
-        """Look through whole lines of a log."""
-        at, end, others = text.find(b"%"), 0, 0  # one character: the fastest search there is
-        while at >= 0:
-            if text[at - 1 : at + 2] in (b"[%]", b"(%)"):
+    def scan(self, text: bytes, marks: Sequence[tuple[int, bytes]]) -> None:
+        """Look through whole lines of a log, in which these marks stand."""
+        end = 0
+        for at, mark in marks:
+            if mark in HEADER_MARKS and at >= end:
                 begin, end = text.rfind(b"\n", end, at) + 1 or end, line_end(text, at)
                 self._learn(text[begin : min(end, begin + LONGEST_HEADER)])
-                at = end
-            others += 1
-            at = text.find(b"%", at + 1) if others < MOST_OTHERS else _unit(text, at + 1)
         if self._headers:
             self._rows(text)
         if self._npu:
@@ -57,6 +53,8 @@ class Devices:
                 self.see(used, busy)
 
     def _learn(self, line: bytes) -> None:
+        if not (b"[%]" in line or b"(%)" in line):
+            return
         self._npu = self._npu or _NPU_MARK in line
         for columns in _headers(line) if _HEADER_MARK in line else ():
             wanted = _HEADER_MARK in columns and len(self._headers) < MOST_HEADERS
@@ -98,12 +96,6 @@ class Devices:
         self.memory_used_mib = max(self.memory_used_mib or 0.0, used_mib)
         if busy_percent is not None:
             self.utilisation_percent = max(self.utilisation_percent or 0.0, busy_percent)
-
-
-def _unit(text: bytes, begin: int) -> int:
-    """Find where `[%]` or `(%)` stands by all three characters, or -1."""
-    match = _UNIT.search(text, begin)
-    return match.start() + 1 if match else -1
 
 
 def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:

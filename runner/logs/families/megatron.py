@@ -28,7 +28,7 @@ from runner.logs.kind import Candidate, Kind, Sign
 from runner.logs.layouts import Field, Layout, Marks, Table, whole_numbers
 from runner.logs.megatron_fields import FIELD, ROLES, Columns, field_of, seconds_of
 from runner.logs.numbers import number
-from runner.logs.own_figures import last_step_time, own_figures, read_memory
+from runner.logs.own_figures import last_step_time, own_figures
 
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
@@ -47,7 +47,6 @@ _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
 _ALIKE = "(NVIDIA's, bigscience's and microsoft's lines look alike: name another with --system)"
-SHORTEST_OTHER = 64  # bytes between two steps that can hold something else worth reading
 MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
 
 
@@ -101,7 +100,6 @@ class Megatron(Kind):
         self._windows = Windows()
         self._layouts: list[Layout] = []
         self._fast = fast
-        self._begun = False
         self._step_time = b""  # Megatron-Bridge's, of the step to come
         self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
@@ -109,20 +107,11 @@ class Megatron(Kind):
         """Read the steps in whole lines of a log; None where there is none."""
         marks = Marks(text)
         slashes, pipes = marks.heads()
-        if not self._begun:  # a trainer prints its arguments before its first step
-            self.notes.arguments(text)
-            self._windows.log_interval = self.notes.log_interval
-            self._begun = len(slashes) > 0
+        early = not self._windows.last  # a trainer prints its arguments before its first step
+        noted = self.notes.scan(text, early=early)
+        self._windows.log_interval = self.notes.log_interval
         ends = self._ends(marks, slashes, pipes)
-        overflows = np.zeros(len(slashes), np.int64)
-        between = np.append(slashes, len(text)) - np.append(0, ends)
-        if (between > SHORTEST_OTHER).any():
-            overflows = self.overflows.find(text, slashes)
-            self.notes.devices.scan(text)
-            self.notes.evaluations(text)
-            for pipe in marks.after(b"(MB)"):
-                self.notes.memory(text, pipe)
-        read_memory(self.notes, text)
+        overflows = self.overflows.find(text, noted, slashes)
         if not len(slashes):
             self._step_time = last_step_time(text, 0, len(text)) or self._step_time
             return None

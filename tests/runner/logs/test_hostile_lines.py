@@ -24,9 +24,9 @@ from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS, readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
+from runner.logs.notes import Notes
 from runner.logs.numbers import grouped, human, number, quantity, whole
 from runner.logs.recognise import signs
-from runner.logs.smi import Devices
 from tests.runner.growth import modules_of
 from tests.runner.logs import made_lines as lines
 from tests.runner.logs.everything import not_in_the_log, read, read_file
@@ -154,12 +154,12 @@ def test_a_negative_time_of_megatron_is_not_measured(fast: bool) -> None:
 def test_a_sign_or_a_digit_before_a_cell_is_not_dropped() -> None:
     header = b"memory.used [MiB], utilization.gpu [%]\n"
     for cell in (b"-512 MiB", b"123456789 MiB", b"1.512 MiB"):
-        devices = Devices()
-        devices.scan(header + cell + b", 5 %\n")
-        assert devices.memory_used_mib is None
-    devices = Devices()
-    devices.scan(header + b"[1]: 512 MiB, 5 %\n")
-    assert (devices.memory_used_mib, devices.utilisation_percent) == (512, 5)
+        notes = Notes()
+        notes.scan(header + cell + b", 5 %\n")
+        assert notes.memory_used_mib is None
+    notes = Notes()
+    notes.scan(header + b"[1]: 512 MiB, 5 %\n")
+    assert (notes.memory_used_mib, notes.devices.utilisation_percent) == (512, 5)
 
 
 def test_the_rest_of_an_endless_line_is_no_line() -> None:
