@@ -7,7 +7,6 @@ digits, which bounds the memory and moves a median by less than 0.01 %.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,39 +17,62 @@ from runner.logs.nodes import Extent, after_warmup
 MOST_VALUES = 200_000
 
 
-@dataclass
+@dataclass(eq=False)
 class Distribution:
-    """Numbers and how often each was seen."""
+    """Numbers and how often each was seen; the newest wait until they are sorted together."""
 
-    seen: Counter[float] = field(default_factory=Counter)
+    seen: int = 0
+    _values: Floats = field(default_factory=lambda: np.empty(0))
+    _counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    _waiting: list[tuple[Floats, Ints]] = field(default_factory=list)
 
     def add(self, values: Floats) -> None:
         """Count the numbers that are there (NaN: not there)."""
         missing = np.isnan(values)
-        self.seen.update((values[~missing] if missing.any() else values).tolist())
-        if len(self.seen) > MOST_VALUES:
-            rounded: Counter[float] = Counter()
-            for value, count in self.seen.items():
-                rounded[float(f"{value:.5g}")] += count
-            self.seen = rounded
+        values = values[~missing] if missing.any() else values
+        self._wait(values, np.ones(len(values), np.int64))
 
     def merge(self, other: Distribution) -> None:
         """Count another log's numbers, too."""
-        self.seen.update(other.seen)
+        self._wait(*other.settled())
+
+    def _wait(self, values: Floats, counts: Ints) -> None:
+        self.seen += int(counts.sum())
+        self._waiting.append((values, counts))
+        if sum(len(values) for values, _ in self._waiting) > MOST_VALUES:
+            self.settled()
+
+    def settled(self) -> tuple[Floats, Ints]:
+        """Return the different values in their order, and how often each was seen."""
+        if self._waiting:
+            parts = [(self._values, self._counts), *self._waiting]
+            self._waiting = []
+            values, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+            self._values, self._counts = _together(values, counts)
+            if len(self._values) > MOST_VALUES:
+                rounded = np.array([float(f"{value:.5g}") for value in self._values.tolist()])
+                self._values, self._counts = _together(rounded, self._counts)
+        return self._values, self._counts
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the same numbers were seen as often."""
+        same = isinstance(other, Distribution)
+        return same and all(map(np.array_equal, self.settled(), other.settled()))
 
     def median(self) -> float | None:
         """Return the middle number, or the mean of the two in the middle; None of nothing."""
-        total = sum(self.seen.values())
-        if not total:
+        if not self.seen:
             return None
-        wanted, passed, low = (total - 1) // 2, 0, None
-        for value in sorted(self.seen):
-            passed += self.seen[value]
-            if low is None and passed > wanted:
-                low = value
-            if passed > total // 2:
-                return value if low == value else ((low or 0.0) + value) / 2
-        return None
+        values, counts = self.settled()
+        middle = [(self.seen - 1) // 2, self.seen // 2]
+        low, high = values[np.searchsorted(counts.cumsum(), middle, "right")].tolist()
+        return float(low if low == high else (low + high) / 2)
+
+
+def _together(values: Floats, counts: Ints) -> tuple[Floats, Ints]:
+    """Sort values, each once, with how often it was seen in all."""
+    different, place = np.unique(values, return_inverse=True)
+    return different, np.bincount(place, counts, len(different)).astype(np.int64)
 
 
 @dataclass
