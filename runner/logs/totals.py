@@ -24,40 +24,42 @@ class Distribution:
     seen: int = 0
     _values: Floats = field(default_factory=lambda: np.empty(0))
     _counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    _waiting: list[tuple[Floats, Ints]] = field(default_factory=list)
+    _waiting: list[Floats] = field(default_factory=list)
 
     def add(self, values: Floats) -> None:
         """Count the numbers that are there (NaN: not there)."""
         missing = np.isnan(values)
-        values = values[~missing] if missing.any() else values
-        self._wait(values, np.ones(len(values), np.int64))
+        self._waiting.append(values[~missing] if missing.any() else values)
+        self.seen += len(self._waiting[-1])
+        if sum(map(len, self._waiting)) > MOST_VALUES:
+            self.settled()
 
     def merge(self, other: Distribution) -> None:
         """Count another log's numbers, too."""
-        self._wait(*other.settled())
-
-    def _wait(self, values: Floats, counts: Ints) -> None:
-        self.seen += int(counts.sum())
-        self._waiting.append((values, counts))
-        if sum(len(values) for values, _ in self._waiting) > MOST_VALUES:
-            self.settled()
+        self.seen += other.seen
+        self.settled()
+        self._with(*other.settled())
 
     def settled(self) -> tuple[Floats, Ints]:
         """Return the different values in their order, and how often each was seen."""
         if self._waiting:
-            parts = [(self._values, self._counts), *self._waiting]
-            self._waiting = []
-            values, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
-            self._values, self._counts = _together(values, counts)
-            if len(self._values) > MOST_VALUES:
-                rounded = np.array([float(f"{value:.5g}") for value in self._values.tolist()])
-                self._values, self._counts = _together(rounded, self._counts)
+            waiting, self._waiting = self._waiting, []
+            self._with(*np.unique(np.concatenate(waiting), return_counts=True))
         return self._values, self._counts
+
+    def _with(self, values: Floats, counts: Ints) -> None:
+        values = np.concatenate((self._values, values))
+        counts = np.concatenate((self._counts, counts))
+        self._values, self._counts = _together(values, counts)
+        if len(self._values) > MOST_VALUES:
+            rounded = np.array([float(f"{value:.5g}") for value in self._values.tolist()])
+            self._values, self._counts = _together(rounded, self._counts)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the same numbers were seen as often."""
-        same = isinstance(other, Distribution)
-        return same and all(map(np.array_equal, self.settled(), other.settled()))
+        if not isinstance(other, Distribution):
+            return NotImplemented
+        return all(map(np.array_equal, self.settled(), other.settled()))
 
     def median(self) -> float | None:
         """Return the middle number, or the mean of the two in the middle; None of nothing."""
