@@ -12,8 +12,9 @@ seconds (user and system), which other work on the machine moves less than the c
     findall     one compiled bytes regular expression with findall, over blocks of 1 MiB
     line script a loop over text lines with `in` and `split`, as upstream's scripts have
 
-Beside that: the newest step of the large log from its end (runner/logs/latest.py), and the peak
-memory of the whole command on 10 MB and on the large log.
+Beside that: hostile inputs of two sizes, whose ratio shows that a byte costs the same in both; the
+newest step of the large log from its end (runner/logs/latest.py), and the peak memory of the whole
+command on 10 MB and on the large log.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from tabulate import tabulate
 
@@ -83,6 +85,38 @@ def by_lines(path: Path) -> int:
                     elif "samples per second" in name:
                         rates.append(float(value))
     return len(times)
+
+
+def hostile(rows: list[bytes]) -> dict[str, bytes]:
+    """What is repeated to be read slowly, by what it does; `rows` are good iteration lines."""
+    random = Random(1)
+    row = rows[-1]
+    places = [random.randrange(len(row) - 1) for _ in range(2000)]
+    near = b"iteration 1/ 2 |\nelapsed time per iteration (ms: 1.0 |\nlm loss value: 1 | lm loss\n"
+    marks = b"memory (MB) | allocated\nSkipping step. Attempted loss scale\nmemory.used [MiB\n"
+    return {
+        "long lines": row[:-1] * 150 + b"\n",
+        "no line's end": row[:-1],
+        "millions of tiny lines": b"1\n|\n",
+        "near matches": near + marks,
+        "binary": random.randbytes(1 << 20),
+        "alike but for a byte": b"".join(row[:at] + b"~" + row[at + 1 :] for at in places),
+    }
+
+
+def slowest(folder: Path, rows: list[bytes]) -> list[list[object]]:
+    """One row a hostile input: MB/s of 5 and of 20 MB."""
+    table: list[list[object]] = []
+    for name, part in hostile(rows).items():
+        rates = []
+        for size in (5_000_000, 20_000_000):
+            path = folder / "hostile"
+            repeat(part, path, size)
+            began = cpu_s()
+            parse([path], None)
+            rates.append(path.stat().st_size / 1e6 / (cpu_s() - began))
+        table.append([name, f"{rates[0]:.0f}", f"{rates[1]:.0f}", f"{rates[0] / rates[1]:.2f}"])
+    return table
 
 
 READERS: dict[str, Callable[[Path], int]] = {
@@ -184,8 +218,11 @@ def main() -> int:
             *(peak_mib(Path(folder) / name) for name in ("whole log", "lines only")),
         ]
         newest = newest_ms(Path(folder) / "whole log")
+        slow = slowest(Path(folder), rows)
     print(f"{log.name}: iteration lines are {share:.0%} of its bytes; {chosen.size_mb} MB each")
     print(tabulate(table, headers=("input", "reader", "MB/s", "times findall", "counted")))
+    heads = ("hostile input", "MB/s of 5 MB", "of 20 MB", "time a byte, 20 MB to 5")
+    print("\n" + tabulate(slow, headers=heads))
     print(f"\nnewest step of the whole log, from its end: {newest:.1f} ms")
     print(
         f"peak memory of the command: {peaks[0]:.0f} MiB on 10 MB, {peaks[1]:.0f} MiB on the whole"

@@ -15,6 +15,7 @@ from runner.logs.known import ATTENTION, COMPILE_CACHE
 from runner.logs.lines import LineParser
 from runner.logs.numbers import number, quantity, whole
 
+_FIELD = re.compile(rb"(?<!\S)([^\s=]*)=(\S*)")
 _STEP = re.compile(rb"([1-9]\d{0,8})/\d{1,9}")
 _STARTED = (ATTENTION.encode(), COMPILE_CACHE.encode())
 _WORD = re.compile(rb"[a-z_,]{1,40}")
@@ -42,8 +43,7 @@ class TorchGpt(LineParser):
         """Read one step; a `config` line's words become facts, and what of `start` is one."""
         if not closed or len(rest) > LONGEST:
             return None
-        words = (head[0] + rest).split()
-        fields = dict(word.split(b"=", 1) for word in words if b"=" in word)
+        fields = dict(_FIELD.findall(head[0] + rest))
         if head[1] != b"step=":
             self._facts(fields, started=head[1] == b"start")
             return None
@@ -77,5 +77,7 @@ class TorchGpt(LineParser):
 
 def _peak(devices: bytes) -> float | None:
     """Return the largest of the devices' figures."""
+    if b"," not in devices:
+        return quantity(devices)
     figures = map(quantity, devices.split(b","))
     return max((figure for figure in figures if figure is not None), default=None)

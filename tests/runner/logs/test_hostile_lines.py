@@ -7,15 +7,18 @@ import ast
 import inspect
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from runner.commands.parse import parse
 from runner.judge.decide import last_words
 from runner.judge.diagnosis.verdict import diagnose
 from runner.judge.stall import read_stacks
@@ -130,8 +133,6 @@ def test_a_time_or_rate_of_zero_or_less_is_not_measured_and_named(
     (step,) = measure(readers_of("torch_gpt"), {0: [bad.encode()]}).intervals
     assert (step.iteration, step.step_time_ms, step.samples_per_s) == (2, None, None)
     assert measure(readers_of("torch_gpt"), {0: [(good + bad).encode()]}).unmeasured == 2
-    from runner.commands.parse import parse
-
     path = tmp_path / "log"
     path.write_text(good + bad)
     result = parse([path], None)
@@ -266,3 +267,49 @@ def test_no_line_costs_more_than_its_length(tmp_path: Path, pump: bytes) -> None
         small = pump * (SMALL // len(pump)) + b"\n"
         growth = _cost_s(reader, large, 3) / _cost_s(reader, small, 3)
         assert growth < MOST_GROWTH, name
+
+
+ROW = lines.megatron(7).encode() + b"\n"
+ALIKE = b"".join(ROW[:at] + b"~" + ROW[at + 1 :] for at in range(0, len(ROW) - 1, 7))
+TEXTS = {
+    "no line's end": ROW[:-1] * 100,
+    "tiny lines": b"1\n|\n" * 2_000,
+    "near matches": b"iteration 1/ 2 |\nmemory (MB) | allocated\nlm loss value: 1 |\n" * 500,
+    "binary": bytes(range(256)) * 30,
+    "alike but for a byte": ALIKE,
+}
+
+
+def _calls(read: Callable[[], object]) -> int:
+    """How many functions are called, in Python and in C: work that no other load moves."""
+    count = 0
+
+    def one(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(one)
+    try:
+        read()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_twice_a_hostile_text_is_twice_the_work(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "log"
+    counts = []
+    for times in (1, 2, 4, 8):
+        path.write_bytes(TEXTS[name] * times + b"\n")
+        counts.append(_calls(lambda: parse([path], None)))
+    _, second, fourth, eighth = counts  # the first imports modules
+    assert eighth - fourth < 2.2 * (fourth - second) + 1000
+    assert eighth < 60_000 + 6 * path.stat().st_size  # tiny lines are looked at one by one
+
+
+def test_good_lines_are_read_with_as_much_work_as_one(tmp_path: Path) -> None:
+    """Arrays read them: a thousand cost no call more than a hundred."""
+    made = [lines.megatron(step, rate=1.5).encode() + b"\n" for step in range(100_000, 102_000)]
+    few, many = (_calls(partial(Megatron().feed, b"".join(made[:count]))) for count in (100, 2_000))
+    assert many < few + 100
