@@ -23,6 +23,7 @@ from runner.commands import (
     doctor,
     export,
     import_,
+    init,
     parse,
     rerun,
     status,
@@ -32,7 +33,9 @@ from runner.commands import (
 
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
-COMMANDS = (bench, collect, status, stop, parse, import_, compare, export, rerun, doctor, systems)
+COMMANDS = (
+    init, bench, collect, status, stop, parse, import_, compare, export, rerun, doctor, systems,
+)  # fmt: skip
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 
 

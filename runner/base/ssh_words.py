@@ -65,10 +65,12 @@ def cure(kind: str, addresses: Sequence[str]) -> str:
     return ""
 
 
-def out_of_reach(whys: Mapping[str, str], addresses: Mapping[str, str]) -> list[str]:
+def out_of_reach(
+    whys: Mapping[str, str], addresses: Mapping[str, str], *, listed: bool = True
+) -> list[str]:
     """Name all nodes that ssh does not reach, one sentence for all of one reason.
 
-    `whys`: node to ssh's words; `addresses`: node to its address.
+    `whys`: node to ssh's words; `addresses`: node to its address; `listed`: in an inventory.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for host, words in whys.items():
@@ -84,16 +86,12 @@ def out_of_reach(whys: Mapping[str, str], addresses: Mapping[str, str]) -> list[
             "see that it is on, that its address in the inventory is right and that it takes your"
             f" key (`ssh {at[0]}` must not ask)"
         )
+        it = "it" if len(hosts) == 1 else "them"
         left_out = ":".join(f"!{host}" for host in hosts)
-        sentences.append(
-            f"{called} cannot be reached: {why}; {mends}, or take {_it(hosts)} out of the inventory"
-            f" (out of one playbook: --limit '{left_out}')"
-        )
+        other = f"take {it} out of the inventory (out of one playbook: --limit '{left_out}')"
+        other = other if listed else f"leave {it} out"
+        sentences.append(f"{called} cannot be reached: {why}; {mends}, or {other}")
     return sentences
-
-
-def _it(hosts: Sequence[str]) -> str:
-    return "it" if len(hosts) == 1 else "them"
 
 
 def unusable(whys: Mapping[str, str], inventory: object, addresses: Mapping[str, str]) -> str:

@@ -295,14 +295,14 @@ def test_a_wrong_path_names_the_nearest_inventory(
     for typed in ("inventory/locl", "local", "somewhere/local"):
         with pytest.raises(UserError, match=rf"{typed} \(did you mean inventory/local\?\)"):
             load_inventory(Path(typed))
-    monkeypatch.chdir(tmp_path)  # where the same is named by its whole path, and one's own by its
+    monkeypatch.chdir(tmp_path)  # from where what is shipped is named by the same words
     (tmp_path / "inventory" / "mine").mkdir(parents=True)
     (tmp_path / "inventory" / "mine" / "hosts.yml").touch()
-    with pytest.raises(UserError, match=r"did you mean /.*/inventory/local\?"):
+    with pytest.raises(UserError, match=r"did you mean inventory/local\?"):
         load_inventory(Path("local"))
     with pytest.raises(UserError, match=r"did you mean inventory/mine\?"):
         load_inventory(Path("mnie"))
-    with pytest.raises(UserError, match=r"no inventory zzz; name a folder such as /.*/local, whi"):
+    with pytest.raises(UserError, match=r"no inventory zzz; name a folder such as inventory/local"):
         load_inventory(Path("zzz"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="cannot be read: Completely failed to parse"):

@@ -1,0 +1,84 @@
+"""`python -m runner init`: an inventory of machines of one's own, written from what they answer."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from runner.base.options import Commands, new_command
+from runner.terms.cluster import DEVICES
+
+DESCRIPTION = """\
+Write an inventory of your own: the machines are asked over ssh, in one exec each, what they have.
+
+  python -m runner init                                   asks for the hosts
+  python -m runner init inventory/mine --hosts gpu01=10.0.0.11 gpu02=10.0.0.12 --user train
+  python -m runner init inventory/mine --hosts 'node[01-16]'         as Slurm expands it
+  python -m runner init inventory/mine --hostfile hostfile           DeepSpeed's: host slots=8
+  python -m runner init inventory/mine --slurm gpu                   a partition's nodes, over ssh
+  python -m runner init inventory/here --hosts localhost --device cpu
+
+ssh asks no questions here, nor later: each node must take a key. A host key that is not known yet
+is shown by its fingerprint, and recorded after a yes (--record-host-keys says it beforehand). What
+the machines answer is checked before it is written. Devices are what nvidia-smi and npu-smi show,
+else CPUs; the network is the interface of the route between the nodes. Look through the files
+afterwards: docs/inventory.md has each key. Where Slurm forbids ssh: inventory/slurm.
+
+exit codes: 0 written; 2 a host is out of reach, or answers what cannot be written; 130 Ctrl-C
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(commands, "init", "write an inventory of your machines", DESCRIPTION)
+    command.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("inventory/mine"),
+        metavar="FOLDER",
+        help="the inventory to write (default: inventory/mine)",
+    )
+    which = command.add_mutually_exclusive_group()
+    which.add_argument(
+        "--hosts", nargs="+", metavar="HOST", help="names, addresses, NAME=ADDRESS, node[01-16]"
+    )
+    which.add_argument("--hostfile", type=Path, metavar="FILE", help="a DeepSpeed hostfile")
+    which.add_argument("--slurm", metavar="PARTITION", help="the nodes of a partition of Slurm")
+    command.add_argument("--user", default="", help="whom ssh connects as (default: ssh's choice)")
+    command.add_argument("--key", type=Path, metavar="FILE", help="private key (default: ssh's)")
+    command.add_argument("--port", type=int, metavar="N", help="port of sshd (default: ssh's)")
+    command.add_argument("--ssh-config", type=Path, metavar="FILE", help="in place of ssh's own")
+    command.add_argument("--device", choices=DEVICES, default="", help="default: what there is")
+    command.add_argument(
+        "--root",
+        default="",
+        metavar="FOLDER",
+        help="for everything on a node (default: /opt/trainbench as root, else ~/trainbench)",
+    )
+    command.add_argument(
+        "--record-host-keys", action="store_true", help="record what is not known yet, unasked"
+    )
+    command.add_argument(
+        "--overwrite", action="store_true", help="replace the files of an inventory that is there"
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Ask, check, write, and say what is next."""
+    from runner.base.streams import say
+    from runner.enrol.making import Conversation, make
+
+    asker = _ask if sys.stdin.isatty() else None
+    conversation = Conversation(say, asker, record=chosen.record_host_keys)
+    make(chosen, conversation)
+    return 0
+
+
+def _ask(question: str) -> str:
+    """Ask a person; the end of input is no answer."""
+    from runner.base.escapes import TerminalLine
+
+    try:
+        return input(TerminalLine(question)).strip()
+    except EOFError:
+        return ""

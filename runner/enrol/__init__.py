@@ -1,0 +1,1 @@
+"""Machines to an inventory: named, asked over ssh, checked, written. What `init` does."""

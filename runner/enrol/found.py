@@ -1,0 +1,163 @@
+"""What a machine is asked in one exec, and what of its answer may go into an inventory. Pure.
+
+A machine may answer anything: each value has a kind, none of which lets a quote, a line break, or
+Jinja's braces through. What does not fit is a fault of that machine's, by name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from runner.base.errors import UserError
+from runner.terms.orders import MOST_NODES
+
+MARK = "TRAINBENCH"
+ROOT = r"/[A-Za-z0-9._/+-]*"  # a folder that no file or program would read as more
+MOST_BYTES = 1 << 16  # of an answer
+OLDEST_PYTHON = (3, 8)  # of a node: roles/validate has the same
+SHARED = {"nfs", "nfs4", "lustre", "gpfs", "ceph", "fuse.ceph", "beegfs", "afs", "smb2", "cifs"}
+
+# $1 is the root that was asked for (or empty), the others are addresses of the machines.
+ASK = r"""
+say() { printf 'TRAINBENCH %s=%s\n' "$1" "$2"; }
+say user "$(id -un)"
+say home "$(cd && pwd -P)"
+for python in /usr/bin/python3 "$(command -v python3)"; do
+  if [ -x "$python" ]; then
+    say python "$python $("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+  fi
+done
+if command -v nvidia-smi >/dev/null 2>&1; then
+  nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null |
+    while read -r mib; do say gpu "$mib"; done
+fi
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin
+if command -v npu-smi >/dev/null 2>&1; then
+  say npus "$(npu-smi info -l 2>/dev/null | grep -c 'NPU ID')"
+fi
+root=$1
+shift
+if [ -z "$root" ]; then
+  if [ "$(id -u)" = 0 ]; then root=/opt/trainbench; else root=$(cd && pwd -P)/trainbench; fi
+fi
+say root "$root"
+place=$root
+while [ ! -e "$place" ] && [ "$place" != / ]; do place=$(dirname "$place"); done
+say disk "$(stat -f -c %T "$place" 2>/dev/null)"
+if [ -w "$place" ]; then say writable yes; fi
+own=" $(ip -o addr 2>/dev/null | awk '{ split($4, part, "/"); printf "%s ", part[1] }')"
+for peer; do
+  number=$(getent ahosts "$peer" 2>/dev/null | awk 'NR == 1 { print $1 }')
+  [ -n "$number" ] || { say nameless "$peer"; continue; }
+  case $own in *" $number "*) continue ;; esac
+  say route "$(ip -o route get "$number" 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p')"
+done
+"""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a machine is, as far as an inventory says it."""
+
+    user: str
+    root: str
+    python: str
+    version: tuple[int, int]
+    gpus: tuple[int, ...] = ()  # memory of each in MiB
+    npus: int = 0
+    interfaces: tuple[str, ...] = ()
+    nameless: tuple[str, ...] = ()  # addresses of other machines that it cannot resolve
+    shared: bool = False
+    writable: bool = False
+
+
+def read_answer(host: str, text: str) -> Found:
+    """Read what a machine printed. Raises UserError that names the machine and the value."""
+    said: dict[str, list[str]] = {}
+    for line in text[:MOST_BYTES].splitlines():
+        mark, _, pair = line.partition(" ")
+        key, equals, value = pair.partition("=")
+        if mark == MARK and equals:
+            said.setdefault(key, []).append(value.strip())
+
+    def one(key: str, pattern: str, most: int = 200) -> str:
+        return _fit(host, key, (said.get(key) or [""])[0], pattern, most)
+
+    def each(key: str, pattern: str) -> tuple[str, ...]:
+        values = [value for value in said.get(key, ())[:MOST_NODES] if value]
+        return tuple(dict.fromkeys(_fit(host, key, value, pattern, 200) for value in values))
+
+    pythons = [
+        _fit(host, "python", value, r"/[A-Za-z0-9._/+-]+ [0-9]{1,2}\.[0-9]{1,3}", 300).split()
+        for value in said.get("python", ())[:4]
+    ]
+    python, version = _newest_enough(host, [(path, _numbers(text)) for path, text in pythons])
+    memory = [_fit(host, "gpu", mib, r"[0-9]{1,8}", 8) for mib in said.get("gpu", ())[:MOST_NODES]]
+    return Found(
+        user=one("user", r"[A-Za-z_][A-Za-z0-9._-]*"),
+        root=one("root", ROOT, 1_000),
+        python=python,
+        version=version,
+        gpus=tuple(map(int, memory)),
+        npus=int(one("npus", r"[0-9]{0,4}") or 0),
+        interfaces=each("route", r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,31}"),
+        nameless=each("nameless", r"[A-Za-z0-9_.:%-]+"),
+        shared=one("disk", r"[A-Za-z0-9._/ ?()-]*") in SHARED,
+        writable=bool(one("writable", r"yes|")),
+    )
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def _newest_enough(
+    host: str, pythons: Sequence[tuple[str, tuple[int, int]]]
+) -> tuple[str, tuple[int, int]]:
+    """Return the first Python that Ansible can use. Raises UserError where there is none."""
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    if not pythons:
+        raise UserError(f"{host} has no python3; install one of {oldest} or newer there")
+    good = [(path, version) for path, version in pythons if version >= OLDEST_PYTHON]
+    if not good:
+        have = ", ".join(f"{path} {a}.{b}" for path, (a, b) in pythons)
+        raise UserError(f"{host} has {have}; install a Python {oldest} or newer there")
+    return good[0]
+
+
+def _fit(host: str, key: str, value: str, pattern: str, most: int) -> str:
+    """Return a value that fits. Raises UserError that shows what does not."""
+    if len(value) <= most and re.fullmatch(pattern, value):
+        return value
+    raise UserError(
+        f"{host} answers {value[:80]!a} for its {key}, which cannot stand in an inventory; look at"
+        " that machine, or leave it out"
+    )
+
+
+def same(found: Mapping[str, Found], read: Callable[[Found], Value], what: str, cure: str) -> Value:
+    """Return what all machines answer alike. Raises UserError that names two that differ."""
+    (first, one), *others = found.items()
+    for host, other in others:
+        if read(other) != read(one):
+            raise UserError(
+                f"{what} differs: {first} has {read(one)}, {host} has {read(other)}; {cure}"
+            )
+    return read(one)
+
+
+def devices_of(found: Found, device: str) -> int:
+    """Return how many devices of a kind a machine has."""
+    return {"cuda": len(found.gpus), "npu": found.npus}.get(device, 2)
+
+
+def device_of(found: Iterable[Found]) -> str:
+    """Return what the machines train on: the GPUs or NPUs that all of them have, else CPUs."""
+    machines: list[Any] = list(found)
+    if all(one.gpus for one in machines):
+        return "cuda"
+    return "npu" if all(one.npus for one in machines) else "cpu"

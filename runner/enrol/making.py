@@ -1,0 +1,199 @@
+"""The way of an inventory, from who is meant to what is next. What a person is told and asked."""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.base.cures import played
+from runner.base.errors import UserError
+from runner.base.files import whole
+from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
+from runner.base.text import some
+from runner.enrol import named
+from runner.enrol.found import ROOT, Found, read_answer
+from runner.enrol.named import Machine
+from runner.enrol.reaching import HostAnswer, HostKeys, Way, ask_all, record, scan_all
+from runner.enrol.writing import FILES, Preference, files
+from runner.inventory.inventory import load_inventory
+from runner.terms.cluster import Cluster
+
+TORCH_PYTHON = (3, 11)  # what torch_gpt's torch and numpy want
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """How to tell a person something, and to ask; `ask` is None where nobody answers.
+
+    `record`: whether host keys may be recorded, said beforehand.
+    """
+
+    say: Callable[[str], None]
+    ask: Callable[[str], str] | None
+    record: bool = False
+
+    def agrees(self, question: str) -> bool:
+        """Return whether somebody says yes."""
+        return self.ask is not None and self.ask(f"{question} [y/N] ").lower() in ("y", "yes")
+
+
+def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
+    """Make an inventory. Raises UserError before anything is written where it would not work."""
+    folder: Path = chosen.folder
+    _refuse_to_overwrite(folder, chosen.overwrite, talk)
+    way, wanted = _way(chosen), Preference(chosen.device, _root(chosen.root))
+    machines = _machines(chosen, talk)
+    talk.say(f"asking {some([machine.name for machine in machines])} over ssh")
+    addresses = [machine.address for machine in machines]
+    said = ask_all(machines, way, wanted.root, addresses)
+    unknown = [one for one in machines if kind_of(said[one.name].silent) == NEW_KEY]
+    if unknown and _record_keys(unknown, way, talk):
+        said |= ask_all(unknown, way, wanted.root, addresses)
+    found = _found(said, machines)
+    written = files(machines, found, way, wanted)
+    for path, text in written.items():
+        with whole(folder / path) as stream:
+            stream.write(text.encode())
+    cluster = load_inventory(folder)
+    _tell(cluster, found, talk)
+    return cluster
+
+
+def _found(said: Mapping[str, HostAnswer], machines: Sequence[Machine]) -> dict[str, Found]:
+    """Read what all said. Raises UserError that names each that is silent or odd."""
+    silent = {name: one.silent for name, one in said.items() if not one.answer}
+    addresses: dict[str, str] = {machine.name: machine.address for machine in machines}
+    faults = out_of_reach(silent, addresses, listed=False)
+    found = {}
+    for name, one in said.items():
+        if name not in silent:
+            try:
+                found[name] = read_answer(name, one.answer)
+            except UserError as error:
+                faults.append(str(error))
+    if faults:
+        raise UserError("; ".join(faults))
+    return found
+
+
+def _refuse_to_overwrite(folder: Path, agreed: bool, talk: Conversation) -> None:
+    """Refuse a folder with an inventory in it that nobody gave up. Raises UserError."""
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; name a folder, such as inventory/mine")
+    there = [path for path in FILES if (folder / path).exists()]
+    if (folder / "hosts.py").exists():
+        raise UserError(f"{folder} is an inventory that is a program (hosts.py); name another")
+    if there and not agreed and not talk.agrees(f"{folder} has {', '.join(there)}; replace them?"):
+        raise UserError(
+            f"{folder} is an inventory already ({', '.join(there)}); name another folder, or have"
+            " these files replaced with --overwrite"
+        )
+
+
+def _way(chosen: argparse.Namespace) -> Way:
+    """Read how ssh is to go. Raises UserError for a file that is not there, or an odd word."""
+    for path in (chosen.key, chosen.ssh_config):
+        if path is not None and not path.expanduser().is_file():
+            raise UserError(f"there is no file {path}; name your private key, or ssh's settings")
+    if chosen.user and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9._-]*", chosen.user):
+        raise UserError(f"--user {chosen.user!r} is no user's name")
+    if chosen.port is not None and not 0 < chosen.port < 65536:
+        raise UserError(f"--port {chosen.port} is no port; ssh's is 22")
+    key, config = (
+        str(path.expanduser().resolve()) if path else "" for path in (chosen.key, chosen.ssh_config)
+    )
+    return Way(chosen.user, key, chosen.port, config)
+
+
+def _root(root: str) -> str:
+    """Check the folder for everything on a node. Raises UserError."""
+    if root and not re.fullmatch(ROOT, root):
+        raise UserError(
+            f"--root is {root!r}; it must be an absolute path of letters, digits and '._+-', such"
+            " as /opt/trainbench"
+        )
+    return root.rstrip("/") or root
+
+
+def _machines(chosen: argparse.Namespace, talk: Conversation) -> tuple[Machine, ...]:
+    """Return who is meant, by the flags, or else by what somebody answers."""
+    if chosen.hostfile:
+        return named.from_hostfile(chosen.hostfile)
+    if chosen.slurm:
+        return named.from_partition(chosen.slurm)
+    words = chosen.hosts or []
+    if not words and talk.ask is not None:
+        words = [talk.ask("hosts (gpu01 gpu02=10.0.0.12 node[01-16], or localhost): ")]
+    return named.from_words(words)
+
+
+def _record_keys(machines: Sequence[Machine], way: Way, talk: Conversation) -> bool:
+    """Show the host keys of machines that are not known, and record them where that is wanted."""
+    scanned = scan_all(machines, way)
+    keys = {name: one for name, one in scanned.items() if isinstance(one, HostKeys)}
+    for name, one in scanned.items():
+        lines = one.fingerprints if isinstance(one, HostKeys) else (one,)
+        talk.say(f"host keys of {name}, which are not recorded here:")
+        for line in lines:
+            talk.say(_inset(line))
+    if not keys:
+        return False
+    question = "are these the machines' own, as their consoles show them? record them?"
+    if not talk.record and not talk.agrees(question):
+        raise UserError(
+            f"the host keys of {some(list(keys))} are not recorded, so nothing was written; compare"
+            " the fingerprints above with the machines' own, and say yes, or --record-host-keys"
+        )
+    files: dict[Path, list[str]] = {}
+    for one in keys.values():
+        files.setdefault(one.file, []).extend(one.lines)
+    record(files)
+    talk.say(f"recorded in {', '.join(map(str, files))}")
+    return True
+
+
+def _inset(line: str) -> str:
+    return f"  {line}"
+
+
+def _tell(cluster: Cluster, found: Mapping[str, Found], talk: Conversation) -> None:
+    """Say what was found and written, what may not work, and what is next."""
+    count, path = len(cluster.nodes), cluster.path
+    nodes, root = f"{count} node{'s' if count > 1 else ''}", cluster.nodes[0].root
+    talk.say(f"wrote {path}: {nodes}, {cluster.device}, {root}")
+    for node in cluster.nodes:
+        one = found[node.host]
+        python = ".".join(map(str, one.version))
+        way = f"by {', '.join(one.interfaces)}" if one.interfaces else ""
+        words = [node.host, node.address, f"{node.devices} devices", f"Python {python}", way]
+        talk.say(_inset("  ".join(filter(None, words))))
+    for note in _notes(cluster, found):
+        talk.say(f"note: {note}")
+    talk.say(
+        "next: look through its files, then\n"
+        + "\n".join(_inset(played(name, path).strip("`")) for name in ("validate", "setup"))
+        + f"\n  python -m runner bench --matrix matrix.yaml -i {path}"
+    )
+
+
+def _notes(cluster: Cluster, found: Mapping[str, Found]) -> list[str]:
+    """Say what will need a hand."""
+    notes = []
+    if closed := [name for name, one in found.items() if not one.writable]:
+        root = cluster.nodes[0].root
+        notes.append(
+            f"{found[closed[0]].user} may not write to {root} on {some(closed)}; make that folder"
+            " theirs, or name another with --root"
+        )
+    if old := [name for name, one in found.items() if one.version < TORCH_PYTHON]:
+        notes.append(
+            f"torch_gpt wants a Python 3.11 or newer, which {some(old)} lacks; setup brings one by"
+            " conda, or name one in ansible_python_interpreter"
+        )
+    if odd := [name for name, one in found.items() if one.nameless]:
+        notes.append(
+            f"{some(odd)} cannot resolve {some(found[odd[0]].nameless)}; name those hosts by their"
+            " addresses (NAME=ADDRESS), since runs meet there"
+        )
+    return notes

@@ -1,0 +1,154 @@
+"""Which machines are meant: from words, a DeepSpeed hostfile, or a partition of Slurm."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.checked import Address, HostName
+from node.parsing import parse
+from node.printable import printable
+from node.schema import Fields, List, Mapped, Plain, UnfitError
+from runner.base.errors import UserError
+from runner.base.paths import PROJECT
+from runner.terms.orders import MOST_NODES
+
+PATIENCE_S = 30.0  # for sinfo, scontrol and the program that reads hostfiles
+HOSTFILES = PROJECT / "inventory" / "allocation" / "hosts.py"
+_LISTED = Fields(
+    {
+        "nodes": Fields({"hosts": List(HostName)}),
+        "_meta": Fields({"hostvars": Mapped(HostName, Plain())}),
+    },
+    {},
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as somebody named it: its name in the inventory, and where ssh finds it.
+
+    `devices` is what a hostfile says; None where nobody did.
+    """
+
+    name: HostName
+    address: Address
+    devices: int | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine, which needs no ssh."""
+        return self.address == "localhost"
+
+
+def from_words(words: Iterable[str]) -> tuple[Machine, ...]:
+    """Read `a,b n[01-04] gpu01=10.0.0.11`. Raises UserError that names the word."""
+    machines = []
+    for word in (part for text in words for part in _parts(text)):
+        name, equals, address = word.partition("=")
+        if "[" in word and not equals:
+            machines += [_machine(each, each) for each in _expanded(word)]
+        else:
+            user, at, host = name.rpartition("@")
+            if at:
+                raise UserError(f"{word}: write {host} alone, and the user as --user {user}")
+            machines.append(_machine(name, address if equals else name))
+    return bounded(machines)
+
+
+def from_hostfile(path: Path) -> tuple[Machine, ...]:
+    """Read a DeepSpeed hostfile by the program of inventory/allocation. Raises UserError."""
+    said = _answer(
+        [sys.executable, str(HOSTFILES), "--list"], {"TRAINBENCH_HOSTFILE": str(path.resolve())}
+    )
+    try:
+        listed = parse(said.encode(), _LISTED, str(path))
+    except UnfitError as error:
+        raise UserError(f"{path} cannot be read as a hostfile: {error}") from None
+    known = listed["_meta"]["hostvars"]
+    machines = []
+    for host in listed["nodes"]["hosts"]:
+        variables = known.get(host, {})
+        devices = variables.get("cluster_devices_per_node")
+        machines.append(_machine(host, variables.get("ansible_host", host), devices))
+    return bounded(machines)
+
+
+def from_partition(name: str) -> tuple[Machine, ...]:
+    """Return the nodes of one of Slurm's partitions. Raises UserError."""
+    said = _answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"], {})
+    if not said.split():
+        raise UserError(f"Slurm has no nodes in a partition {name}; `sinfo -s` lists partitions")
+    return bounded(_machine(each, each) for each in said.split())
+
+
+def bounded(machines: Iterable[Machine]) -> tuple[Machine, ...]:
+    """Return each once. Raises UserError for none, too many, or one name for two addresses."""
+    found: dict[str, Machine] = {}
+    for machine in machines:
+        if found.setdefault(machine.name, machine) != machine:
+            raise UserError(f"{machine.name} is named with two addresses; give each its own name")
+    if not found:
+        raise UserError("no hosts were named; name them, as in --hosts gpu01 gpu02=10.0.0.12")
+    if len(found) > MOST_NODES:
+        raise UserError(f"{len(found)} hosts are more than {MOST_NODES}, the most of an inventory")
+    if len(found) > 1 and any(machine.local for machine in found.values()):
+        raise UserError(
+            "localhost stands beside other hosts, which cannot reach it by that name; name this"
+            " machine by the address that the others know"
+        )
+    return tuple(found.values())
+
+
+def _parts(text: str) -> Sequence[str]:
+    """Split at spaces, and at commas outside of brackets."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter.isspace() or (letter == "," and not depth):
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part]
+
+
+def _expanded(word: str) -> Sequence[str]:
+    return _answer(["scontrol", "show", "hostnames", "--", word], {}).split()
+
+
+def _machine(name: str, address: object, devices: object = None) -> Machine:
+    try:
+        count = devices if isinstance(devices, int) and 1 <= devices <= MOST_NODES else None
+        return Machine(HostName(name), Address(address), count)
+    except UnfitError as error:
+        raise UserError(
+            f"a host {error}; write NAME, ADDRESS or NAME=ADDRESS, such as gpu01=10.0.0.11"
+        ) from None
+
+
+def _answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return what a program of this machine prints. Raises UserError with its last words."""
+    try:
+        done = subprocess.run(
+            argv,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UserError(
+            f"{argv[0]} is not on this machine; start it where Slurm's programs are, or name each"
+            " host"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{argv[0]} gave no answer; name the hosts") from None
+    if done.returncode != 0:
+        words = [line for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
+        raise UserError(printable(words[0].removeprefix("error: "))[:500])
+    return done.stdout

@@ -1,0 +1,170 @@
+"""An inventory's files, with comments, from what machines answered. Pure."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from runner.base.errors import UserError
+from runner.enrol.found import Found, device_of, devices_of, same
+from runner.enrol.named import Machine
+from runner.enrol.reaching import Way
+
+FILES = HOSTS, CLUSTER, SETUP = (
+    "hosts.yml",
+    "group_vars/all/cluster.yml",
+    "group_vars/all/setup.yml",
+)
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What somebody asked for by name; empty is found out."""
+
+    device: str = ""
+    root: str = ""
+
+
+def files(
+    machines: Sequence[Machine], found: Mapping[str, Found], way: Way, wanted: Preference
+) -> dict[str, str]:
+    """Return the files of an inventory by path. Raises UserError where machines do not fit."""
+    device = wanted.device or device_of(found.values())
+    counts: dict[str, int] = {
+        m.name: m.devices or devices_of(found[m.name], device) for m in machines
+    }
+    if lacking := [name for name, count in counts.items() if not count]:
+        tool = {"cuda": "nvidia-smi", "npu": "npu-smi"}[device]
+        raise UserError(
+            f"{', '.join(lacking)} has no device that {tool} shows, and --device is {device}; see"
+            f" that its driver works (`{tool}`), leave it out, or take --device cpu"
+        )
+    root = same(found, lambda one: one.root, "the root folder", "name one with --root")
+    made = {
+        HOSTS: _hosts(machines, found, way, counts),
+        CLUSTER: _cluster(found, device, root, counts),
+        SETUP: _SETUP,
+    }
+    for path, text in made.items():
+        if re.search(r"\{[{%#]", text):
+            raise UserError(f"{path} would hold a template ({{{{); give plain names and paths")
+    return made
+
+
+def scalar(text: str) -> str:
+    """Write text as YAML that is read as that text again, without quotes where that is so."""
+    plain = re.fullmatch(r"[A-Za-z0-9_/][A-Za-z0-9._/+-]*", text)
+    return text if plain and yaml.safe_load(text) == text else json.dumps(text)
+
+
+def _hosts(
+    machines: Sequence[Machine],
+    found: Mapping[str, Found],
+    way: Way,
+    counts: Mapping[str, int],
+) -> str:
+    """Write hosts.yml: what all have alike stands once, below."""
+    pythons = {found[machine.name].python for machine in machines}
+    lines = [
+        "---",
+        "# Written by `init`; yours to edit. The order of the hosts is the order of node ranks.",
+        "nodes:",
+        "  hosts:",
+    ]
+    for machine in machines:
+        own = {}
+        if str(machine.address) != str(machine.name) and not machine.local:
+            own["ansible_host"] = scalar(machine.address)
+        if len(pythons) > 1:
+            own["ansible_python_interpreter"] = scalar(found[machine.name].python)
+        if len(set(counts.values())) > 1:
+            own["cluster_devices_per_node"] = str(counts[machine.name])
+        inside = ", ".join(f"{key}: {value}" for key, value in own.items())
+        lines.append(f"    {scalar(machine.name)}: {{{inside}}}")
+    shared = {}
+    if machines[0].local:
+        shared["ansible_connection"] = "local"
+    else:
+        shared["ansible_user"] = scalar(found[machines[0].name].user)
+        if way.key:
+            shared["ansible_ssh_private_key_file"] = scalar(way.key)
+        if way.port:
+            shared["ansible_port"] = str(way.port)
+        if way.config:
+            shared["ansible_ssh_common_args"] = scalar(shlex.join(["-F", way.config]))
+    if len(pythons) == 1:
+        shared["ansible_python_interpreter"] = scalar(pythons.pop())
+    lines += ["  vars:", *(f"    {key}: {value}" for key, value in shared.items())]
+    if not machines[0].local and not way.key:
+        lines.append("    # The key is your ssh's own choice (~/.ssh/config, or the agent's); to")
+        lines.append("    # name one: ansible_ssh_private_key_file: /home/you/.ssh/id_ed25519")
+    return "\n".join(lines) + "\n"
+
+
+def _cluster(found: Mapping[str, Found], device: str, root: str, counts: Mapping[str, int]) -> str:
+    """Write cluster.yml: what docs/inventory.md describes, key by key."""
+    shared = all(one.shared for one in found.values()) and len(found) > 1
+    place = "one file system that all nodes share" if shared else "a disk of each node's own"
+    lines = [
+        "---",
+        "# What the cluster is; docs/inventory.md describes each key.",
+        f"# Holds systems, datasets and runs: on {place}.",
+        f"cluster_root: {scalar(root)}",
+    ]
+    if shared:
+        lines.append("cluster_root_shared: true")
+    lines.append(f"cluster_device: {device}")
+    if len(set(counts.values())) == 1:
+        if device == "cpu":
+            lines.append("# For cpu: how many training processes a node should carry at once.")
+        lines.append(f"cluster_devices_per_node: {next(iter(counts.values()))}")
+    memory = [mib for one in found.values() for mib in one.gpus]
+    if device == "cuda" and memory:
+        lines += [
+            "# Of the smallest device, as nvidia-smi says it, to warn of a cell that does not fit.",
+            f"cluster_device_memory_mib: {min(memory)}",
+        ]
+    lines += [
+        "# What setup puts on the nodes: `python -m runner systems` lists what there is.",
+        "cluster_systems: [torch_gpt]",
+        *_network(found, device),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _network(found: Mapping[str, Found], device: str) -> list[str]:
+    """Write the interface by which the machines reach each other, for every process of a run."""
+    names = dict.fromkeys(name for one in found.values() for name in one.interfaces)
+    if not names and len(found) == 1:
+        return ["cluster_env: {GLOO_SOCKET_IFNAME: lo}"]
+    if not names:
+        return [
+            "# Which interface the nodes reach each other by could not be found out (`ip route`):",
+            "# cluster_env: {NCCL_SOCKET_IFNAME: eth0, GLOO_SOCKET_IFNAME: eth0}",
+        ]
+    joined = ",".join(names)
+    lines = [
+        "# The interface by which the nodes reach each other; InfiniBand: NCCL_IB_HCA, too.",
+        "cluster_env:",
+        f"  GLOO_SOCKET_IFNAME: {scalar(joined)}",
+    ]
+    if len(names) > 1:  # gloo wants each of those that it is given, on every node
+        lines[-1] = "  # GLOO_SOCKET_IFNAME: none is the same on all nodes"
+    if len(names) > 1 and device == "cpu":
+        lines[1] = "cluster_env: {}"
+    if device == "cuda":
+        lines.append(f"  NCCL_SOCKET_IFNAME: {scalar('=' + joined)}")
+    if device == "npu":
+        lines.append(f"  HCCL_SOCKET_IFNAME: {scalar('=' + joined)}")
+    return lines
+
+
+_SETUP = """\
+---
+# Nothing that needs root: driver, CUDA and compilers are used as they are. `true` has setup install
+# those that the inventory names (docs/inventory.md), where ansible_user may sudo.
+setup_privileged: false
+"""
