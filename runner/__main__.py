@@ -25,17 +25,22 @@ from runner.commands import (
     import_,
     init,
     parse,
+    prefetch,
     rerun,
+    setup,
     status,
     stop,
     systems,
+    teardown,
+    verify,
 )
 
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
 COMMANDS = (
-    init, bench, collect, status, stop, parse, import_, compare, export, rerun, doctor, systems,
-)  # fmt: skip
+    *(init, setup, verify, doctor, bench, status, stop, collect, compare, export, rerun),
+    *(parse, import_, systems, prefetch, teardown),
+)
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 
 

@@ -22,6 +22,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from plugins import steps
 from plugins.node_action import NodeAction
 
 ARGUMENTS = {"program", "spec", "python", "changes"}
@@ -43,6 +44,8 @@ class ActionModule(NodeAction):
             return {"changed": False, "skipped": True, "msg": "it would run, were it no check"}
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")
+            if words := steps.subject(spec):
+                steps.tell("task", host=str(variables["inventory_hostname"]), words=words)
             result = self.result(str(arguments["program"]), spec, python=python)
         except LookupError as error:
             raise AnsibleActionFail(str(error)) from None

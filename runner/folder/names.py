@@ -8,6 +8,7 @@
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
                                 started.json  stacks.txt  tensorboard/
     runs/.ansible/               private folders of ansible-runner, removed on success
+    runs/.setup/                 <inventory>-setup.log, -verify, -teardown, -prefetch
     runs/.doctor/<inventory>/    asked.json  env/<host>.json  products.json  lock
                                  probe<N>/ (as an attempt, above)
 
@@ -55,6 +56,7 @@ __all__ = [
 # Of a folder of runs.
 ANSIBLE = ".ansible"
 DOCTOR = ".doctor"
+SETUP = ".setup"
 
 # Of a campaign.
 CAMPAIGN = "campaign.json"

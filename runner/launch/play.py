@@ -100,13 +100,14 @@ def _play(
     )
     message = messages[0] if messages else ""
     if ran.rc != 0 and not message:
-        message = _last_words(Path(ran.config.artifact_dir) / "stdout")
+        message = last_words(Path(ran.config.artifact_dir) / "stdout")
     rc = 1 if ran.rc is None else int(ran.rc)  # none: it was killed before it could say
     changed = sorted((ran.stats or {}).get("changed") or {})
     return Played(str(ran.status), rc, printable(message)[:WORDS], tuple(changed))
 
 
-def _last_words(path: Path) -> str:
+def last_words(path: Path) -> str:
+    """Return the last of an output's lines that is an error, or else the last."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -12,6 +12,7 @@ import pytest
 from hatchling.build import build_wheel
 
 from runner.base.paths import PROJECT, program
+from tools.wheel_contents import SHIPPED
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,14 @@ def test_dry_run_is_of_the_folder_where_one_stands(installed: Path, tmp_path: Pa
     said = run(installed, tmp_path, "trainbench", "bench", "matrices/parallel.yaml", "--dry-run")
     assert f"cwd  {tmp_path}/.trainbench/systems/torch_gpt/" in said
     assert list(tmp_path.iterdir()) == []  # a dry run leaves nothing
+
+
+def test_playbooks_are_found_and_write_where_one_stands(installed: Path, tmp_path: Path) -> None:
+    said = run(installed, tmp_path, "trainbench", "setup", "--tags", "validate")
+    assert said.startswith("validate              localhost         ok ")
+    assert [path.name for path in tmp_path.rglob("*.log")] == ["local-setup.log"]
+    (shipped,) = installed.parent.glob("lib/python3*/site-packages/trainbench")
+    assert {path.name for path in shipped.iterdir()} - {"__pycache__"} == {*SHIPPED}
 
 
 def test_modules_are_found(installed: Path, tmp_path: Path) -> None:

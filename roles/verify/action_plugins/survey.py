@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from node.facts.kinds import ENVIRONMENT
 from node.printable import printable_lines
 from node.schema import Number, UnfitError
+from plugins import steps
 from plugins.node_action import MOST_WORDS, NodeAction, one_line, save
 from runner.folder import names
 
@@ -131,6 +132,7 @@ class ActionModule(NodeAction):
             raise AnsibleError(f"the nodes cannot be compared: {said.stderr.strip()}")
         answer = json.loads(said.stdout)
         Display().display(answer["text"].rstrip())
+        steps.tell("text", words=answer["text"].rstrip())
         return {"faults": answer["faults"]}
 
 

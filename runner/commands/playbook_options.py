@@ -1,0 +1,59 @@
+"""What the commands that run a playbook share: options, the call, and the last lines."""
+
+import argparse
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_inventory, add_runs, new_command
+from runner.base.streams import complain, say
+from runner.folder import names
+from runner.launch.play import last_words
+
+EXIT_CODES = "exit codes: 0 done, 1 a node failed, 2 bad input, 130 Ctrl-C"
+INTERRUPTED = 130
+
+
+def add_playbook(commands: Commands, name: str, help: str, text: str) -> argparse.ArgumentParser:
+    """Add a command that runs `playbooks/<name>.yml`."""
+    command = new_command(commands, name, help, f"{text}\n{EXIT_CODES}\n")
+    add_inventory(command)
+    command.add_argument("--limit", metavar="HOSTS", help="these nodes alone, as Ansible's --limit")
+    command.add_argument("--tags", metavar="TAGS", help="these parts of the playbook alone")
+    command.add_argument("--check", action="store_true", help="change nothing; say what would")
+    command.add_argument(
+        "-e", dest="variables", action="append", default=[], metavar="KEY=VALUE",
+        help="a variable of Ansible's, or @FILE of them; may be repeated",
+    )  # fmt: skip
+    command.add_argument("-v", "--verbose", action="store_true", help="show all that Ansible says")
+    add_runs(command)
+    return command
+
+
+def run_command(name: str, chosen: argparse.Namespace) -> int:
+    """Run the playbook, and say how it ended; the exit code."""
+    from runner.launch.playbook import run_playbook
+    from runner.launch.steps import duration
+
+    if not chosen.inventory.exists():
+        from runner.inventory.inventory import load_inventory
+
+        load_inventory(chosen.inventory)  # which refuses it, with what there is
+    options = {"--limit": chosen.limit, "--tags": chosen.tags}
+    arguments = [word for option, value in options.items() if value for word in (option, value)]
+    arguments += [word for value in chosen.variables for word in ("-e", value)]
+    arguments += ["--check"] if chosen.check else []
+    log = chosen.runs / names.SETUP / f"{chosen.inventory.resolve().name}-{name}.log"
+    ended = run_playbook(f"{name}.yml", chosen.inventory, arguments, log, verbose=chosen.verbose)
+    kept = f"Ansible's output: {log}"
+    if ended.code == INTERRUPTED:
+        complain(f"stopped; the same command goes on from there. {kept}")
+        return INTERRUPTED
+    if not ended.steps.complete:
+        raise UserError(f"{name} could not begin: {last_words(log).removeprefix('[ERROR]: ')}")
+    if ended.code != 0:
+        failed = ", ".join(f"{host} ({step})" for host, step in ended.steps.failed.items())
+        complain(f"error: {name} failed on {failed or 'a node'}; {kept}")
+        return 1
+    changes = ended.steps.changes
+    done = f"{changes} change{'s' * (changes != 1)}" if changes else "nothing to change"
+    say(f"{name}: {done}, {duration(ended.took_s)}. {kept}")
+    return 0

@@ -1,0 +1,32 @@
+"""`python -m runner teardown`: playbooks/teardown.yml, a line a step and node."""
+
+import argparse
+
+from runner.base.errors import UserError
+from runner.base.options import Commands
+from runner.commands.playbook_options import add_playbook, run_command
+
+DESCRIPTION = """\
+Take off the nodes what setup put there, and leave what it found. Runs stay.
+
+  python -m runner teardown -i inventory/mine --check      what would go
+  python -m runner teardown -i inventory/mine --yes
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = add_playbook(commands, "teardown", "take off what setup brought", DESCRIPTION)
+    command.add_argument("--yes", action="store_true", help="do it; without, it is refused")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; the exit code. Raises UserError without a word of consent."""
+    if not chosen.yes and not chosen.check:
+        raise UserError(
+            f"teardown takes what setup installed off the nodes of {chosen.inventory}: say so with"
+            " --yes, or see what would go with --check"
+        )
+    if chosen.yes:
+        chosen.variables.append("teardown=yes")
+    return run_command("teardown", chosen)

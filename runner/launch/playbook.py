@@ -1,0 +1,128 @@
+"""Run a playbook for a person: a line a step and node; all of Ansible's words go to a file."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
+
+from runner.base.console import Screen
+from runner.base.escapes import TerminalLine
+from runner.base.options import as_called
+from runner.base.paths import PLAYBOOKS, PROJECT, ansible_environment, program
+from runner.base.shape import read
+from runner.base.streams import say
+from runner.launch.interrupts import Interrupts
+from runner.launch.steps import Steps
+from runner.terms.progress import VARIABLE, Told
+
+PAUSE_S = 0.2  # between looks at what the playbook said
+PATIENCE_S = 15.0  # of Ctrl-C with Ansible, which ends what it began
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class PlaybookEnd:
+    """How a playbook ended, and what its steps came to."""
+
+    code: int
+    steps: Steps
+    took_s: float
+
+
+def run_playbook(
+    playbook: str, inventory: Path, arguments: Sequence[str], log: Path, *, verbose: bool
+) -> PlaybookEnd:
+    """Run `playbooks/<playbook>`; Ansible's output goes to `log`, and to a person if `verbose`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    argv = [program("ansible-playbook"), str(PLAYBOOKS / playbook), "-i", str(inventory.resolve())]
+    interrupts, steps, began = Interrupts(), Steps(), time.monotonic()
+    with tempfile.NamedTemporaryFile(prefix="trainbench-steps-") as said, interrupts.handled():
+        environment = {
+            **os.environ,
+            **ansible_environment(),
+            "ANSIBLE_CALLBACKS_ENABLED": "steps",
+            VARIABLE: said.name,
+        }
+        with subprocess.Popen(
+            [*argv, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=PROJECT,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is ours to pass on, once
+        ) as process:
+            keep = threading.Thread(target=_keep, args=(process.stdout, log, verbose))
+            keep.start()
+            _follow(process, said, steps, interrupts, show=not verbose)
+            keep.join()
+    code = INTERRUPTED if interrupts.over else process.returncode
+    return PlaybookEnd(code, steps, time.monotonic() - began)
+
+
+def _keep(output: IO[bytes], log: Path, verbose: bool) -> None:
+    """Write Ansible's output where only its owner reads it."""
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        for line in output:
+            file.write(line)
+            file.flush()
+            if verbose:
+                say(line.decode(errors="replace").rstrip("\n"))
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    said: IO[bytes],
+    steps: Steps,
+    interrupts: Interrupts,
+    *,
+    show: bool,
+) -> None:
+    """Show each step as it ends, and what goes on, until the playbook has ended."""
+    progress = Progress(
+        SpinnerColumn(),
+        BarColumn(12),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+        console=Screen(),
+        transient=True,
+        expand=True,
+    )
+    with progress if show and progress.console.is_interactive else nullcontext():
+        bar, asked = progress.add_task("", total=None), 0.0
+        while True:
+            over = process.poll() is not None
+            for event in _heard(said):
+                for line in steps.take(event, time.monotonic()):
+                    if show:
+                        progress.console.print(as_called(line), soft_wrap=True)
+            done = max(steps.begun - 1, 0)
+            description = TerminalLine(steps.now)
+            progress.update(bar, total=steps.plays or None, completed=done, description=description)
+            if over:
+                return
+            if interrupts.once() and not asked:
+                asked = time.monotonic()
+                process.send_signal(signal.SIGINT)
+            if asked and (interrupts.twice() or time.monotonic() - asked > PATIENCE_S):
+                os.killpg(process.pid, signal.SIGKILL)
+            time.sleep(PAUSE_S)
+
+
+def _heard(said: IO[bytes]) -> Iterator[Told]:
+    """Yield what was said since; a line that is not whole yet is left for the next time."""
+    while line := said.readline():
+        if not line.endswith(b"\n"):
+            said.seek(-len(line), os.SEEK_CUR)
+            return
+        yield read(Told, json.loads(line), "what a playbook says of itself")

@@ -1,0 +1,104 @@
+"""What a playbook does, step by step: lines for a person from what it says of itself. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runner.terms.progress import Told
+
+STEP_WIDTH, HOST_WIDTH, STATE_WIDTH = 20, 16, 12
+MOST_LINES = 8  # of why a step failed
+BAD = ("failed", "unreachable")
+
+
+def duration(seconds: float) -> str:
+    """Return minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"
+
+
+@dataclass
+class OnHost:
+    """What a step came to on one host."""
+
+    changes: int = 0
+    bad: str = ""
+    why: str = ""
+    ended: float = 0.0
+
+    @property
+    def state(self) -> str:
+        """Return it in two words."""
+        changed = f"{self.changes} change{'s' if self.changes > 1 else ''}"
+        return self.bad or (changed if self.changes else "ok")
+
+
+@dataclass
+class Steps:
+    """The steps of a playbook so far; `doing` is what each host is at."""
+
+    plays: int = 0
+    begun: int = 0
+    step: str = ""
+    since: float = 0.0
+    hosts: dict[str, OnHost] = field(default_factory=dict)
+    doing: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    changes: int = 0
+    complete: bool = False
+    told: set[str] = field(default_factory=set)  # lines for a person, which need no second time
+
+    def take(self, said: Told, now: float) -> Iterator[str]:
+        """Take what the playbook says; yield lines for a person."""
+        if said.event == "begin":
+            self.plays = said.count
+        if said.event == "play":
+            self.begun += 1
+        if said.event in ("play", "end") or (said.step and said.step != self.step):
+            yield from self._close()
+            self.step, self.since = said.step, now
+        if said.event == "task":
+            self.doing[said.host] = said.words
+        elif said.event == "text":
+            self.told = set(said.words.splitlines())
+            yield from ("", *said.words.splitlines(), "")
+        elif said.event == "result":
+            self._count(said, now)
+        self.complete = self.complete or said.event == "end"
+
+    def _count(self, said: Told, now: float) -> None:
+        self.doing.pop(said.host, None)
+        on_host = self.hosts.setdefault(said.host, OnHost())
+        on_host.ended = now
+        if said.status in BAD:
+            on_host.bad, on_host.why = said.status, said.words
+            self.failed[said.host] = self.step
+        elif said.status == "changed":
+            on_host.changes += 1
+            self.changes += 1
+
+    def _close(self) -> Iterator[str]:
+        for host, ended in self.hosts.items():
+            took = duration(ended.ended - self.since)
+            yield (
+                f"{self.step:<{STEP_WIDTH}}  {host:<{HOST_WIDTH}}  {ended.state:<{STATE_WIDTH}}"
+                f"  {took:>6}"
+            )
+            said = [line for line in ended.why.splitlines() if line not in self.told]
+            yield from (f"    {line}" for line in said[:MOST_LINES])
+            if len(said) > MOST_LINES:
+                yield f"    and {len(said) - MOST_LINES} more lines in Ansible's output"
+        self.hosts, self.doing = {}, {}
+
+    @property
+    def now(self) -> str:
+        """What goes on, for a line that changes: the hosts that do the same stand together."""
+        by_words: dict[str, list[str]] = {}
+        for host, words in self.doing.items():
+            by_words.setdefault(words, []).append(host)
+        parts = [f"{_some(hosts)}: {words}" for words, hosts in by_words.items()]
+        return f"{self.step}  {'; '.join(parts)}" if parts else self.step
+
+
+def _some(hosts: list[str]) -> str:
+    """Return hosts' names, few of many."""
+    return ", ".join(hosts) if len(hosts) < 4 else f"{hosts[0]} and {len(hosts) - 1} more"
