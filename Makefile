@@ -170,6 +170,15 @@ docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, public addre
 	python tools/public-addresses
 	python -m tests.test_docs
 
+.PHONY: site
+site: $(VENV)/.dev  ## Write the documents as a site, build/site/index.html, read and searched from disk
+	NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet --strict
+	@echo "Open $(CURDIR)/build/site/index.html"
+
+.PHONY: pictures
+pictures: $(VENV)/.dev setup  ## Take the tutorial's pictures anew, from runs on this machine (Chromium; minutes)
+	python -m tools.site.pictures
+
 .PHONY: overhead
 overhead: $(VENV)/.dev  ## Measure what bench adds to a cell, beside ssh by hand (root)
 	tools/system-packages

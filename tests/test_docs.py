@@ -44,8 +44,16 @@ from tests.runner.test_mutated import written
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def table(headers: str, rows: str) -> str:
+    """A whole table: a comment between its header and its rows would end it."""
+    line = "| --- " * len(headers.split("|"))
+    return f"\n| {headers} |\n{line}|\n{rows}\n"
+
+
 def keys() -> str:
-    return "".join(f"| `{name}` | {text} |\n" for name, text in KEYS.items())
+    return table(
+        "key | what it is", "".join(f"| `{name}` | {text} |\n" for name, text in KEYS.items())
+    )
 
 
 def slurm_keys() -> str:
@@ -54,7 +62,7 @@ def slurm_keys() -> str:
         told = each.default not in (dataclasses.MISSING, None, False, ())
         default = f" (default {each.default})" if told else ""
         rows += f"| `{each.metadata['key']}` | {each.metadata['help']}{default} |\n"
-    return rows
+    return table("key | what it is", rows)
 
 
 def slurm_options() -> str:
@@ -94,7 +102,7 @@ def _kind(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def statuses(listed: Mapping[str, str] = STATUSES) -> str:
     rows = "".join(f"| `{name}` | {text} |\n" for name, text in listed.items())
-    return f"\n| status | meaning |\n| --- | --- |\n{rows}\n"
+    return table("status | meaning", rows)
 
 
 def causes() -> str:
@@ -102,41 +110,44 @@ def causes() -> str:
         f"| `{one}` | {one.status} | {'yes' if one.again else 'no'} | {one.meaning} |\n"
         for one in Cause
     )
-    return f"\n| cause | status | made again | what happened |\n| --- | --- | --- | --- |\n{rows}\n"
+    return table("cause | status | made again | what happened", rows)
 
 
 def slurm_ends() -> str:
     rows = "".join(
         f"| {state} | `{cause}` | {words} |\n" for state, (cause, words) in SLURM_ENDS.items()
     )
-    return f"\n| Slurm says | cause | the job |\n| --- | --- | --- |\n{rows}\n"
+    return table("Slurm says | cause | the job", rows)
 
 
 def items() -> str:
-    return "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in ITEM_RULES.values())
+    rows = "".join(f"| {one.name} | {one.severity} | {one.why} |\n" for one in ITEM_RULES.values())
+    return table("item | a difference | why", rows)
 
 
 def verdict_codes() -> str:
     rows = "".join(
         f"| `{code.word}` | {code.sign} | {code.when} | {code.cure} |\n" for code in CODES.values()
     )
-    return f"\n| code | mark | when | what to do |\n| --- | --- | --- | --- |\n{rows}\n"
+    return table("code | mark | when | what to do", rows)
 
 
 def top_keys() -> str:
     defaults = {item.name: item.default for item in NUMBERS}
     defaults["name"] = "the file's name"
-    return "".join(
+    rows = "".join(
         f"| `{name}` | {text} | {_default(defaults.get(name))} |\n"
         for name, text in TOP_KEYS.items()
     )
+    return table("key | what it is | default", rows)
 
 
 def cell_keys() -> str:
-    return "".join(
+    rows = "".join(
         f"| `{item.name}` | {item.wanted()} | {_default(item.default)} | {item.help} |\n"
         for item in CELL_KEYS.values()
     )
+    return table("key | may be | default | what it is", rows)
 
 
 def _default(value: object) -> str:
@@ -144,7 +155,8 @@ def _default(value: object) -> str:
 
 
 def words() -> str:
-    return "".join(f"| `{{{name}}}` | {text} |\n" for name, text in FACTS.items())
+    rows = "".join(f"| `{{{name}}}` | {text} |\n" for name, text in FACTS.items())
+    return table("word | what it is", rows)
 
 
 def log_keys() -> str:
@@ -152,7 +164,7 @@ def log_keys() -> str:
     for name in LOG_KEYS:
         units = f"said with it: {', '.join(UNITS[name])}" if name in UNITS else "–"
         rows += f"| `{name}` | {LOG_KEYS[name]} | {units} |\n"
-    return rows
+    return table("key | the number | unit", rows)
 
 
 def rooms() -> str:
@@ -164,7 +176,7 @@ def rooms() -> str:
         path = path if path.exists() else path.parent.with_suffix(".py")
         words = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         rows += f"| `{layer}` | {' '.join(words.partition(chr(10) * 2)[0].split())} |\n"
-    return f"\n| package | what it does |\n| --- | --- |\n{rows}\n"
+    return table("package | what it does", rows)
 
 
 ENDS = {
@@ -180,7 +192,7 @@ def hostile_ways() -> str:
     for way in WAYS.values():
         end = ENDS.get(way.ends, f"`{way.ends}`")
         rows += f"| {way.program.partition(':')[2]} | {way.says} | {end} |\n"
-    return f"\n| asked | it answers | the end |\n| --- | --- | --- |\n{rows}\n"
+    return table("asked | it answers | the end", rows)
 
 
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {

@@ -1,0 +1,130 @@
+"""The documentation site: strict, without a network, every matrix in it, nothing from elsewhere."""
+
+import json
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from runner.__main__ import BY_NAME, parser
+from runner.matrix.file import parse_matrix
+from tools.site.links import Sheet, address, rewritten, targets
+from tools.site.matrices import Head, head
+
+ROOT = Path(__file__).resolve().parents[2]
+HOW_TO = [path.relative_to(ROOT) for path in (ROOT / "docs" / "how-to").glob("*.md")]
+# What a page fetches by itself: scripts, styles, pictures, frames; a link waits to be followed.
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?(https?:)?//"""
+    r"""|<link\b(?=[^>]*rel=["']?(?:stylesheet|preconnect|preload|icon))[^>]*href=["']?(https?:)?//"""
+    r"""|(?:url\(|@import )["']?(?:https?:)?//"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly where every connection is refused."""
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise AssertionError("the site wants a network")
+
+        patch.setattr(socket.socket, "connect", refuse)
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+    return folder
+
+
+def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
+    files = [path for path in site.rglob("*") if path.suffix in (".html", ".css", ".svg")]
+    assert len(files) > 60
+    found = {path.name: FETCHED.search(path.read_text(encoding="utf-8")) for path in files}
+    assert {name: match[0] for name, match in found.items() if match} == {}
+
+
+def test_what_pages_load_is_there(site: Path) -> None:
+    for page in (site / "index.html", site / "systems" / "torch_gpt.html"):
+        loaded = re.findall(r'(?:src|href)="([^"#:]+)"', page.read_text(encoding="utf-8"))
+        assert any("iframe-worker.js" in name for name in loaded)
+        assert [name for name in loaded if not (page.parent / name).exists()] == []
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
+def test_chromium_asks_for_nothing_but_files(site: Path, tmp_path: Path) -> None:
+    planted = tmp_path / "planted.html"
+    planted.write_text('<link rel=stylesheet href="https://fonts.example.org/x.css">')
+    assert asked_by_page(planted, tmp_path) == {"https://fonts.example.org/x.css"}
+    assert asked_by_page(site / "index.html", tmp_path) == set()
+
+
+def asked_by_page(page: Path, folder: Path) -> set[str]:
+    """What a page has Chromium ask for; what Chromium asks for by itself has no origin."""
+    log = folder / "net.json"
+    argv = ["chromium", "--headless", "--no-sandbox", f"--user-data-dir={folder / 'user'}"]
+    subprocess.run(
+        [*argv, f"--log-net-log={log}", "--dump-dom", page.as_uri()],
+        check=True,
+        capture_output=True,
+    )
+    events = log.read_text(encoding="utf-8").splitlines()
+    own = [line for line in events if '"initiator":"' in line and "not an origin" not in line]
+    return set(re.findall(r'"url":"((?:http|ws)s?:[^"]*)"', "".join(own)))
+
+
+def test_every_matrix_and_command_is_on_its_page_and_is_found(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    places = {entry["location"] for entry in index["docs"]}
+    names = {path.stem for path in (ROOT / "matrices").glob("*.yaml")}
+    assert {f"matrices.html#{name}" for name in names} <= places
+    assert {f"commands.html#{name}" for name in BY_NAME} <= places
+    assert any("Document 003" in entry["title"] for entry in index["docs"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "matrices").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_matrix_says_what_it_answers(path: Path) -> None:
+    said = head(path.read_text(encoding="utf-8"))
+    assert 20 < len(said.question) < 400
+    assert said.question[-1] in ".?"
+
+
+def test_the_head_of_a_matrix_is_a_question_the_rest_and_commands() -> None:
+    text = "# What of 3.2's 1B? On one\n# node.\n#   bench --matrix x.yaml\n# So.\nname: x # no\n"
+    assert head(text) == Head("What of 3.2's 1B?", "On one node. So.", ("bench --matrix x.yaml",))
+
+
+def test_links_follow_a_page_and_what_it_names() -> None:
+    text = (
+        "[a](runs.md#statuses) [b](../matrix.yaml) [c](https://x.org/y.md) [d](#here)\n"
+        "```\n[e](no.md)\n```\n![f](pictures/p.png)"
+    )
+    page = Sheet("docs/how-to/x.md", text.replace("(runs", "(../runs").replace("(../m", "(../../m"))
+    assert list(targets(page)) == ["docs/runs.md", "matrix.yaml", "docs/how-to/pictures/p.png"]
+    assert rewritten(page, "how-to/x.md") == text.replace("(runs", "(../runs").replace(
+        "(../matrix.yaml", "(../source/matrix.yaml.md"
+    )
+    assert address("README.md") == "index.md"
+    assert address("roles/cuda/README.md") == "roles/cuda.md"
+
+
+@pytest.mark.parametrize(
+    "path", ["README.md", "docs/tutorial.md", *sorted(p.as_posix() for p in HOW_TO)]
+)
+def test_commands_of_the_first_pages_can_be_typed(path: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^ {4,}(?:trainbench|python -m runner) (.*)", text)
+    for line in lines:
+        if line != "--help":
+            parser().parse_args(shlex.split(line, comments=True))
+
+
+def test_the_tutorials_matrix_is_of_six_runs() -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    text = text.partition("```yaml\n")[2].partition("```")[0]
+    matrix = parse_matrix(text, "mine.yaml", "mine", lambda nodes: 2)
+    assert (matrix.name, len(matrix.cells), matrix.repeats) == ("micro-batches", 3, 2)
