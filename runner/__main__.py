@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from runner.commands import (
     bench,
     collect,
     compare,
+    completion,
     doctor,
     export,
     import_,
@@ -39,7 +41,7 @@ MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
 COMMANDS = (
     *(init, setup, verify, doctor, bench, status, stop, collect, compare, export, rerun),
-    *(parse, import_, systems, prefetch, teardown),
+    *(parse, import_, systems, prefetch, teardown, completion),
 )
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 
@@ -71,7 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         _check_text(words)
-        chosen = parser().parse_args(words)
+        top = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may stand next; this answers and exits
+            import argcomplete
+
+            argcomplete.autocomplete(top)
+        chosen = top.parse_args(words)
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
         complain(f"error: {_sentence(as_called(str(error)))}")

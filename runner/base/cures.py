@@ -2,17 +2,21 @@
 
 import shlex
 
+from runner.base.options import CALLED
+
+COMMANDS = ("setup", "verify", "prefetch", "teardown")
 UNKNOWN = "INVENTORY"  # where nobody wrote down which one it was
 
 
 def played(playbook: str, inventory: object) -> str:
-    """Return the command that plays one of our playbooks on an inventory."""
-    return f"`ansible-playbook playbooks/{playbook}.yml -i {_word(inventory)}`"
+    """Return the command that plays one of our playbooks, or a part of setup, on an inventory."""
+    command = playbook if playbook in COMMANDS else f"setup --tags {playbook}"
+    return f"`{CALLED} {command} -i {_word(inventory)}`"
 
 
 def doctor(inventory: object) -> str:
     """Return the command that asks the nodes of an inventory."""
-    return f"`python -m runner doctor -i {_word(inventory)}`"
+    return f"`{CALLED} doctor -i {_word(inventory)}`"
 
 
 def _word(inventory: object) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from runner.base.cures import played
 from runner.base.errors import UserError
 from runner.base.files import whole
+from runner.base.options import CALLED
 from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
 from runner.base.text import some
 from runner.enrol import named
@@ -173,7 +174,7 @@ def _tell(cluster: Cluster, found: Mapping[str, Found], talk: Conversation) -> N
     talk.say(
         "next: look through its files, then\n"
         + "\n".join(_inset(played(name, path).strip("`")) for name in ("validate", "setup"))
-        + f"\n  python -m runner bench --matrix matrix.yaml -i {path}"
+        + f"\n  {CALLED} bench matrix.yaml -i {path}"
     )
 
 

@@ -250,7 +250,7 @@ def test_nodes_that_are_not_set_up_are_answered_with_the_setup_command(
     bad = Bad(GOOD, (), {"cluster_root": str(tmp_path / "root")})
     assert main(arguments(bad, tmp_path)) == 2
     said = after_the_first_line(capsys.readouterr().err)
-    setup = f"ansible-playbook playbooks/setup.yml -i {tmp_path / 'place'}"
+    setup = f"python -m runner setup -i {tmp_path / 'place'}"
     lacks = "localhost is not set up for this: there is no dataset default and no system torch_gpt/"
     assert_one_sentence(said, lacks, setup)
     assert "dataset_names" not in said

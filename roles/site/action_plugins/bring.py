@@ -43,7 +43,7 @@ def read_manifest(source: Path) -> dict[str, Any]:
     if found is None:
         raise AnsibleActionFail(
             f"site_prefetched names {source}, which has no whole {MANIFEST}{why}; fill it first:"
-            f" ansible-playbook playbooks/prefetch.yml -i INVENTORY -e prefetch_dir={source}"
+            f" python -m runner prefetch -i INVENTORY -e prefetch_dir={source}"
         )
     return found
 

@@ -14,7 +14,7 @@ def test_this_machine_is_an_inventory_and_is_not_overwritten_unasked(
     folder = tmp_path / "mine"
     words = ["init", str(folder), "--hosts", "localhost", "--device", "cpu", "--root", "/tmp/tb"]
     assert main(words) == 0
-    assert f"ansible-playbook playbooks/setup.yml -i {folder}" in capsys.readouterr().out
+    assert f"python -m runner setup -i {folder}" in capsys.readouterr().out
     cluster = load_inventory(folder)
     assert [(node.host, node.address) for node in cluster.nodes] == [("localhost", "127.0.0.1")]
     assert cluster.device == "cpu"

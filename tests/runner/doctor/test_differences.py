@@ -307,7 +307,7 @@ def test_a_failed_check_is_1_and_a_silent_node_2(tmp_path: Path) -> None:
     assert "-i INVENTORY`; then" in failed.as_json(100)["text"]  # of a folder of an older version
     told = replace(failed, mended_by="inventory/mine").as_json(200)["text"].splitlines()
     assert told[-2] == (
-        "to mend what setup brings: `ansible-playbook playbooks/setup.yml -i inventory/mine`;"
+        "to mend what setup brings: `python -m runner setup -i inventory/mine`;"
         " then `python -m runner doctor -i inventory/mine`"
     )
     silent = {**nodes(2), "node3": "ssh: no route to host"}
@@ -318,7 +318,7 @@ def test_a_failed_check_is_1_and_a_silent_node_2(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no asked.json; `ansible-playbook"):
+    with pytest.raises(UserError, match=r"holds no asked.json; `python -m runner verify"):
         answer.gather(checkup_of(tmp_path, "rack"))
 
 
