@@ -19,5 +19,14 @@ def doctor(inventory: object) -> str:
     return f"`{CALLED} doctor -i {_word(inventory)}`"
 
 
+def spelled_out(words: str, inventory: object) -> str:
+    """Return what a node says, `run setup` in it as the command: the node knows no inventory."""
+    if not inventory:
+        return words
+    for said, playbook in (("setup's data step", "data"), ("setup", "setup")):
+        words = words.replace(f"run {said}", f"run {played(playbook, inventory)}")
+    return words
+
+
 def _word(inventory: object) -> str:
     return shlex.quote(str(inventory)) if inventory else UNKNOWN

@@ -1,14 +1,14 @@
 """What doctor answers: one object for people and for programs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from runner.base.console import one_line
-from runner.base.cures import doctor, played
+from runner.base.cures import doctor, played, spelled_out
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor import table
@@ -169,11 +169,15 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
-    """Read what verify.yml left in the folder. Raises UserError where it left nothing."""
+def gather(checkup: Checkup, hosts: Sequence[str] = (), inventory: str = "") -> Answer:
+    """Read what verify.yml left in the folder. Raises UserError where it left nothing.
+
+    `inventory` is the path that cures name; without it, the one that verify.yml was given.
+    """
     asked = checkup.asked
     if asked is None:
         raise UserError(f"{checkup.path} holds no {names.ASKED}; {played('verify', '')} writes it")
+    inventory = inventory or asked.inventory
     nodes = list(hosts) or list(asked.nodes)
     envs, expected, unreachable = {}, {}, {}
     for host in nodes:
@@ -185,7 +189,10 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
         else:
             unreachable[host] = reply.unreachable or "it stopped answering"
     failures = {
-        host: [asdict(failure) for failure in entry.failures]
+        host: [
+            {"role": one.role, "message": spelled_out(one.message, inventory)}
+            for one in entry.failures
+        ]
         for host, entry in asked.nodes.items()
         if host in nodes and entry.failures
     }
@@ -198,5 +205,5 @@ def gather(checkup: Checkup, hosts: Sequence[str] = ()) -> Answer:
         unreachable=unreachable,
         failures=failures,
         comparison=compare_nodes(envs, expected),
-        mended_by=asked.inventory,
+        mended_by=inventory,
     )

@@ -66,7 +66,7 @@ def _survey(
         if silent:
             raise UserError(unusable(silent, cluster.path, cluster.addresses))
         raise UserError(f"the nodes could not be asked: {surveyed.words}")
-    answer = replace(gather(checkup, surveyed.hosts), compared=roles, mended_by=str(cluster.path))
+    answer = replace(gather(checkup, surveyed.hosts, str(cluster.path)), compared=roles)
     excluded = (cluster.slurm.exclude or "") if cluster.slurm else None
     return replace(answer, slurm_excluded=excluded)
 

@@ -67,6 +67,15 @@ def test_few_tasks_and_each_refusal_with_its_cure(group: Group) -> None:
     assert "dataset_names has defualt (did you mean default?), which neither" in nowhere.out
     assert "has own" not in nowhere.out
 
+    # What setup brings has room, which is known for what was measured.
+    small = "mkdir -p /mnt/small && mount -t tmpfs -o size=200m small /mnt/small"
+    group.nodes[1].exec(["sh", "-c", small], check=True)
+    words = ["-e", '{"cluster_systems": ["torch_gpt"]}', "-e", "cluster_root=/mnt/small/tb"]
+    full = validate(group, *words)
+    group.nodes[1].exec(["umount", "/mnt/small"], check=True)
+    assert "node2 has 200.0 MiB free on the disk of /mnt/small/tb, and setup brings" in full.out
+    assert "node1 has" not in full.out
+
     # Nobody installs a compiler without root.
     old = ["-e", '{"cluster_systems": ["megatron_deepspeed"], "cluster_device": "cuda"}']
     old += ["-e", "base_gcc_version=5", "-e", "setup_privileged=false"]

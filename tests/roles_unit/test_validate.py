@@ -12,6 +12,7 @@ import yaml
 from ansible.module_utils import basic
 
 from plugins import inventory_check as check
+from plugins import room
 from roles.validate.action_plugins import validate_node as validate
 from roles.validate.filter_plugins.all_faults import all_faults
 from runner.base.paths import PROJECT
@@ -235,9 +236,9 @@ def test_facts_have_ansibles_names() -> None:
     assert validate.facts(JAMMY)["ansible_os_family"] == "Debian"
 
 
-def ask(python: str, root: Path | str, gcc: str = "", *datasets: str) -> dict[str, str]:
+def ask(python: str, root: Path | str, gcc: str = "", *files: str) -> dict[str, str]:
     ran = subprocess.run(
-        ["sh", "-c", validate.ASK, "ask", python, str(root), gcc, *datasets],
+        ["sh", "-c", validate.ASK, "ask", python, str(root), gcc, *files],
         capture_output=True,
         text=True,
         check=True,
@@ -256,9 +257,11 @@ def test_this_machine_answers_in_plain_sh(tmp_path: Path) -> None:
 def test_a_node_says_its_compiler_and_its_datasets(tmp_path: Path) -> None:
     (tmp_path / "datasets" / "own").mkdir(parents=True)
     (tmp_path / "datasets" / "own" / "dataset.json").touch()
-    said = ask(sys.executable, tmp_path, "-of-no-version", "own", "none")
+    files = [room.dataset(name) for name in ("own", "none")]
+    said = ask(sys.executable, tmp_path, "-of-no-version", *files)
     assert said["gcc"] == ""
-    assert {name for name in said if name.startswith("dataset:")} == {"dataset:own"}
+    assert validate.there(said) == {"datasets/own/dataset.json"}
+    assert int(said["free"]) > 0
     if shutil.which("g++"):
         assert ask(sys.executable, tmp_path)["gcc"].partition(".")[0].isdecimal()
     assert said["cc"] == (shutil.which("gcc") or shutil.which("clang") or "")

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.printable import printable
 from plugins import inventory_check as check
+from plugins import room
 from plugins.node_action import NodeAction
 
 MOST_LINES = 1_000  # of an answer; MOST_LETTERS of each
@@ -30,7 +31,7 @@ MOST_LETTERS = 200
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
 # $1 is the Python that modules would run with, $2 the root folder, $3 what follows gcc in the name
-# of the compiler (-10, or nothing), the others datasets. Answers are lines `key=value`.
+# of the compiler (-10, or nothing), the others files below the root. Answers are lines `key=value`.
 ASK = r"""
 say() { printf 'TRAINBENCH %s=%s\n' "$1" "$2"; }
 ( ID= VERSION_ID= VERSION_CODENAME= PRETTY_NAME=
@@ -50,10 +51,11 @@ place=$2
 root=$2
 shift 3
 for name; do
-  if [ -e "$root/datasets/$name/dataset.json" ]; then say "dataset:$name" yes; fi
+  if [ -e "$root/$name" ]; then say "there:$name" yes; fi
 done
 while [ ! -e "$place" ] && [ "$place" != / ]; do place=$(dirname "$place"); done
 if [ -w "$place" ]; then say writable yes; fi
+say free "$(df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print $4 }')"
 say inode "$(stat -c %i "$place" 2>/dev/null)"
 """
 
@@ -167,6 +169,11 @@ def runtime_faults(host: str, said: Mapping[str, str], what: str, privileged: bo
     ]
 
 
+def there(said: Mapping[str, str]) -> set[str]:
+    """The files below the root that the node has, of those that it was asked about."""
+    return {name.partition(":")[2] for name in said if name.startswith("there:")}
+
+
 def facts(said: Mapping[str, str]) -> dict[str, Any]:
     """What other roles read, under the names that Ansible's own facts have."""
     name, version = word(said, "id"), word(said, "version")
@@ -226,6 +233,7 @@ class ActionModule(NodeAction):
                 "builds": check.builds(values, known, limits),
                 "compiles": check.compiles(values, known),
                 "datasets": check.dataset_faults(values, known)[1],
+                "items": room.items(values, known, arguments["sizes"]),
             }
             try:
                 said, faults = self._ask(host, asked, variables)
@@ -240,7 +248,9 @@ class ActionModule(NodeAction):
                 }
                 result["inode"] = said.get("inode", "")
                 result["token"] = secrets.token_hex(8)
-                result["there"] = [name for name in asked["datasets"] if f"dataset:{name}" in said]
+                result["there"] = [
+                    name for name in asked["datasets"] if room.dataset(name) in there(said)
+                ]
             except AnsibleConnectionFailure as error:
                 result["lost"] = str(error)
         return {**result, "faults": faults, "address": address}
@@ -273,7 +283,8 @@ class ActionModule(NodeAction):
         named = not self.python.startswith("auto")
         python = self.python if named else NodeAction.default_python
         gcc = f"-{asked['gcc']}" if asked["gcc"] else ""
-        argv = ["sh", "-c", ASK, "ask", python, asked["root"], gcc, *asked["datasets"]]
+        files = dict.fromkeys(item.manifest for item in asked["items"])
+        argv = ["sh", "-c", ASK, "ask", python, asked["root"], gcc, *files]
         answer = self._low_level_execute_command(shlex.join(argv))
         lines = [
             line[len("TRAINBENCH ") :]
@@ -296,4 +307,8 @@ class ActionModule(NodeAction):
         if needed := asked["builds"]:
             faults += compiler_faults(host, said, needed, asked["gcc"], asked["privileged"])
         faults += runtime_faults(host, said, asked["compiles"], asked["privileged"])
+        small = room.room_fault(
+            host, asked["root"], said.get("free", ""), asked["items"], there(said)
+        )
+        faults += [small] if small else []
         return said, faults

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -305,10 +304,15 @@ def test_a_failed_check_is_1_and_a_silent_node_2(tmp_path: Path) -> None:
     assert failed.exit_code == 1
     assert failed.faults() == {"node3": ["node3: base: package git: not installed"]}
     assert "-i INVENTORY`; then" in failed.as_json(100)["text"]  # of a folder of an older version
-    told = replace(failed, mended_by="inventory/mine").as_json(200)["text"].splitlines()
-    assert told[-2] == (
-        "to mend what setup brings: `python -m runner setup -i inventory/mine`;"
-        " then `python -m runner doctor -i inventory/mine`"
+    told = {"failures": [{"role": "dataset", "message": "x is gone; run setup's data step again"}]}
+    named = answer.gather(written(tmp_path / "c", nodes(3), node3=told), inventory="inventory/\\1")
+    assert named.faults()["node3"] == [
+        "node3: dataset: x is gone; run `python -m runner setup --tags data -i 'inventory/\\1'`"
+        " again"
+    ]
+    assert named.as_json(200)["text"].splitlines()[-2] == (
+        "to mend what setup brings: `python -m runner setup -i 'inventory/\\1'`;"
+        " then `python -m runner doctor -i 'inventory/\\1'`"
     )
     silent = {**nodes(2), "node3": "ssh: no route to host"}
     lost = answer.gather(written(tmp_path / "b", silent, node3={"lost": True}))
