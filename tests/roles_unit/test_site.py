@@ -100,6 +100,7 @@ def test_mirrors_lie_in_the_folder() -> None:
 
 def test_a_folder_that_nobody_filled_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        AnsibleActionFail, match=r"has no whole manifest.json; fill it first: ansible"
+        AnsibleActionFail,
+        match=r"has no whole manifest.json; fill it first: python -m runner prefetch",
     ):
         bring.read_manifest(tmp_path)
