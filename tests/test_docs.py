@@ -19,8 +19,9 @@ from runner.base.paths import DEFAULT_INVENTORY
 from runner.base.shape import shape
 from runner.doctor.items import ITEM_RULES
 from runner.figures.publishable import CODES
-from runner.folder import names
+from runner.folder import events, names
 from runner.folder.endings import Ending
+from runner.folder.events import Event
 from runner.inventory.inventory import KEYS, load_inventory
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.inspection import DATASET
@@ -209,12 +210,14 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "roles/validate/meta/argument_specs.yml": {"slurm": slurm_options},
 }
 
+EVENT = "event.json"  # of a line of events.jsonl
 # The files of a campaign, and of a run in it, each as the noun that it is read as.
 SCHEMAS: Mapping[str, type] = {
     names.CAMPAIGN: Settings,
     names.RUN: Run,
     names.OUTCOME: Outcome,
     names.DONE: Ending,
+    EVENT: Event,
 }
 
 
@@ -235,12 +238,20 @@ def test_schemas_of_a_campaigns_files_are_up_to_date(name: str) -> None:
     assert text == schema_of(name), "run: python -m tests.test_docs"
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", SCHEMAS.keys() - {EVENT})
 def test_what_bench_writes_fits_the_schemas(name: str, tmp_path: Path) -> None:
     files = list(written(tmp_path).path.rglob(name))
     assert files
     for path in files:
         jsonschema.validate(json.loads(path.read_text()), json.loads(schema_of(name)))
+
+
+def test_the_lines_of_events_fit_their_schema(tmp_path: Path) -> None:
+    events.add(tmp_path, Event(event=events.CAMPAIGN_BEGUN, at=1.8e9, campaign="m", runs=4))
+    ended = Event(event=events.RUN_ENDED, at=1.8e9, campaign="m", cell="a", status="ok", repeat=1)
+    events.add(tmp_path, dataclasses.replace(ended, samples_per_s=189.0))
+    for line in (tmp_path / names.HAPPENED).read_text(encoding="utf-8").splitlines():
+        jsonschema.validate(json.loads(line), json.loads(schema_of(EVENT)))
 
 
 def generated(path: str) -> str:

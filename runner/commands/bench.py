@@ -4,13 +4,15 @@ import argparse
 import functools
 import json
 import math
+import shlex
+import shutil
 import threading
 from pathlib import PurePosixPath
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import found
-from runner.base.streams import nobody_reads, say
+from runner.base.streams import complain, nobody_reads, say
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -54,6 +56,14 @@ def add_parser(commands: Commands) -> None:
         help="end after S seconds, whatever runs; the same command goes on from there",
     )  # fmt: skip
     command.add_argument(
+        "--notify",
+        type=_argv,
+        default=[],
+        metavar="COMMAND",
+        help="run it at the end, and when a run fails; no shell; what happened is in TRAINBENCH_*"
+        " variables and, as JSON, on its standard input (docs/runs.md)",
+    )
+    command.add_argument(
         "--format",
         choices=("table", "json"),
         default="table",
@@ -66,6 +76,19 @@ def _count(word: str) -> int:
     if not word.isdecimal():
         raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
     return int(word)
+
+
+def _argv(words: str) -> list[str]:
+    """Split a command as a shell would, without one."""
+    try:
+        argv = shlex.split(words)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{words!r}: {error}; close its quotes") from None
+    if not argv or shutil.which(argv[0]) is None:
+        raise argparse.ArgumentTypeError(
+            f"{words!r} begins with no program of this machine; name one in PATH, or by its path"
+        )
+    return argv
 
 
 def _seconds(word: str) -> float:
@@ -88,6 +111,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.inventory.inventory import load_inventory
     from runner.launch.bench import bench
     from runner.launch.engines import engine_of, preview_of
+    from runner.launch.notify import Notifier
     from runner.launch.view import View
     from runner.matrix.file import load_matrix
     from runner.plan.dryrun import describe, dry_run
@@ -113,17 +137,23 @@ def run(chosen: argparse.Namespace) -> int:
         as_json = chosen.format == "json"
         say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
         return 0
-    tally = bench(
-        wanted,
-        machines,
-        chosen.runs,
-        engine=engine_of(machines, chosen.runs),
-        only=chosen.only,
-        again=chosen.again,
-        retry=chosen.retry,
-        limit_s=chosen.stop_after,
-        view=View(),
-    )
+    with Notifier(chosen.notify, complain) as notify:
+        view = View(tell=notify)
+        try:
+            tally = bench(
+                wanted,
+                machines,
+                chosen.runs,
+                engine=engine_of(machines, chosen.runs),
+                only=chosen.only,
+                again=chosen.again,
+                retry=chosen.retry,
+                limit_s=chosen.stop_after,
+                view=view,
+            )
+        except BaseException as error:
+            view.broken_off(error)
+            raise
     name = campaign_name(wanted, machines)
     if Campaign(chosen.runs / name).begun:
         try:

@@ -21,7 +21,11 @@ def add_parser(commands: Commands) -> None:
     )
     add_runs(parser)
     parser.add_argument("--campaign", metavar="NAME", help="default: the one run last")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--format", choices=("table", "json"), default="table")
+    shown.add_argument(
+        "--watch", action="store_true", help="go on showing it, as bench does, until it has ended"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -29,6 +33,13 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.folder.campaign import find_campaign
     from runner.launch import status
 
-    progress = status.look(find_campaign(chosen.runs, chosen.campaign))
+    campaign = find_campaign(chosen.runs, chosen.campaign)
+    if chosen.watch:
+        from runner.base.console import Screen
+        from runner.launch.following import follow
+
+        progress = follow(campaign, Screen(stderr=True, soft_wrap=True))
+    else:
+        progress = status.look(campaign)
     say(json.dumps(progress.to_json(), indent=1) if chosen.format == "json" else progress.words())
     return 0

@@ -1,6 +1,6 @@
 """What the files of a campaign are called, each once: for bench, the launch plugin and readers.
 
-    runs/<campaign>/campaign.json  lock
+    runs/<campaign>/campaign.json  events.jsonl  lock
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
           run.json  launch.sh  halt  queue.json  products.json  outcome.json
@@ -61,6 +61,7 @@ SETUP = ".setup"
 # Of a campaign.
 CAMPAIGN = "campaign.json"
 LOCK = "lock"
+HAPPENED = "events.jsonl"
 INSPECTED = "inspect"
 ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant

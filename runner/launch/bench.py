@@ -73,7 +73,7 @@ def bench(
         repeats = in_order(cells, matrix.repeats, matrix.shuffle_seed)
         kept = {} if again else _finished(campaign, repeats, view)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
-        view.begin(campaign, len(repeats), uses(cells, cluster), kept)
+        view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
         if todo:
             wanted = [cell for cell, _ in todo]

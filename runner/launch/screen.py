@@ -4,54 +4,108 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
+from rich.console import ConsoleRenderable
+from rich.live import Live
 from rich.text import Text
 
 from runner.base.console import Screen, one_line
 
-LIVE_S = 0.5  # between two looks at one run, in a terminal
+LIVE_S = 0.5  # between two looks, in a terminal
+SHARE = 5  # a look may take one part in so many of a processor's time
+RESIZED_S = 0.1  # between two looks at the terminal's size
 PLAIN_S = 10.0  # between two plain lines elsewhere
+
+
+class Visible(Protocol):
+    """What is to be seen at an instant."""
+
+    def rows(self, width: int, height: int) -> list[Text]:
+        """Draw it for a terminal, each row narrower than that and fewer of them."""
+
+    @property
+    def words(self) -> str:
+        """Say the same in a line."""
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A picture of one line."""
+
+    words: str
+
+    def rows(self, width: int, height: int) -> list[Text]:
+        """Cut the line where the terminal ends."""
+        row = one_line(self.words)
+        row.truncate(width - 1, overflow="ellipsis")
+        return [row]
+
+
+class Region(Live):
+    """The lines at the end of a terminal that are written over, also where its size changed.
+
+    A terminal that becomes narrower wraps what stands there: each line takes more rows than it had,
+    which rich does not know, so that some would stay as ghosts.
+    """
+
+    def __init__(self, console: Screen) -> None:
+        super().__init__(console=console, auto_refresh=False, transient=True)
+        self._rows: Sequence[Text] = ()
+        self._drawn: Sequence[int] = ()  # letters of each row that stands there
+
+    def draw(self, rows: Sequence[Text]) -> None:
+        """Write these rows over the last ones."""
+        with self._lock:
+            self._rows = rows
+            self.update(Text("\n").join(rows), refresh=True)
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Say how many rows are to be erased, before anything is printed."""
+        with self._lock:
+            width = max(self.console.width, 1)
+            if self._drawn:
+                rows = sum(max(-(-letters // width), 1) for letters in self._drawn)
+                self._live_render._shape = (width, rows)
+            self._drawn = [row.cell_len for row in self._rows]
+            return super().process_renderables(renderables)
+
+
+def to_the_bottom(console: Screen) -> None:
+    """Scroll a terminal up, so that what follows stands in its last rows.
+
+    One whose size changes would else move rows of a region into its history, where they stay.
+    """
+    if console.is_terminal and not console.is_dumb_terminal:
+        console.print("\n" * (console.height - 2))
 
 
 @contextmanager
 def live(console: Screen, line: Callable[[float], str]) -> Iterator[None]:
     """Show, until the block ends, `line` of the seconds since."""
     began = time.monotonic()
-    with showing(console, lambda: [line(time.monotonic() - began)]):
+    with showing(console, lambda: Shortened(line(time.monotonic() - began))):
         yield
 
 
 @contextmanager
-def showing(console: Screen, lines: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """Show, until the block ends, `lines`: all of them in a terminal, elsewhere the last alone.
+def showing(console: Screen, look: Callable[[], Visible]) -> Iterator[None]:
+    """Show, until the block ends, what a look sees: in a terminal all of it, elsewhere its words.
 
-    That is not printed again where it says the same. Each line takes a look of its own, so that
-    many are looked at less often.
+    These are not printed again where they say the same.
     """
     over = threading.Event()
 
-    def words() -> list[Text]:
+    def seen() -> Visible:
         try:
-            return [one_line(line) for line in lines()]
+            return look()
         except Exception as error:  # of what has come of a log so far; the run itself goes on
-            return [one_line(f"how far it is cannot be read: {error}")]
+            return Shortened(f"how far it is cannot be read: {error}")
 
-    def watch() -> None:
-        now = words() if console.is_terminal else []
-        if console.is_terminal:
-            with console.status(_block(now)) as status:
-                while not over.wait(LIVE_S * len(now)):
-                    now = words()
-                    status.update(_block(now))
-            return
-        said = ""
-        while not over.wait(PLAIN_S):
-            *_, last = words()
-            if last.plain != said:
-                console.print(last)
-            said = last.plain
-
-    watcher = threading.Thread(target=watch, daemon=True)
+    terminal = console.is_terminal and not console.is_dumb_terminal
+    watch = _in_a_terminal if terminal else _elsewhere
+    watcher = threading.Thread(target=watch, args=(console, seen, over), daemon=True)
     watcher.start()
     try:
         yield
@@ -60,6 +114,27 @@ def showing(console: Screen, lines: Callable[[], Sequence[str]]) -> Iterator[Non
         watcher.join()
 
 
-def _block(lines: Sequence[Text]) -> Text:
-    """Join lines below each other, the later ones as far in as the first."""
-    return Text("\n  ").join(lines)
+def _in_a_terminal(console: Screen, seen: Callable[[], Visible], over: threading.Event) -> None:
+    with Region(console) as region:
+        while not over.is_set():
+            began = time.monotonic()
+            picture = seen()
+            took_s = time.monotonic() - began
+            until = began + max(LIVE_S, SHARE * took_s)
+            size = None
+            while True:
+                if console.size != size:
+                    size = console.size
+                    region.draw(picture.rows(size.width, size.height))
+                rest_s = until - time.monotonic()
+                if rest_s <= 0 or over.wait(min(rest_s, RESIZED_S)):
+                    break
+
+
+def _elsewhere(console: Screen, seen: Callable[[], Visible], over: threading.Event) -> None:
+    said = ""
+    while not over.wait(PLAIN_S):
+        line = one_line(seen().words)
+        if line.plain != said:
+            console.print(line)
+        said = line.plain

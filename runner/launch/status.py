@@ -3,32 +3,51 @@
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from runner.base.escapes import TerminalLine
+from runner.base.escapes import TerminalLine, plain
 from runner.base.text import some
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.folder.stored import UnreadableError
-from runner.launch.live import Now, left_s, now_of
-from runner.launch.view import lasting, progress, since
+from runner.launch.live import left_s
+from runner.launch.picture import Going, Picture, lasting
+from runner.launch.view import going_of, hosts_of, titled
+from runner.matrix.select import in_order
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
+
+MOST_NEXT = 100  # repeats that did not begin, of which JSON has the names
+_DRAWN = frozenset(field.name for field in fields(Going)) - {"title"}
 
 
 @dataclass(frozen=True)
 class Running:
-    """A run that goes on now; `words` say how far it is, `hosts` are its nodes by rank."""
+    """A run that goes on now, at its newest step; `hosts` are its nodes by rank.
+
+    None is not known (yet). `left_s` is a guess by the time of a step.
+    """
 
     cell: str
     repeat: int
     attempt: int
     elapsed_s: float
-    words: str
     folder: str
     hosts: tuple[str, ...] = ()
+    iteration: int | None = None
+    train_iters: int | None = None
+    samples_per_s: float | None = None
+    loss: float | None = None
+    memory_used_mib: float | None = None
+    left_s: float | None = None
+
+    @property
+    def going(self) -> Going:
+        """Draw it as bench does."""
+        title = titled(self.cell, self.repeat)
+        known = {key: value for key, value in vars(self).items() if key in _DRAWN}
+        return Going(title, **known)
 
 
 @dataclass(frozen=True)
@@ -44,8 +63,8 @@ class Waiting:
     position: int | None
     expected_start: float | None
     asked_at: float
-    words: str
     folder: str
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,10 +84,31 @@ class Status:
     left_s: float | None
     runs_now: tuple[Running, ...] = ()
     queued: tuple[Waiting, ...] = ()
+    next: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `status --format json` prints."""
-        return {"schema": 1, **asdict(self)}
+        """Return what `status --format json` prints: numbers, and no sentence of ours."""
+        content: dict[str, Any] = {"schema": 1, **asdict(self)}
+        for one in content["queued"]:
+            del one["words"]
+        content["next"] = content["next"][:MOST_NEXT]
+        return dict(plain(content))
+
+    @property
+    def picture(self) -> Picture:
+        """Draw it as bench does."""
+        first = self.queued[0] if self.queued else None
+        return Picture(
+            campaign=self.campaign,
+            runs=self.runs,
+            ended=sum(self.ended.values()),
+            not_ok=len(self.not_ok),
+            left_s=self.left_s,
+            going=tuple(run.going for run in self.runs_now),
+            queued=len(self.queued),
+            first_queued=f"{_title(first)}: {first.words}" if first else "",
+            next=self.next,
+        )
 
     def words(self) -> str:
         """Say the same for a person."""
@@ -78,7 +118,7 @@ class Status:
         lines += [f"  {count} {status}" for status, count in self.ended.items()]
         for now in self.runs_now:
             where = f"on {some(now.hosts)}; {now.folder}" if now.hosts else now.folder
-            lines.append(f"now: {_title(now)}: {now.words}  ({where})")
+            lines.append(f"now: {_title(now)}: {now.going.words}  ({where})")
         for one in self.queued:
             lines.append(f"job {one.job_id}: {_title(one)}: {one.words}  ({one.folder})")
         if (self.runs_now or self.queued) and not self.live:
@@ -90,20 +130,22 @@ class Status:
 
 
 def _title(one: Running | Waiting) -> str:
-    return one.cell + (f" repeat {one.repeat}" if one.repeat > 1 else "")
+    return titled(one.cell, one.repeat)
 
 
 def look(campaign: Campaign) -> Status:
     """Read a campaign's folder."""
     live, unended = campaign.is_locked(), campaign.running()
-    asked = list(campaign.settings.asked())
+    settings = campaign.settings
+    asked = list(settings.asked())
     cells = {(cell.id, repeat): cell for cell, repeat in asked}
     ended: Counter[str] = Counter()
-    not_ok = []
-    times = []
+    not_ok, times, untouched = [], [], set()
     for cell, repeat in asked:
         attempts = campaign.attempts(cell.id, repeat)
         outcome = attempts[-1].outcome if attempts else None
+        if not attempts:
+            untouched.add((cell.id, repeat))
         if outcome is None:
             continue
         ended[outcome.status] += 1
@@ -116,9 +158,10 @@ def look(campaign: Campaign) -> Status:
         if waiting := _waiting(attempt, cell):
             queued.append(waiting)
             continue
-        run, where = _running(attempt, cell)
+        run = _running(attempt, cell)
         now.append(run)
-        far.append((where.left_s, run.elapsed_s))
+        far.append((run.left_s, run.elapsed_s))
+    most = max((repeat for _, repeat in asked), default=0)
     waits = len(asked) - sum(ended.values()) - len(now)
     return Status(
         campaign=campaign.name,
@@ -130,6 +173,11 @@ def look(campaign: Campaign) -> Status:
         left_s=left_s(times, waits, far, at_once=len(now)),
         runs_now=tuple(now),
         queued=tuple(queued),
+        next=tuple(
+            titled(cell.name, repeat)
+            for cell, repeat in in_order(settings.cells, most, settings.shuffle_seed)
+            if (cell.id, repeat) in untouched
+        ),
     )
 
 
@@ -154,25 +202,17 @@ def _waiting(attempt: Attempt, cell: Cell) -> Waiting | None:
     )
 
 
-def _running(attempt: Attempt, cell: Cell) -> tuple[Running, Now]:
-    elapsed_s = since(attempt, max(0.0, time.time() - attempt.planned_at))
+def _running(attempt: Attempt, cell: Cell) -> Running:
     where = f"{names.CAMPAIGN}: cell {cell.name}"
-    wanted = load_system(cell.system).recorded(cell.parameters, where).get("train_iters")
-    now = now_of(cell, attempt, wanted)
-    running = Running(
+    parameters = load_system(cell.system).recorded(cell.parameters, where)
+    elapsed_s = max(0.0, time.time() - attempt.planned_at)
+    going = going_of("", replace(cell, parameters=parameters), attempt, elapsed_s)
+    known = {key: value for key, value in vars(going).items() if key in _DRAWN}
+    known |= {"elapsed_s": round(going.elapsed_s, 1), "hosts": hosts_of(attempt)}
+    return Running(
         cell=cell.name,
         repeat=attempt.repeat,
         attempt=attempt.number,
-        elapsed_s=round(elapsed_s, 1),
-        words=progress(now, wanted, elapsed_s),
         folder=str(attempt.path),
-        hosts=_hosts(attempt),
+        **known,
     )
-    return running, now
-
-
-def _hosts(attempt: Attempt) -> tuple[str, ...]:
-    try:
-        return tuple(attempt.hosts.values())
-    except UnreadableError:
-        return ()

@@ -1,27 +1,36 @@
-"""What a person sees while a campaign runs: live lines in a terminal, plain ones elsewhere."""
+"""What is told while a campaign runs: to a person, to events.jsonl, and to who asked for it."""
 
+import math
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
+from rich.text import Text
+
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
-from runner.base.text import some
+from runner.figures.summary import counted_intervals, samples_per_s
+from runner.folder import events
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.events import Event
+from runner.folder.stored import UnreadableError
 from runner.launch.live import Now, left_s, now_of
-from runner.launch.screen import showing
+from runner.launch.picture import Going, Picture
+from runner.launch.screen import showing, to_the_bottom
+from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import Measurement
+from runner.terms.record import Measurement, Record
 
 Repeat = tuple[str, int]  # of a cell, by its id
 
-MOST_LINES = 8  # of runs that are shown by name, and looked at
+MOST_LOOKED_AT = 8  # of runs that go on side by side
 STYLES = {"ok": "green", "interrupted": "yellow"}
 
 
@@ -39,33 +48,47 @@ class _Shown:
 class View:
     """Progress on standard error, so that standard output stays the table's.
 
-    Threads that have a run each call it.
+    Each event goes to `tell`, too. Threads that have a run each call it.
     """
 
-    def __init__(self, console: Screen | None = None) -> None:
+    def __init__(
+        self, console: Screen | None = None, tell: Callable[[Event], None] = lambda _: None
+    ) -> None:
         stream = cast("IO[str]", Leaving())
         self.console = console or Screen(file=stream, soft_wrap=True)
+        self.tell = tell
+        self.campaign: Campaign | None = None
         self.total = 0
+        self.todo: Sequence[tuple[Cell, int]] = ()
         self.numbers: dict[Repeat, int] = {}  # of repeats that ended before, or began: not attempts
-        self.over: set[Repeat] = set()
+        self.over: dict[Repeat, bool] = {}  # whether it is ok
         self.times: list[float] = []  # seconds that ended runs took
         self._shown: dict[Path, _Shown] = {}
         self._screen = ExitStack()
         self._lock = threading.RLock()
 
     def begin(
-        self, campaign: Campaign, total: int, uses: str, kept: Mapping[Repeat, Outcome]
+        self,
+        campaign: Campaign,
+        total: int,
+        uses: str,
+        kept: Mapping[Repeat, Outcome],
+        todo: Sequence[tuple[Cell, int]] = (),
     ) -> None:
-        """Say what will happen, and what of the nodes it `uses`."""
-        self.total, self.over = total, set(kept)
+        """Say what will happen, in the order of `todo`, and what of the nodes it `uses`."""
+        self.campaign, self.total, self.todo = campaign, total, todo
+        self.over = {repeat: ended.status == "ok" for repeat, ended in kept.items()}
         self.numbers = {repeat: place for place, repeat in enumerate(kept, 1)}
         self.times += [ended.wall_s for ended in kept.values()]
+        to_the_bottom(self.console)
         line = f"campaign {campaign.name}: {total} runs"
         if kept:
             bad = sum(ended.status != "ok" for ended in kept.values())
             line += f", {len(kept)} finished before"
             line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
         self.console.print(one_line(f"{line}; {uses}; folder {campaign.path}"))
+        folder = str(campaign.path.resolve())
+        self._happened(events.CAMPAIGN_BEGUN, folder=folder, runs=total, kept=len(kept))
 
     def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
         """Say that a run is made again, since nobody can tell how it ended; its folder stays."""
@@ -81,12 +104,13 @@ class View:
         waiting: Callable[[RunFolder], str] = lambda _: "",
     ) -> Iterator[None]:
         """Show how far a run is, or what it is `waiting` for, until the block ends."""
-        title = self._title(cell, repeat)
-        shown = _Shown(title, cell, attempt, waiting, time.monotonic())
+        begun = self._run_event(events.RUN_BEGUN, cell, repeat, attempt)
+        shown = _Shown(begun.title, cell, attempt, waiting, time.monotonic())
+        self._told(begun)
         with self._lock:
-            if not self._shown:
-                self._screen.enter_context(showing(self.console, self._lines))
             self._shown[attempt.path] = shown
+            if len(self._shown) == 1:
+                self._screen.enter_context(showing(self.console, self._look))
         try:
             yield
         finally:
@@ -95,97 +119,174 @@ class View:
                 if not self._shown:
                     self._screen.close()
 
-    def _lines(self) -> list[str]:
-        """Write a line for each run that goes on, some of many, and one for all of them."""
+    def _look(self) -> Picture:
+        """Look at each run that goes on, some of many."""
         shown = list(self._shown.values())
         queued = [(one, words) for one in shown if (words := one.waiting(one.attempt))]
         names = {one.attempt.path for one, _ in queued}
-        going = [one for one in shown if one.attempt.path not in names]
-        lines, far = [], []
-        for one in going[:MOST_LINES]:
-            wanted = one.cell.parameters.get("train_iters")
-            elapsed_s = since(one.attempt, time.monotonic() - one.since)
-            now = now_of(one.cell, one.attempt, wanted)
-            far.append((now.left_s, elapsed_s))
-            lines.append(f"{one.title}{on_hosts(one.attempt)}: {progress(now, wanted, elapsed_s)}")
+        runs = [one for one in shown if one.attempt.path not in names]
+        going = [
+            going_of(one.title, one.cell, one.attempt, time.monotonic() - one.since)
+            for one in runs[:MOST_LOOKED_AT]
+        ]
         waiting = self.total - len(self.numbers) + len(queued)
-        left = left_s(self.times, waiting, far, at_once=len(going))
-        campaign = f", campaign {lasting(left)}" if waiting and left else ""
-        if len(shown) == 1:
-            line = lines[0] if lines else f"{queued[0][0].title}: {queued[0][1]}"
-            return [line + campaign]
-        summary = [f"{len(going)} running"] if going else []
-        if queued:
-            first, words = queued[0]
-            summary.append(f"{len(queued)} waiting, first {first.title}: {words}")
-        summary.append(f"{len(self.over)} of {self.total} ended{campaign}")
-        return [*lines, "; ".join(summary)]
+        far = [(run.left_s, run.elapsed_s) for run in going]
+        return Picture(
+            campaign=self.campaign.name if self.campaign else "",
+            runs=self.total,
+            ended=len(self.over),
+            not_ok=list(self.over.values()).count(False),
+            left_s=left_s(self.times, waiting, far, at_once=len(runs)) if waiting else None,
+            going=tuple(going),
+            others=len(runs) - len(going),
+            queued=len(queued),
+            first_queued=f"{queued[0][0].title}: {queued[0][1]}" if queued else "",
+            next=tuple(
+                titled(cell.name, repeat)
+                for cell, repeat in self.todo
+                if (cell.id, repeat) not in self.numbers
+            ),
+        )
 
     def ended(
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
     ) -> None:
         """Print one line on how a run ended."""
         self.times.append(outcome.wall_s)
-        self.over.add((cell.id, repeat))
-        line = one_line(f"{self._title(cell, repeat)}: ")
-        line.append(outcome.status, STYLES.get(outcome.status, "bold red"))
+        self.over[cell.id, repeat] = outcome.status == "ok"
         losses = [item.loss for item in measured.intervals if item.loss is not None]
-        if measured.intervals:
-            line.append(f", {measured.intervals[-1].iteration} iterations")
-        if losses:
-            line.append(f", loss {losses[0]:.3f} to {losses[-1]:.3f}")
-        if outcome.reason:
-            line.append(one_line(f" - {outcome.reason} (logs in {attempt.path})"))
-        self.console.print(line)
+        ended = replace(
+            self._run_event(events.RUN_ENDED, cell, repeat, attempt),
+            status=outcome.status,
+            cause=outcome.cause,
+            reason=outcome.reason,
+            samples_per_s=_median_rate(cell, attempt, measured),
+            iterations=measured.intervals[-1].iteration if measured.intervals else None,
+            first_loss=losses[0] if losses else None,
+            last_loss=losses[-1] if losses else None,
+            wall_s=outcome.wall_s,
+        )
+        self.console.print(ended_line(ended))
+        self._told(ended)
 
     def broken(self, asked: tuple[Cell, int], error: Exception) -> None:
         """Say at once that a run could not be carried out, while others go on."""
+        cell, repeat = asked
+        title = self._run_event(events.RUN_BEGUN, cell, repeat).title
         words = f"{error}; what runs is followed to its end, and nothing more begins"
-        self.console.print(one_line(f"{self._title(*asked)}: {words}", "bold red"))
-
-    def _title(self, cell: Cell, repeat: int) -> str:
-        with self._lock:
-            number = self.numbers.setdefault((cell.id, repeat), len(self.numbers) + 1)
-        title = f"[{number}/{self.total}] {cell.name}"
-        return title + (f" repeat {repeat}" if repeat > 1 else "")
+        self.console.print(one_line(f"{title}: {words}", "bold red"))
 
     def end(self, tally: Any) -> None:
         """Print one line on the campaign."""
         line = f"{tally.ok} ok, {tally.failed} not ok"
         on = ", the same command goes on" if tally.resumes else ""
-        line += f"; stopped by Ctrl-C{on}" if tally.interrupted else ""
-        line += f"; stopped by --stop-after{on}" if tally.expired else ""
-        self.console.print(line)
+        by = "stopped by Ctrl-C" if tally.interrupted else ""
+        by = "stopped by --stop-after" if tally.expired else by
+        self.console.print(f"{line}; {by}{on}" if by else line)
+        self._ended(by, ok=tally.ok, not_ok=tally.failed, kept=tally.kept)
+
+    def broken_off(self, error: BaseException) -> None:
+        """Tell that a bench which had begun ended by an error, before all had run."""
+        if self.campaign is not None:
+            good = list(self.over.values()).count(True)
+            why = str(error) or type(error).__name__
+            self._ended(f"it ended early: {why}", ok=good, not_ok=len(self.over) - good)
+
+    def _ended(self, reason: str, **more: Any) -> None:
+        folder = str(self.campaign.path.resolve()) if self.campaign else ""
+        more |= {"folder": folder, "runs": self.total, "reason": reason}
+        self._happened(events.CAMPAIGN_ENDED, **more)
+
+    def _run_event(
+        self, kind: str, cell: Cell, repeat: int, attempt: Attempt | None = None
+    ) -> Event:
+        with self._lock:
+            number = self.numbers.setdefault((cell.id, repeat), len(self.numbers) + 1)
+        return Event(
+            event=kind,
+            at=time.time(),
+            campaign=self.campaign.name if self.campaign else "",
+            folder=str(attempt.path.resolve()) if attempt else "",
+            cell=cell.name,
+            repeat=repeat,
+            attempt=attempt.number if attempt else None,
+            number=number,
+            runs=self.total,
+        )
+
+    def _happened(self, kind: str, **more: Any) -> None:
+        name = self.campaign.name if self.campaign else ""
+        self._told(Event(event=kind, at=time.time(), campaign=name, **more))
+
+    def _told(self, event: Event) -> None:
+        """Write an event down and tell it; a campaign goes on where that fails."""
+        if self.campaign is None:
+            return
+        try:
+            with self._lock:
+                events.add(self.campaign.path, event)
+        except OSError as error:
+            self.console.print(one_line(f"events.jsonl cannot be written: {error.strerror}"))
+        self.tell(event)
 
 
-def progress(now: Now, wanted: int | None, elapsed_s: float) -> str:
-    """Write `iteration 12/50, 98.1 samples/s, loss 5.321, 1024 MiB, 14 s, about 20 s left`."""
+def ended_line(event: Event) -> Text:
+    """Write `[1/4] zero_stage=0: ok, 189.0 samples/s, loss 7.273 to 4.444, 8 iterations, 12 s`."""
+    line = one_line(f"{event.title}: ")
+    line.append(one_line(event.status, STYLES.get(event.status, "bold red")))
+    if event.samples_per_s is not None:
+        line.append(f", {event.samples_per_s:.1f} samples/s")
+    if event.first_loss is not None and event.last_loss is not None:
+        line.append(f", loss {event.first_loss:.3f} to {event.last_loss:.3f}")
+    if event.iterations is not None:
+        line.append(f", {event.iterations} iterations, {event.wall_s or 0:.0f} s")
+    if event.reason:
+        line.append(one_line(f" - {event.reason} (logs in {event.folder})"))
+    return line
+
+
+def _median_rate(cell: Cell, attempt: Attempt, measured: Measurement) -> float | None:
+    """Return the median samples/s after warm-up, as the table has it; None where none is known."""
+    try:
+        batch = load_system(cell.system).batch_size(cell)
+        warmup = attempt.run.warmup_iters if attempt.run else None
+        run = Record("", "", "", "", "", "", warmup_iters=warmup, measurement=measured)
+        run = replace(run, global_batch_size=batch)
+        rates = [samples_per_s(step, batch)[0] for step in counted_intervals(run)]
+    except Exception:  # whatever lies there: this is a line, and the table says why
+        return None
+    found = [rate for rate in rates if rate is not None and math.isfinite(rate)]
+    return statistics.median(found) if found else None
+
+
+def going_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Going:
+    """Say how far a run is."""
+    wanted = cell.parameters.get("train_iters")
+    now: Now = now_of(cell, attempt, wanted)
+    begun = attempt.begun_at
     step = now.step
-    if step is None:
-        return f"starting, {elapsed_s:.0f} s"
-    parts = [f"iteration {step.iteration}" + (f"/{wanted}" if wanted else "")]
-    if step.samples_per_s is not None:
-        parts.append(f"{step.samples_per_s:.1f} samples/s")
-    if step.loss is not None:
-        parts.append(f"loss {step.loss:.3f}")
-    if now.memory_mib is not None:
-        parts.append(f"{now.memory_mib:.0f} MiB")
-    parts.append(f"{elapsed_s:.0f} s")
-    if now.left_s is not None:
-        parts.append(lasting(now.left_s))
-    return ", ".join(parts)
+    return Going(
+        title,
+        # By its own file where it was queued before.
+        elapsed_s=elapsed_s if begun is None else max(0.0, time.time() - begun),
+        hosts=hosts_of(attempt) if begun is not None else (),
+        iteration=step.iteration if step else None,
+        train_iters=wanted,
+        samples_per_s=step.samples_per_s if step else None,
+        loss=step.loss if step else None,
+        memory_used_mib=now.memory_mib,
+        left_s=now.left_s,
+    )
 
 
-def lasting(left: float) -> str:
-    """Write `about 20 s left`, in minutes from two on."""
-    return f"about {left:.0f} s left" if left < 120 else f"about {left / 60:.0f} min left"
+def titled(name: str, repeat: int) -> str:
+    """Name a repeat of a cell."""
+    return name + (f" repeat {repeat}" if repeat > 1 else "")
 
 
-def since(attempt: Attempt, elapsed_s: float) -> float:
-    """Return the seconds that a run goes on: by its own file where it was queued before."""
-    return elapsed_s if attempt.begun_at is None else max(0.0, time.time() - attempt.begun_at)
-
-
-def on_hosts(attempt: Attempt) -> str:
-    """Write ` on a1, a2` of a run that was given its nodes."""
-    return f" on {some(list(attempt.hosts.values()))}" if attempt.begun_at is not None else ""
+def hosts_of(attempt: Attempt) -> tuple[str, ...]:
+    """Return a run's nodes by rank; none where its folder does not say them."""
+    try:
+        return tuple(attempt.hosts.values())
+    except UnreadableError:
+        return ()

@@ -15,8 +15,9 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch import screen, status, view
 from runner.launch.live import left_s, memory, now_of
+from runner.launch.picture import Going, lasting
 from runner.launch.screen import live
-from runner.launch.view import View, lasting
+from runner.launch.view import View, going_of
 from runner.terms.outcome import Outcome
 from runner.terms.record import Measurement
 from tests.on_nodes.campaign import wait
@@ -85,11 +86,12 @@ def test_a_run_that_goes_on(running: Callable[..., tuple[Campaign, Attempt]]) ->
     assert now.step.iteration == 30
     assert now.memory_mib == 1000.0  # what the log says of its processes
     assert now.left_s == pytest.approx(3.0)
-    assert view.progress(now, 60, 14.0) == (
+    cell = replace(CELL, parameters={**CELL.parameters, "train_iters": 60})
+    assert going_of("", cell, attempt, 14.0).words == (
         "iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, 14 s, about 3 s left"
     )
     (attempt.path / "nodes" / "0000-n1" / "launcher.log").write_text("")
-    assert view.progress(now_of(CELL, attempt, 60), 60, 2.0) == "starting, 2 s"
+    assert going_of("", cell, attempt, 2.0).words == "starting, 2 s"
 
 
 def test_samples_of_devices_win_over_what_the_log_says(
@@ -116,8 +118,12 @@ def test_the_view_tells_step_memory_and_the_time_left(
         with shown.running(cells[1], 1, attempt):
             wait(lambda: "left" in out.getvalue(), 10, "a line")
     text = out.getvalue()
-    assert "[2/4] seed=2: iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, " in text
-    assert "about 3 s left, campaign about 83 s left" in text  # 2 of 40 s, and 3 s
+    if terminal:
+        shown_lines = ("30/60  160.0 samples/s  loss 3.500  1000 MiB", " s, about 3 s left")
+        assert all(words in text for words in (*shown_lines, "1 of 4 ended, about 83 s left"))
+    else:
+        assert "[2/4] seed=2: iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, " in text
+        assert "about 3 s left, campaign about 83 s left" in text  # 2 of 40 s, and 3 s
     assert "[3/4]" not in text
 
 
@@ -139,8 +145,9 @@ def test_what_a_run_says_does_nothing_to_the_terminal(
     def fails(*_: object) -> str:
         raise ValueError(obeyed)
 
-    for words in (lambda now, wanted, elapsed_s: f"step {obeyed}", fails):
-        monkeypatch.setattr(view, "progress", words)
+    hostile = Going(f"step {obeyed}", 1.0, (f"host {obeyed}",))
+    for words in (lambda *_: hostile, fails):
+        monkeypatch.setattr(view, "going_of", words)
         before = out.tell()
         with shown.running(cell, 1, attempt):
             wait(lambda place=before: out.tell() > place + 40, 10, "a line")  # type: ignore[misc]
@@ -162,7 +169,8 @@ def test_status_from_another_terminal_tells_the_same(
         found = status.look(campaign)
     assert found.left_s == pytest.approx(83.0)
     assert found.running is not None
-    assert "1000 MiB" in found.running.words
+    assert found.running.memory_used_mib == 1000.0
+    assert (found.running.iteration, found.running.train_iters) == (30, 60)
     assert "campaign: about 83 s left" in found.words()
     assert status.look(campaign).left_s is None  # nobody runs it
 

@@ -119,7 +119,10 @@ def test_runs_go_on_side_by_side_and_are_handed_over_in_order(
     assert queue.attempts[-1] == f"{ALL[0].split()[0]},seed=1 r1a1"
     assert 2 <= queue.most <= 5
     assert sorted(outcomes(tmp_path).values()) == ["ok"] * 8
-    assert "[1/8] zero_stage=0,seed=1: ok, 50 iterations" in shown.getvalue()
+    assert (
+        "[1/8] zero_stage=0,seed=1: ok, 10.0 samples/s, loss 5.000 to 5.000, 50 it"
+        in shown.getvalue()
+    )
 
 
 def test_one_that_raises_loses_none_of_the_others(tmp_path: Path, shown: io.StringIO) -> None:
@@ -284,7 +287,7 @@ def test_many_runs_are_shown_as_some_lines_and_a_summary(
         run = RunFolder(next(tmp_path.glob(f"m-rack/{name.split()[0]},*/repeat{name[-3]}/*")))
         if name in ALL[4:] and not (run.path / names.QUEUE).exists():
             queued(run, ALL.index(name) + 1)
-        if name == ALL[0] and "4 running; 4 waiting" in shown.getvalue() and not seen:
+        if name == ALL[0] and "4 waiting, first [" in shown.getvalue() and not seen:
             seen.append(status.look(Campaign(tmp_path / "m-rack")))
         return not seen
 
@@ -293,11 +296,13 @@ def test_many_runs_are_shown_as_some_lines_and_a_summary(
     bench(MATRIX, small_cluster(), tmp_path, engine=queue, view=view)
     text = shown.getvalue()
     words = "queued, 5th, Priority, expected 2027-01-15 "
-    assert "4 running; 4 waiting, first [" in text
-    assert words in text
+    assert f"4 waiting, first [5/8] zero_stage=0,seed=1 repeat 2: {words}" in text
     assert "0 of 8 ended" in text
     if terminal:
-        assert "[1/8] zero_stage=0,seed=1: starting" in text
+        assert "[1/8] zero_stage=0,seed=1 " in text
+        assert "\n  starting" in text
+    else:
+        assert "4 running; 4 waiting" in text
     (found,) = seen
     assert (len(found.runs_now), len(found.queued)) == (4, 4)
     assert found.running == found.runs_now[0]

@@ -1,0 +1,37 @@
+"""`status --watch`: a campaign as bench itself shows it, from another terminal, by its folder."""
+
+import time
+
+from runner.base.console import Screen
+from runner.folder import events
+from runner.folder.campaign import Campaign
+from runner.launch.screen import showing, to_the_bottom
+from runner.launch.status import Status, look
+from runner.launch.view import ended_line
+
+FIRST = 10  # lines of runs that had ended before somebody looked
+LOOK_S = 0.5  # between two looks at what happened
+
+
+def follow(campaign: Campaign, console: Screen) -> Status:
+    """Show it until no bench runs it and nothing of it waits; how it stands then."""
+    to_the_bottom(console)
+    ended = _ended(campaign)
+    told = max(len(ended) - FIRST, 0)
+    if told:
+        console.print(f"{told} runs ended before")
+    with showing(console, lambda: look(campaign).picture):
+        while True:
+            over = not campaign.is_locked() and not look(campaign).queued
+            ended = _ended(campaign)
+            for event in ended[told:]:
+                console.print(ended_line(event))
+            told = len(ended)
+            if over:
+                break
+            time.sleep(LOOK_S)
+    return look(campaign)
+
+
+def _ended(campaign: Campaign) -> list[events.Event]:
+    return [each for each in events.events(campaign.path) if each.event == events.RUN_ENDED]
