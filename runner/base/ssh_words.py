@@ -13,12 +13,12 @@ _SAYS: tuple[tuple[str, str, str], ...] = (
     (
         OTHER_KEY,
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "another host key is recorded here than the one that answers",
+        "Host key verification failed (another key is recorded here than the one that answers)",
     ),
     (
         NEW_KEY,
         r"Host key verification failed|host key is known for",
-        "its host key is not recorded here",
+        "Host key verification failed (the key is not recorded here)",
     ),
     (NO_KEY, r"[^\s:]*: Permission denied \([^)]*\)|Permission denied|Too many auth", ""),
     (NO_NAME, r"[^:]*: Could not resolve hostname|Name or service not known", ""),

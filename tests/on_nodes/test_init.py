@@ -50,5 +50,5 @@ def test_two_nodes_become_an_inventory_that_validate_passes(
     known.write_text(f"{first}\n{second.split()[0]} {' '.join(first.split()[1:])}\n")
     assert main([*words, "--overwrite", "--record-host-keys"]) == 2
     assert "gpu02 " in (said := capsys.readouterr().err)
-    assert "another host key is recorded here than the one that answers" in said
+    assert "another key is recorded here than the one that answers" in said
     assert "ssh-keygen -R" in said

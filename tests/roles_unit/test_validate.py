@@ -147,12 +147,12 @@ CHANGED = "@@@\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key v
     [
         (
             "Failed to connect to the host via ssh: Host key verification failed.",
-            "its host key is not recorded here",
+            "Host key verification failed (the key is not recorded here)",
             "`ssh-keyscan 10.0.0.1 10.0.0.2 >> ~/.ssh/known_hosts`",
         ),
         (
             CHANGED,
-            "another host key is recorded here than the one that answers",
+            "Host key verification failed (another key is recorded here than the one that answers)",
             "`ssh-keygen -R 10.0.0.1; ssh-keygen -R 10.0.0.2`",
         ),
         (
