@@ -46,7 +46,7 @@ def human(size: float) -> str:
 def full_disk(*folders: str) -> str:
     """Which disk is full, and how large it is; of several folders' disks, each is named once."""
     disks: dict[int, str] = {}
-    for folder in folders:
+    for folder in map(os.path.abspath, folders):
         while not os.path.exists(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
         usage = shutil.disk_usage(folder)

@@ -19,7 +19,6 @@ from runner.base.shape import shape
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.stored import SCHEMA
-from runner.terms.orders import Line
 from runner.terms.outcome import Sentence, Time, Word
 
 CAMPAIGN_BEGUN, CAMPAIGN_ENDED = "campaign_begun", "campaign_ended"
@@ -42,9 +41,9 @@ class Event:
 
     event: Annotated[str, OneOf(CAMPAIGN_BEGUN, RUN_BEGUN, RUN_ENDED, CAMPAIGN_ENDED)]
     at: Time
-    campaign: Line
+    campaign: Sentence
     folder: Sentence = ""
-    cell: Line = ""
+    cell: Sentence = ""
     repeat: Count | None = None
     attempt: Count | None = None
     number: Count | None = None

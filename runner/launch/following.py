@@ -16,17 +16,16 @@ LOOK_S = 0.5  # between two looks at what happened
 def follow(campaign: Campaign, console: Screen) -> Status:
     """Show it until no bench runs it and nothing of it waits; how it stands then."""
     to_the_bottom(console)
-    ended = _ended(campaign)
-    told = max(len(ended) - FIRST, 0)
+    told = set(_ended(campaign)[:-FIRST])  # by what they are: of a long file the end alone is read
     if told:
-        console.print(f"{told} runs ended before")
+        console.print(f"{len(told)} runs ended before")
     with showing(console, lambda: look(campaign).picture):
         while True:
             over = not campaign.is_locked() and not look(campaign).queued
-            ended = _ended(campaign)
-            for event in ended[told:]:
-                console.print(ended_line(event))
-            told = len(ended)
+            for event in _ended(campaign):
+                if event not in told:
+                    console.print(ended_line(event))
+                    told.add(event)
             if over:
                 break
             time.sleep(LOOK_S)

@@ -309,6 +309,20 @@ def test_progress_is_told_on_standard_error(first: subprocess.CompletedProcess[s
     assert lines[5] == "2 ok, 2 not ok"
 
 
+def test_events_of_the_campaign_lie_in_its_folder(
+    first: subprocess.CompletedProcess[str], bench: Bench
+) -> None:
+    happened = [json.loads(line) for line in (bench.campaign / "events.jsonl").open()]
+    runs = ["run_begun", "run_ended"] * 4
+    assert [each["event"] for each in happened[:10]] == ["campaign_begun", *runs, "campaign_ended"]
+    assert (happened[2]["status"], happened[2]["last_loss"]) == (
+        "ok",
+        pytest.approx(4.444, abs=1e-3),
+    )
+    assert happened[2]["samples_per_s"] == pytest.approx(8000, rel=0.01)  # as collect says
+    assert (happened[9]["ok"], happened[9]["not_ok"]) == (2, 2)
+
+
 def test_the_folder_of_a_run_has_all_that_a_reader_needs(
     first: subprocess.CompletedProcess[str], bench: Bench
 ) -> None:

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from runner.base.console import Screen
+from runner.base.errors import UserError
+from runner.folder import events
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.folder.events import Event
 from runner.launch import screen, status, view
 from runner.launch.live import left_s, memory, now_of
 from runner.launch.picture import Going, lasting
@@ -204,3 +207,33 @@ def test_a_look_that_fails_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert now_of(CELL, attempt, 50).step is not None
     monkeypatch.setattr("runner.launch.live.latest", broken)
     assert now_of(CELL, attempt, 50).step is None
+
+
+def test_a_bench_that_breaks_off_tells_so_where_it_had_begun(
+    running: Callable[..., tuple[Campaign, Attempt]],
+) -> None:
+    told: list[Event] = []
+    shown = View(Screen(file=io.StringIO()), told.append)
+    shown.broken_off(ValueError("nothing had begun"))
+    assert told == []
+    campaign, _ = running()
+    shown.begin(campaign, 4, "", {("a", 1): Outcome("ok", "", "", wall_s=40)})
+    shown.broken_off(UserError("n2 cannot be used: no answer"))
+    begun, ended = told
+    assert (begun.event, begun.runs, begun.kept) == ("campaign_begun", 4, 1)
+    assert (ended.event, ended.ok, ended.not_ok) == ("campaign_ended", 1, 0)
+    assert ended.reason == "it ended early: n2 cannot be used: no answer"
+    assert events.events(campaign.path) == told
+
+
+def test_a_disk_without_room_for_events_ends_no_campaign(
+    running: Callable[..., tuple[Campaign, Attempt]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    out, told = io.StringIO(), list[Event]()
+    monkeypatch.setattr(events, "add", full)
+    View(Screen(file=out), told.append).begin(running()[0], 4, "", {})
+    assert "events.jsonl cannot be written: No space left on device" in out.getvalue()
+    assert len(told) == 1
