@@ -38,7 +38,7 @@ export PIP_FIND_LINKS := $(WHEELS)
 endif
 
 PIP := $(BIN)/python -m pip install --quiet
-SETUP := ansible-playbook playbooks/setup.yml
+SETUP := python -m runner setup
 GPUS := .trainbench/inventory/gpu
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOT_SLOW := not slow and not oneflow and not slurm
@@ -57,7 +57,7 @@ venv: $(VENV)/.run  ## Make the commands' own environment, .venv (0.4 GB; no tor
 demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, no GPU)
 	@tools/say-first
 	@$(MAKE) --no-print-directory $(VENV)/.run
-	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP)
+	$(SETUP)
 	python -m runner bench --matrix matrix.yaml
 	@tools/say-next
 
@@ -65,7 +65,7 @@ demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, n
 gpu-smoke:  ## The same on this machine's NVIDIA GPUs, with the torch of python3 (or TORCH=/path/to/python3)
 	@precision=$$(tools/gpu-inventory $(GPUS)); \
 	$(MAKE) --no-print-directory $(VENV)/.run; \
-	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP) -i $(GPUS); \
+	$(SETUP) -i $(GPUS); \
 	sed "s/bf16/$$precision/" matrices/gpu-smoke.yaml >.trainbench/gpu-smoke.yaml; \
 	python -m runner bench --matrix .trainbench/gpu-smoke.yaml -i $(GPUS)
 
@@ -135,7 +135,7 @@ oneflow: $(VENV)/.dev  ## Install OneFlow 0.8.0 of the package index on a test n
 
 .PHONY: setup
 setup: $(VENV)/.run  ## Set up this machine as the node of inventory/local
-	ANSIBLE_DISPLAY_OK_HOSTS=false ANSIBLE_DISPLAY_SKIPPED_HOSTS=false $(SETUP)
+	$(SETUP)
 
 .PHONY: cluster
 cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root)

@@ -60,7 +60,9 @@ def test_help_names_the_command_as_it_was_called(installed: Path, tmp_path: Path
 
 
 def test_dry_run_is_of_the_folder_where_one_stands(installed: Path, tmp_path: Path) -> None:
-    said = run(installed, tmp_path, "trainbench", "bench", "matrices/parallel.yaml", "--dry-run")
+    said = run(
+        installed, tmp_path, "trainbench", "bench", "-m", "matrices/parallel.yaml", "--dry-run"
+    )
     assert f"cwd  {tmp_path}/.trainbench/systems/torch_gpt/" in said
     assert list(tmp_path.iterdir()) == []  # a dry run leaves nothing
 
