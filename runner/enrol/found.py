@@ -22,7 +22,6 @@ SHARED = {"nfs", "nfs4", "lustre", "gpfs", "ceph", "fuse.ceph", "beegfs", "afs",
 ASK = r"""
 say() { printf 'TRAINBENCH %s=%s\n' "$1" "$2"; }
 say user "$(id -un)"
-say home "$(cd && pwd -P)"
 for python in /usr/bin/python3 "$(command -v python3)"; do
   if [ -x "$python" ]; then
     say python "$python $("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"

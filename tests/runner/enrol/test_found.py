@@ -15,7 +15,6 @@ from runner.inventory.inventory import load_inventory
 ANSWER = """\
 Welcome to gpu01.
 TRAINBENCH user=train
-TRAINBENCH home=/home/train
 TRAINBENCH python=/usr/bin/python3 3.10
 TRAINBENCH python=/opt/py/bin/python3 3.12
 TRAINBENCH gpu=81559
