@@ -14,6 +14,7 @@ import time
 
 from node import sent
 from node.causes import Cause, EndedBy
+from node.endings import WORDS
 
 from . import scratch
 from .answers import RefusedError
@@ -205,7 +206,8 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
         elif ending is not None:
             result = ending
         elif now - begun > job["time_limit_s"]:
-            result = {"ended_by": EndedBy.TIME_LIMIT}
+            words = "the run reached time_limit_s, %g s" % job["time_limit_s"]
+            result = {"ended_by": EndedBy.TIME_LIMIT, "message": words}
         elif size_of(LOG) > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
             words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
@@ -246,8 +248,14 @@ def asked_to_end(job: dict[str, Any], lease: dict[str, Any]) -> dict[str, Any] |
     if os.path.exists(OVER):  # said only to a node that waits for another's launcher
         return {"ended_by": EndedBy.EXIT, "rc": 0}
     if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
-        return {"ended_by": EndedBy.LEASE}
+        return lease_lost(job)
     return None
+
+
+def lease_lost(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what done.json says of a run whose lease nobody renews any more."""
+    words = "%s for %g s (lost_contact_s)" % (WORDS[EndedBy.LEASE], job["lost_contact_s"])
+    return {"ended_by": EndedBy.LEASE, "message": words}
 
 
 def oom_kills() -> int | None:

@@ -23,7 +23,7 @@ from node.files import create_once
 
 from . import head, orders, scratch
 from .answers import RefusedError
-from .daemon import enter, hold, identify, watch
+from .daemon import enter, hold, identify, lease_lost, watch
 from .files import read_json, size_of, write
 from .folders import limit_log
 from .given import address_of, host_name, take_devices, taken_secrets
@@ -112,7 +112,7 @@ class Task:
             return {"ended_by": EndedBy.STOP, "message": str(halt.get("cause"))}
         lease = self.spec.get("lease")
         if lease and lease_age(self.lease, now, lease) > self.job["lost_contact_s"]:
-            return {"ended_by": EndedBy.LEASE}
+            return lease_lost(self.job)
         return None
 
     def note_log(self) -> None:

@@ -44,7 +44,11 @@ def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict
     """Write what is read from the evidence today; return the files, name in the archive to path."""
     folder.mkdir()
     settings = campaign.settings
-    texts = {name: render(records, format, settings.baseline) for name, format in _NAMES.items()}
+    hidden = campaign.hidden.words
+    texts = {
+        name: render(records, format, settings.baseline, hidden=hidden)
+        for name, format in _NAMES.items()
+    }
     paths = {}
     for name, text in {**texts, "matrix.yaml": settings.matrix}.items():
         paths[f"{TABLES}/{name}"] = folder / name

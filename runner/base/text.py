@@ -1,4 +1,4 @@
-"""A log as byte blocks, and its last lines; a list of names in a few words."""
+"""A log as byte blocks, and its last lines; a list of names, and a time, in a few words."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -57,3 +57,10 @@ def some(names: Sequence[str], most: int = 3) -> str:
     """Write `a, b, c and 5 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def lasts(seconds: float) -> str:
+    """Write `45 s`, `12 min` from two minutes on, `3.5 h` from two hours on."""
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

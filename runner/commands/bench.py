@@ -21,12 +21,15 @@ Run a matrix of training cells on the nodes of an inventory, one run after the o
 where Slurm queues them): all cells once, then their repeats in turn.
 
 Before anything starts every cell is checked, and every node asked whether it is set up. A
-finished cell is not run again: the same command goes on where it stopped. Logs, plans and
-outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into tables.
+finished cell is not run again: the same command goes on where it stopped, and a matrix with more
+values, repeats or tables adds to what ran; what it names no more is kept, and not shown. Logs,
+plans and outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into
+tables.
 docs/matrix.md explains the matrix file, key by key.
 
   python -m runner bench matrix.yaml                      the quickstart, on this machine
   python -m runner bench matrix.yaml --dry-run            what would run, exactly
+  python -m runner bench matrix.yaml --plan               kept, new, hidden; how long
   python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
@@ -43,8 +46,12 @@ def add_parser(commands: Commands) -> None:
     which.add_argument("-m", "--matrix", type=found, metavar="FILE", help="the same")
     add_inventory(command)
     add_runs(command)
-    command.add_argument(
-        "--dry-run", action="store_true", help="show what would run; no connection"
+    before = command.add_mutually_exclusive_group()
+    before.add_argument("--dry-run", action="store_true", help="show what would run; no connection")
+    before.add_argument(
+        "--plan",
+        action="store_true",
+        help="say what is kept, new and hidden, and how long it takes; no connection",
     )
     add_only(command)
     command.add_argument("--again", action="store_true", help="also run finished cells once more")
@@ -67,7 +74,7 @@ def add_parser(commands: Commands) -> None:
         "--format",
         choices=("table", "json"),
         default="table",
-        help="of what is printed at the end, or by --dry-run",
+        help="of what is printed at the end, by --dry-run or --plan",
     )
 
 
@@ -109,6 +116,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
     from runner.inventory.inventory import load_inventory
+    from runner.launch import outlook
     from runner.launch.bench import bench
     from runner.launch.engines import engine_of, preview_of
     from runner.launch.notify import Notifier
@@ -125,8 +133,9 @@ def run(chosen: argparse.Namespace) -> int:
     inventory = functools.cache(functools.partial(load_inventory, chosen.inventory))
     wanted = load_matrix(chosen.file or chosen.matrix, lambda nodes: inventory().devices_of(nodes))
     machines = inventory()
+    campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
+    as_json = chosen.format == "json"
     if chosen.dry_run:
-        campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
         plans = dry_run(
             wanted,
             machines,
@@ -134,8 +143,11 @@ def run(chosen: argparse.Namespace) -> int:
             folder=lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
             preview=preview_of(machines, campaign),
         )
-        as_json = chosen.format == "json"
         say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
+        return 0
+    if chosen.plan:
+        seen = outlook.look(campaign, wanted, machines, chosen.only, again=chosen.again)
+        say(json.dumps(seen.to_json(), indent=1) if as_json else seen.words())
         return 0
     with Notifier(chosen.notify, complain) as notify:
         view = View(tell=notify)
@@ -154,10 +166,9 @@ def run(chosen: argparse.Namespace) -> int:
         except BaseException as error:
             view.broken_off(error)
             raise
-    name = campaign_name(wanted, machines)
-    if Campaign(chosen.runs / name).begun:
+    if campaign.begun:
         try:
-            print_campaign(chosen.runs, name, None, chosen.format, None)
+            print_campaign(chosen.runs, campaign.name, None, chosen.format, None)
         except BrokenPipeError:
             nobody_reads()
     return tally.exit_code

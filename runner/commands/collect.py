@@ -132,6 +132,7 @@ def print_campaign(
         records = records_of(source.campaign, base.resolve(), shown=source.shown)
         layout, documents = layout_of(source.campaign, shape)
         baseline = baseline or source.campaign.settings.baseline
+        hidden = source.campaign.hidden.words
     table = rows(records, baseline, documents)
     text = render_rows(
         table,
@@ -140,8 +141,11 @@ def print_campaign(
         layout=layout,
         published=documents,
         most_notes=MOST_SHOWN if output is None and watched() and not all_notes else None,
+        hidden=hidden,
     )
     _write(text, output)
+    if hidden and (format == "csv" or output):  # a file is read by others, and CSV cannot say it
+        complain(hidden)
     return table
 
 

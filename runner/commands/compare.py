@@ -101,4 +101,5 @@ def _side(name: str, runs: Path) -> Any:
                 ) from None
     with archive.opened(runs, name) as source:
         records = records_of(source.campaign, Path.cwd(), shown=source.shown)
-        return side(name, records, live=source.campaign.is_locked())
+        campaign = source.campaign
+        return side(name, records, live=campaign.is_locked(), hidden=campaign.hidden.words)

@@ -49,5 +49,8 @@ def run(chosen: argparse.Namespace) -> int:
             export(source.campaign, target, redact=chosen.redact)
         except OSError as error:
             raise UserError(f"{target} cannot be written: {error.strerror}") from None
+        hidden = source.campaign.hidden.words
     complain(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB")
+    if hidden:
+        complain(f"{hidden}; the archive has them, its tables do not")
     return 0

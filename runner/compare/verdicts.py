@@ -92,13 +92,15 @@ _NOT_THE_MACHINE = ("campaign", "inventory")
 class Side:
     """One of the two: rows as `collect --format json` has them, and what they ran on.
 
-    `live` says that bench runs it now: what has not ended yet is nothing that it lacks.
+    `live` says that bench runs it now: what has not ended yet is nothing that it lacks. `hidden`
+    says what it keeps and is not compared.
     """
 
     name: str
     rows: Sequence[Mapping[str, Any]]
     environment: Mapping[str, str] | None = None
     live: bool = False
+    hidden: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,12 +152,12 @@ class CampaignComparison:
         return sum(cell.regressed for cell in self.cells)
 
 
-def side(name: str, records: Sequence[Record], *, live: bool = False) -> Side:
+def side(name: str, records: Sequence[Record], *, live: bool = False, hidden: str = "") -> Side:
     """Return a campaign's records as one side."""
     document = json.loads(to_json(rows(records)))
     parameters = {record.cell_id: record.parameters for record in records}
     table = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
-    return Side(name, table, facts_as_text(environment_section(records)), live)
+    return Side(name, table, facts_as_text(environment_section(records)), live, hidden)
 
 
 def saved(name: str, document: Any) -> Side:
@@ -168,7 +170,7 @@ def saved(name: str, document: Any) -> Side:
             " --output FILE` writes one"
         ) from None
     live = any(row["status"] == "running" for row in table["rows"])
-    return Side(name, table["rows"], table["environment"], live)
+    return Side(name, table["rows"], table["environment"], live, table["hidden"])
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -206,7 +208,8 @@ _ROW = Fields(
     make=_given,
 )
 _SAVED = Fields(
-    {"rows": List(_ROW, MOST_CELLS)}, {"environment": (Maybe(Mapped(Text(), Words())), None)}
+    {"rows": List(_ROW, MOST_CELLS)},
+    {"environment": (Maybe(Mapped(Text(), Words())), None), "hidden": (Words(), "")},
 )
 
 
@@ -256,6 +259,7 @@ def compare_campaigns(
     notes += [
         f"bench runs {one.name} now: what has ended is compared" for one in (a, b) if one.live
     ]
+    notes += [f"{one.name}: {one.hidden}" for one in (a, b) if one.hidden]
     if silent := [one.name for one in (a, b) if one.environment is None]:
         does = "does not say what it" if len(silent) == 1 else "do not say what they"
         notes.append(f"{' and '.join(silent)} {does} ran on, so that machines are not compared")

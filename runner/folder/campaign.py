@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,8 +16,10 @@ from runner.base.shape import shape
 from runner.base.suggest import nearest
 from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.folder.hidden import Hidden, hidden_of, ran
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
+from runner.matrix.growth import Growth, grown
 from runner.terms.cell import AskedCell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
@@ -85,33 +88,20 @@ class Campaign(HeldFolder):
         """Whether any run of it was ever planned."""
         return any(self.path.glob(names.ATTEMPTS))
 
-    def open(self, matrix: Matrix, cluster: Cluster) -> None:
-        """Create the campaign, or check that it is this matrix on this inventory.
+    def grown(self, matrix: Matrix, cluster: Cluster) -> Growth:
+        """Return the campaign with this matrix: a new one, or what is kept, new and hidden.
 
-        Raises UserError that says what differs.
+        Writes nothing. Raises UserError where it cannot go on with the matrix or the inventory.
         """
-        now = Settings(
-            matrix=matrix.text,
-            matrix_name=matrix.name,
-            baseline=matrix.baseline,
-            warmup_iters=matrix.warmup_iters,
-            table=dict(matrix.layout),
-            published=tuple(matrix.published),
-            repeats=matrix.repeats,
-            shuffle_seed=matrix.shuffle_seed,
-            seeds=matrix.seeds,
-            target_loss=matrix.target_loss,
-            cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
-            inventory=cluster.name,
-            inventory_digest=cluster.digest,
-            trainbench=__version__,
-            created_at=time.time(),
-        )
+        now = begun_with(matrix, cluster)
         was = self.recorded
-        if was is not None and was.imported:
+        if was is not None and (
+            was.imported or any(cell.repeats is not None for cell in was.cells)
+        ):
+            made = "was imported from logs" if was.imported else "holds reruns"
             raise UserError(
-                f"campaign {self.name} was imported from logs, so bench cannot go on with it; give"
-                " the matrix another `name:`"
+                f"campaign {self.name} {made}, so bench cannot go on with it; give the matrix"
+                " another `name:`"
             )
         if was is None and self.begun:
             raise UserError(
@@ -119,26 +109,45 @@ class Campaign(HeldFolder):
                 " with; put it back, or move the folder away to start anew"
             )
         if was is None or not self.begun:
-            self.write(now)
-            return
-        cure = (
-            f"; to start anew give the matrix another `name:`, or move {self.path} away;"
-            " to go on restore what changed"
-        )
+            return Growth(now, matrix)
         if was.inventory_digest != cluster.digest:
             raise UserError(
                 f"the inventory {cluster.name} differs from the one that campaign {self.name}"
-                f" began with (addresses, devices, root or cluster_env){cure}"
+                " began with (addresses, devices, root or cluster_env); to start anew give the"
+                f" matrix another `name:`, or move {self.path} away; to go on restore what changed"
             )
-        if what := _what_changed(was, now):
-            raise UserError(
-                f"the matrix differs from the one that campaign {self.name} began with"
-                f" ({'; '.join(what)}){cure}"
-            )
-        # How figures are shown changes none of them.
-        shown = {key: getattr(now, key) for key in ("table", "published", "target_loss")}
-        if any(getattr(was, key) != value for key, value in shown.items()):
-            self.write(replace(was, **shown))
+        return grown(was, matrix, ran(self.path))
+
+    def open(self, matrix: Matrix, cluster: Cluster) -> Growth:
+        """Do as `grown`; a campaign in which nothing ran is written. Another waits for `adopt`."""
+        growth = self.grown(matrix, cluster)
+        if not self.begun:
+            self.write(growth.settings)
+        return growth
+
+    def adopt(self, growth: Growth) -> None:
+        """Let the campaign be what `open` has returned, with the pins and datasets of by now.
+
+        What changes no run, as a comment does, is not written.
+        """
+        was = self.settings
+        now = replace(growth.settings, environment=was.environment)
+        if replace(now, matrix=was.matrix) != was:
+            self.write(now)
+
+    @property
+    def hidden(self) -> Hidden:
+        """What ran and the matrix names no more."""
+        return hidden_of(self.path, self.settings)
+
+    def forget(self) -> None:
+        """Remove the folder where nothing ran, and nobody left anything else in it.
+
+        For who holds it; another who waits for it makes it anew.
+        """
+        ours = {names.CAMPAIGN, names.HAPPENED, names.LOCK, names.INSPECTED, names.PROGRAMS}
+        if {path.name for path in self.path.glob("*")} <= ours:
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def fix_environment(self, facts: Mapping[str, Any]) -> None:
         """Record pins and datasets at the first run; refuse others later, so none are mixed."""
@@ -192,27 +201,25 @@ class Campaign(HeldFolder):
         return Attempt(path, cell_id, repeat, number)
 
 
-def _what_changed(was: Settings, now: Settings) -> list[str]:
-    """Say what of a matrix is another one, each in a few words."""
-    before = {cell.id: cell for cell in was.cells}
-    after = {cell.id: cell for cell in now.cells}
-    keys = ("baseline", "warmup_iters", "repeats", "seeds", "shuffle_seed")
-    what = [
-        f"{key} was {getattr(was, key)}" for key in keys if getattr(was, key) != getattr(now, key)
-    ]
-    gone = [cell for key, cell in before.items() if key not in after]
-    new = [cell for key, cell in after.items() if key not in before]
-    what += [f"{len(gone)} cells gone, such as {gone[0].name}"] if gone else []
-    what += [f"{len(new)} cells new, such as {new[0].name}"] if new else []
-    if gone and new and gone[0].name == new[0].name:
-        what[-1] += _what_differs(_facts(gone[0]), _facts(new[0]))
-    return what
-
-
-def _facts(cell: AskedCell) -> dict[str, Any]:
-    """Return what a cell runs, in the words of a matrix."""
-    shared = ("system", "pin", "dataset", "nodes", "devices_per_node", "device_ids", "env")
-    return {**{key: getattr(cell, key) for key in shared}, **cell.placement, **cell.parameters}
+def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:
+    """Return what a new campaign's campaign.json holds."""
+    return Settings(
+        matrix=matrix.text,
+        matrix_name=matrix.name,
+        baseline=matrix.baseline,
+        warmup_iters=matrix.warmup_iters,
+        table=dict(matrix.layout),
+        published=tuple(matrix.published),
+        repeats=matrix.repeats,
+        shuffle_seed=matrix.shuffle_seed,
+        seeds=matrix.seeds,
+        target_loss=matrix.target_loss,
+        cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
+        inventory=cluster.name,
+        inventory_digest=cluster.digest,
+        trainbench=__version__,
+        created_at=time.time(),
+    )
 
 
 def _what_differs(was: Any, now: Any) -> str:

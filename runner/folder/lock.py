@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private, take
@@ -74,21 +75,31 @@ def held(lock: Path, refusal: str) -> Iterator[str]:
     A launch plugin that outlived its bench tells by the word that the lock is a later bench's.
     Raises UserError where another process holds it.
     """
-    folder = lock.parent
-    try:
-        make_private(folder)
-    except OSError as error:
-        raise UserError(
-            f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
-        ) from None
-    if lock.exists() and not lock.is_file():
-        raise UserError(f"{lock} is not a plain file, so nothing can hold it; remove it")
-    with lock.open("a+b") as handle:
-        if not take(handle, LOCK_PATIENCE_S):
-            raise UserError(f"{refusal}; wait for it, or end it with Ctrl-C there")
+    with _taken(lock, refusal) as handle:
         holder = secrets.token_hex(16)
         handle.truncate(0)
         handle.write(holder.encode())
         handle.flush()
         os.utime(handle.fileno())  # its time says which campaign was run last
         yield holder
+
+
+def _taken(lock: Path, refusal: str) -> IO[bytes]:
+    """Take the lock. Who had it before may have removed it with its folder: then a new one."""
+    while True:
+        try:
+            make_private(lock.parent)
+        except OSError as error:
+            raise UserError(
+                f"the folder {lock.parent} cannot be made: {error.strerror}; name another with"
+                " --runs"
+            ) from None
+        if lock.exists() and not lock.is_file():
+            raise UserError(f"{lock} is not a plain file, so nothing can hold it; remove it")
+        with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as opened:
+            handle = opened.enter_context(lock.open("a+b"))
+            if not take(handle, LOCK_PATIENCE_S):
+                raise UserError(f"{refusal}; wait for it, or end it with Ctrl-C there")
+            if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):
+                opened.pop_all()
+                return handle

@@ -1,10 +1,13 @@
 """A bench: hold the campaign, check all of it, launch what is not finished yet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.folder.hidden import hidden_of
 from runner.judge.decide import is_finished
 from runner.launch import inspection
 from runner.launch.engine import Engine, Wanted
@@ -16,7 +19,7 @@ from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.plan.usage import uses
-from runner.terms.cell import Cell, Matrix, seeded
+from runner.terms.cell import Cell, Matrix, first
 from runner.terms.cluster import Cluster
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE
@@ -26,8 +29,8 @@ from runner.terms.record import UNREADABLE
 class Tally:
     """What a bench did: how many cells' repeats ended how. `exit_code` is the command's.
 
-    `expired`: the campaign's limit ended it, and not every cell has run. `resumes`: the same
-    command goes on with what has not run; with --again it begins anew.
+    `expired`: the campaign's limit, `limit_s`, ended it, and not every cell has run. `resumes`: the
+    same command goes on with what has not run; with --again it begins anew.
     """
 
     ok: int
@@ -35,6 +38,7 @@ class Tally:
     kept: int
     interrupted: bool
     expired: bool = False
+    limit_s: float | None = None
     resumes: bool = True
 
     @property
@@ -62,16 +66,19 @@ def bench(
     A run that does not end well is tried up to `retry` times more. After `limit_s` seconds the
     running cell is ended and no further one starts; the next bench goes on there.
     """
-    cells = select(matrix, only)
-    checks.check_cells(
-        [seeded(cell, matrix.seeds, 1) for cell in cells], cluster, matrix.warmup_iters
-    )
     campaign = Campaign(runs / campaign_name(matrix, cluster))
+    # What is refused is so before anything is touched.
+    held = campaign.grown(matrix, cluster).matrix
+    cells = select(held, only)
+    checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
     interrupts = Interrupts(limit_s)
-    with campaign.locked(), interrupts.handled():
-        campaign.open(matrix, cluster)
-        repeats = in_order(cells, matrix.repeats, matrix.shuffle_seed)
-        kept = {} if again else _finished(campaign, repeats, view)
+    with campaign.locked(), interrupts.handled(), _kept_if_begun(campaign):
+        growth = campaign.open(matrix, cluster)
+        held = growth.matrix
+        cells = select(held, only)
+        repeats = in_order(cells, held.numbers, held.shuffle_seed)
+        kept = {} if again else finished(campaign, repeats, view.unreadable)
+        view.hidden(hidden_of(campaign.path, growth.settings).words)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
@@ -82,10 +89,13 @@ def bench(
             try:
                 with engine.claimed(*claim):
                     sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
-                    Rounds(launcher, matrix, sizes, retry, ended).go(todo)
+                    campaign.adopt(growth)
+                    Rounds(launcher, held, sizes, retry, ended).go(todo)
             except KeyboardInterrupt:  # where it waited for nodes
                 if not interrupts.expired:
                     raise
+        else:
+            campaign.adopt(growth)
         good = sum(each.status == "ok" for each in ended)
         tally = Tally(
             good,
@@ -93,16 +103,31 @@ def bench(
             len(kept),
             interrupted=interrupts.count > 0,
             expired=interrupts.expired and good < len(repeats),
+            limit_s=limit_s,
             resumes=not again,
         )
         view.end(tally)
         return tally
 
 
-def _finished(
-    campaign: Campaign, repeats: Sequence[tuple[Cell, int]], view: View
+@contextmanager
+def _kept_if_begun(campaign: Campaign) -> Iterator[None]:
+    """Leave no folder of a campaign whose first run was never planned."""
+    try:
+        yield
+    finally:
+        campaign.forget()
+
+
+def finished(
+    campaign: Campaign,
+    repeats: Sequence[tuple[Cell, int]],
+    unreadable: Callable[[Attempt, Outcome], None] = lambda *_: None,
 ) -> dict[tuple[str, int], Outcome]:
-    """Return the repeats whose last attempt is finished, with how it ended."""
+    """Return the repeats whose last attempt is finished, with how it ended.
+
+    One of which nobody can tell is told `unreadable`.
+    """
     outcomes = {}
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
@@ -110,5 +135,5 @@ def _finished(
         if ended is not None and is_finished(ended):
             outcomes[cell.id, repeat] = ended
         elif ended is not None and ended.status == UNREADABLE:
-            view.unreadable(attempts[-1], ended)
+            unreadable(attempts[-1], ended)
     return outcomes

@@ -90,6 +90,11 @@ class View:
         folder = str(campaign.path.resolve())
         self._happened(events.CAMPAIGN_BEGUN, folder=folder, runs=total, kept=len(kept))
 
+    def hidden(self, words: str) -> None:
+        """Say what the campaign keeps and does not show, if anything."""
+        if words:
+            self.console.print(one_line(words))
+
     def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
         """Say that a run is made again, since nobody can tell how it ended; its folder stays."""
         line = f"{attempt.path}: {ended.reason}; it is made again, as another attempt"
@@ -181,7 +186,7 @@ class View:
         line = f"{tally.ok} ok, {tally.failed} not ok"
         on = ", the same command goes on" if tally.resumes else ""
         by = "stopped by Ctrl-C" if tally.interrupted else ""
-        by = "stopped by --stop-after" if tally.expired else by
+        by = f"stopped after --stop-after {tally.limit_s:g}" if tally.expired else by
         self.console.print(f"{line}; {by}{on}" if by else line)
         self._ended(by, ok=tally.ok, not_ok=tally.failed, kept=tally.kept)
 
@@ -225,6 +230,8 @@ class View:
         try:
             with self._lock:
                 events.add(self.campaign.path, event)
+        except FileNotFoundError:  # nothing ran, so that its folder is gone
+            pass
         except OSError as error:
             self.console.print(one_line(f"events.jsonl cannot be written: {error.strerror}"))
         self.tell(event)

@@ -24,7 +24,7 @@ from runner.matrix.published import PublishedRow, check_published, published_row
 from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.gpt import recomputes_all
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Cell
+from runner.terms.cell import AskedCell, Cell
 from runner.terms.inspected import Inspected
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement, Reached, Record
@@ -91,7 +91,7 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
                 yield replace(pending, status="running", reason=RUNNING)
                 break
             try:
-                record = _ran(campaign, attempt, *machines)
+                record = _ran(campaign, attempt, *machines, of=(settings, cell))
             except UserError as error:
                 record = replace(pending, status=UNREADABLE, reason=str(error))
             except Exception as error:  # whatever is in one run's files, the table has the others
@@ -166,11 +166,17 @@ def _ran(
     attempt: Attempt,
     environment: Mapping[str, Any],
     nodes: Mapping[str, Inspected],
+    *,
+    of: tuple[Settings, AskedCell] | None = None,
 ) -> Record | None:
-    """Read a run; None where it was never planned. Raises UserError where it cannot be read."""
+    """Read a run, as the campaign names and counts it by now, where it is `of` one; None where it
+    was never planned. Raises UserError where it cannot be read.
+    """
     run, recorded = attempt.run, attempt.outcome
     if run is None:
         return None
+    if of is not None:
+        run = _named(run, *of)
     if recorded is not None and recorded.status == UNREADABLE:
         raise UnreadableError(recorded.reason)
     imported = run.imported
@@ -212,6 +218,18 @@ def _ran(
     record = replace(record, reached=_reached(attempt, run, record, ids))
     record = with_fetched(record, logs, {rank: attempt.devices(rank) or ids for rank in logs})
     return replace(record, system=imported.system) if imported and imported.system else record
+
+
+def _named(run: Run, settings: Settings, asked: AskedCell) -> Run:
+    """Return a run with what changed in the matrix and is no part of what ran: the name, the axes,
+    and how many iterations no figure counts.
+
+    A rerun's, and one of a log, are its own.
+    """
+    if asked.repeats is not None:
+        return run
+    cell = replace(run.cell, name=asked.name, axes=asked.axes)
+    return replace(run, cell=cell, warmup_iters=settings.warmup_iters)
 
 
 def _reached(attempt: Attempt, run: Run, record: Record, ids: Sequence[int]) -> Reached:

@@ -1,7 +1,7 @@
 """The cells that `--only` names, of a matrix or a comparison, and the order of runs. Pure."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from typing import TypeVar
 
@@ -44,9 +44,9 @@ def choose(
 
 
 def in_order(
-    cells: Sequence[Cell], repeats: int, shuffle_seed: int | None = None
+    cells: Sequence[Cell], repeats: Iterable[int], shuffle_seed: int | None = None
 ) -> list[tuple[Cell, int]]:
-    """Return every repeat of the cells in the order of the runs: all cells once, then again.
+    """Return these repeats of the cells in the order of the runs: all cells once, then again.
 
     So a machine that grows slower does so for all cells alike. With a seed each round has an order
     of its own (randomised complete blocks). Two cells stand in it the same way whatever other cells
@@ -57,7 +57,7 @@ def in_order(
         return hashlib.sha256(f"{shuffle_seed}/{repeat}/{cell.id}".encode()).hexdigest()
 
     runs = []
-    for repeat in range(1, repeats + 1):
+    for repeat in repeats:
         a_round = [(cell, repeat) for cell in cells]
         runs += a_round if shuffle_seed is None else sorted(a_round, key=lambda run: place(*run))
     return runs

@@ -8,9 +8,11 @@ from runner.base.escapes import ShellWord, TerminalLine
 from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
-from runner.plan.usage import in_words, usage_of
+from runner.plan.totals import Need, in_words, too_long
+from runner.plan.usage import in_words as use_in_words
+from runner.plan.usage import usage_of
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Cell, Matrix, seeded
+from runner.terms.cell import Cell, Matrix, first
 from runner.terms.cluster import Cluster
 from runner.terms.run import Run
 
@@ -29,10 +31,8 @@ def dry_run(
     preview: Preview | None = None,
 ) -> list[dict[str, Any]]:
     """Plan every cell, as data, in the order of the first runs. Connects to nothing."""
-    cells = [cell for cell, _ in in_order(select(matrix, only), 1, matrix.shuffle_seed)]
-    checks.check_cells(
-        [seeded(cell, matrix.seeds, 1) for cell in cells], cluster, matrix.warmup_iters
-    )
+    cells = [cell for cell, _ in in_order(select(matrix, only), (1,), matrix.shuffle_seed)]
+    checks.check_cells([first(matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
     campaign = campaign_name(matrix, cluster)
     runs = [
         make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))
@@ -63,6 +63,7 @@ def dry_run(
                 ],
                 "files": {node.host: dict(node.files) for node in run.nodes if node.files},
                 "seeds": list(matrix.seeds),
+                "train_iters": cell.parameters.get("train_iters"),
                 "run_dir": run.nodes[0].dir,
                 "estimate": expected
                 and {
@@ -99,7 +100,7 @@ def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) 
     if matrix.shuffle_seed is not None:
         count += f", shuffled by seed {matrix.shuffle_seed}"
     usages = [[(node["devices"], node["devices_idle"]) for node in plan["nodes"]] for plan in plans]
-    return f"{count}; {in_words(usages, len(cluster.nodes))}"
+    return f"{count}; {use_in_words(usages, len(cluster.nodes))}"
 
 
 def _scheduled(slurm: Mapping[str, Any]) -> Iterator[str]:
@@ -143,4 +144,21 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
         lines += _scheduled(plan.get("slurm", {}))
         parts.append("\n".join(map(TerminalLine, lines)))
+    needs = [_need(plan, len(matrix.numbers)) for plan in plans]
+    total = in_words(needs, side_by_side=cluster.slurm is not None)
+    lines = [*too_long(needs, matrix.time_limit_s), total]
+    parts.append("\n".join(map(TerminalLine, lines)))
     return "\n\n".join(parts)
+
+
+def _need(plan: Mapping[str, Any], runs: int) -> Need:
+    """Return what a cell's runs need by its system's estimate."""
+    expected = plan["estimate"] or {}
+    return Need(
+        cell=plan["cell"],
+        runs=runs,
+        run_s=expected.get("time_s"),
+        by="the estimate",
+        memory_mib=expected.get("memory_mib"),
+        train_iters=plan["train_iters"],
+    )

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from runner.base.errors import UserError
-from runner.base.escapes import TerminalText
+from runner.base.escapes import MarkdownText, TerminalText
+from runner.base.grid import filled
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
 from runner.tables.build import rows
@@ -25,18 +26,23 @@ def render(
     width: int = 120,
     layout: TableShape | None = None,
     published: Sequence[PublishedRow] = (),
+    hidden: str = "",
 ) -> TerminalText:
     """Write the comparison table of `records` as text that ends in a newline.
 
     `format` is one of FORMATS; `baseline` is AXIS=VALUE or None; `width` is the terminal's, for
     "table" only; `layout` is a document's shape (a page has the flat table), `published` what
-    documents printed. Links to logs in "html" are `Record.log` as it stands: make it relative to
-    the place where the report is written. Raises UserError for an unknown format, axis or value.
+    documents printed, `hidden` a sentence on what the campaign keeps and the table does not show
+    (CSV has no place for it). Links to logs in "html" are `Record.log` as it stands: make it
+    relative to the place where the report is written. Raises UserError for an unknown format, axis
+    or value.
     """
     if format not in FORMATS:
         raise UserError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
     table = rows(records, baseline, published)
-    return render_rows(table, format, width=width, layout=layout, published=published)
+    return render_rows(
+        table, format, width=width, layout=layout, published=published, hidden=hidden
+    )
 
 
 def render_rows(
@@ -47,9 +53,15 @@ def render_rows(
     layout: TableShape | None,
     published: Sequence[PublishedRow],
     most_notes: int | None = None,
+    hidden: str = "",
 ) -> TerminalText:
     """Write the rows of a table, as `render` does records; of notes in "table" the first alone."""
-    return TerminalText(_text(table, format, width, layout, published, most_notes))
+    text = _text(table, format, width, layout, published, most_notes, hidden)
+    if hidden and format == "table":
+        text = f"{filled(hidden, width)}\n\n{text}"
+    elif hidden and format == "markdown":
+        text = f"{MarkdownText(hidden)}\n\n{text}"
+    return TerminalText(text)
 
 
 def _text(
@@ -59,17 +71,18 @@ def _text(
     layout: TableShape | None,
     published: Sequence[PublishedRow],
     most_notes: int | None,
+    hidden: str,
 ) -> str:
     if layout is not None and layout.shape != "flat" and format != "html":
-        return render_shape(table, published, layout, format, width, most_notes)
+        return render_shape(table, published, layout, format, width, most_notes, hidden)
     if format == "html":
         # matplotlib takes a second to import, and only the report needs it.
         from runner.report.page import to_html
 
-        return to_html(table)
+        return to_html(table, hidden)
     if format == "table":
         return to_table(table, width, most_notes)
     if format == "json":
-        return to_json(table, published)
+        return to_json(table, published, hidden)
     writers = {"markdown": to_markdown, "csv": to_csv}
     return writers[format](table)

@@ -22,8 +22,11 @@ from runner.tables.row import Row
 from runner.tables.selection import select_columns
 
 
-def to_html(table: Sequence[Row]) -> str:
-    """Write the whole page. `table` is `build.rows(records, baseline)`; it may be empty."""
+def to_html(table: Sequence[Row], hidden: str = "") -> str:
+    """Write the whole page. `table` is `build.rows(records, baseline)`; it may be empty.
+
+    `hidden` says what the campaign keeps and the page does not show.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -41,6 +44,7 @@ def to_html(table: Sequence[Row]) -> str:
         title=", ".join(campaigns) or "no cells",
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
         publishable=sum(row.publishable for row in table),
+        hidden=hidden,
         common={name: value for name, value in chosen.common.items() if name != "campaign"},
         environment=environment_section(record for row in table for record in row.records),
         table=results(table, chosen),

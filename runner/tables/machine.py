@@ -267,11 +267,12 @@ def to_csv(table: Sequence[Row]) -> str:
     return csv_text(to_frame(table))
 
 
-def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str:
+def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden: str = "") -> str:
     """Write one JSON object, indented.
 
         {"schema": 1,
          "campaign": the campaign's name, a list when there are several, null when there is none,
+         "hidden": what ran and the matrix names no more, in a sentence; empty where nothing is,
          "common": {machine column or axis: value} that all rows share (rows repeat it),
          "formula": {"id", "expression", "meaning", "source"} of model_tflop_per_s_per_device,
                     a list when there are several, null when there is none,
@@ -318,6 +319,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = ()) -> str
     document = {
         "schema": 1,
         "campaign": campaigns[0] if len(campaigns) == 1 else campaigns or None,
+        "hidden": hidden,
         "common": {
             name: value
             for name, value in (settings[0] if settings else {}).items()

@@ -27,11 +27,15 @@ def render_shape(
     format: str,
     width: int = 120,
     most_notes: int | None = None,
+    hidden: str = "",
 ) -> str:
-    """Write the sheets as `format`: table, markdown, csv or json; `width` is that of notes."""
+    """Write the sheets as `format`: table, markdown, csv or json; `width` is that of notes.
+
+    `hidden` says what the campaign keeps and no sheet shows; JSON holds it.
+    """
     rendered = sheets(table, published, layout)
     if format == "json":
-        return sheet.to_json(rendered, layout.shape)
+        return sheet.to_json(rendered, layout.shape, hidden)
     if format == "table":
         return sheet.to_text(rendered, width, most_notes)
     writers = {"markdown": sheet.to_markdown, "csv": sheet.to_csv}

@@ -144,11 +144,12 @@ def to_csv(sheets: Sequence[Sheet]) -> str:
     return csv_text(to_frame(sheets))
 
 
-def to_json(sheets: Sequence[Sheet], shape: str) -> str:
+def to_json(sheets: Sequence[Sheet], shape: str, hidden: str = "") -> str:
     """Write JSON as the module's docstring says."""
     document = {
         "schema": 1,
         "shape": shape,
+        "hidden": hidden,
         "tables": [
             {
                 "title": sheet.title,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
@@ -26,6 +26,7 @@ FileIfAny = Annotated[str, AnyOf(OneOf(""), FileName)]
 Count = Annotated[int, Whole(1, MOST_NODES)]
 PLACEMENT = ("partition", "constraint", "nodelist", "exclude")
 Placed = Annotated[str, OneOf(*PLACEMENT)]
+Seed = Annotated[int, Whole(0, MOST_SEED)]
 AnyCell = TypeVar("AnyCell", bound="Cell")
 
 
@@ -89,11 +90,16 @@ class AskedCell(Cell):
     repeats: Annotated[int, Whole(0, MOST_REPEATS)] | None = None
 
 
-def seeded(cell: AnyCell, seeds: Sequence[int], repeat: int) -> AnyCell:
+def seeded(cell: AnyCell, seeds: Sequence[int | None], repeat: int) -> AnyCell:
     """Return the cell as this repeat (from 1) runs it: with its seed, under the same id."""
-    if not seeds:
+    if not seeds or seeds[repeat - 1] is None:
         return cell
     return replace(cell, parameters={**cell.parameters, SEED: seeds[repeat - 1]})
+
+
+def numbered(repeats: int, left_out: Collection[int] = ()) -> list[int]:
+    """Return the numbers of the repeats that a matrix names, of all that there ever were."""
+    return [number for number in range(1, repeats + 1) if number not in left_out]
 
 
 @dataclass(frozen=True)
@@ -102,13 +108,16 @@ class Matrix:
 
     `warmup_iters` None: found in each run's steps. `layout` is the file's `table`, `published` its
     list of documents, both checked (layouts.py, published.py of runner/matrix) and still plain
-    data, as campaign.json holds them. `seeds` has one for each repeat, or none.
+    data, as campaign.json holds them. `seeds` has one for each repeat, or none. Of a campaign that
+    ran before, `repeats` and `seeds` are those of all its repeats, without those `left_out`
+    (`Settings`).
     """
 
     name: str
     cells: tuple[Cell, ...]
     repeats: int = 1
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[int | None, ...] = ()
+    left_out: tuple[int, ...] = ()
     target_loss: float | None = None
     shuffle_seed: int | None = None
     warmup_iters: int | None = None
@@ -118,6 +127,16 @@ class Matrix:
     text: str = ""
     layout: Mapping[str, Any] = field(default_factory=dict)
     published: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return which repeats of each cell are to run."""
+        return numbered(self.repeats, self.left_out)
+
+
+def first(matrix: Matrix, cell: AnyCell) -> AnyCell:
+    """Return the cell as the first of its repeats runs it."""
+    return seeded(cell, matrix.seeds, matrix.numbers[0])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from node.schema import Number, UnfitError, Whole
-from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, AskedCell, File, seeded
+from runner.terms.cell import (
+    MOST_REPEATS,
+    MOST_RUNS,
+    MOST_SEED,
+    AskedCell,
+    File,
+    Seed,
+    numbered,
+    seeded,
+)
 from runner.terms.orders import Line
 
 
@@ -18,6 +27,10 @@ class Settings:
     `table` and `published` are the matrix's, checked again by who shows them; `environment` has
     the pins and datasets that the first run was made with, None before. `imported`: its runs are
     logs from elsewhere (`python -m runner import`), so that bench does not go on with it.
+
+    What the matrix took out after it had run is kept and hidden: `hidden` are such cells,
+    `left_out` such repeats (from 1). So `repeats` counts all that there ever were, and `seeds`, if
+    there are any, has an entry for each: None where it ran with the cell's own.
     """
 
     matrix: str = ""
@@ -28,9 +41,11 @@ class Settings:
     published: tuple[Mapping[str, Any], ...] = ()
     repeats: Annotated[int, Whole(1, MOST_REPEATS)]
     shuffle_seed: Annotated[int, Whole(0, MOST_SEED)] | None = None
-    seeds: tuple[Annotated[int, Whole(0, MOST_SEED)], ...] = ()
+    seeds: tuple[Seed | None, ...] = ()
+    left_out: tuple[Annotated[int, Whole(1, MOST_REPEATS)], ...] = ()
     target_loss: Annotated[float, Number(0)] | None = None
     cells: tuple[AskedCell, ...]
+    hidden: tuple[AskedCell, ...] = ()
     inventory: File
     inventory_digest: Line = ""
     trainbench: Line = ""
@@ -44,28 +59,31 @@ class Settings:
             raise UnfitError(
                 f"campaign.json: {len(self.seeds)} seeds for {self.repeats} repeats of each cell"
             )
-        count = sum(self.repeats if c.repeats is None else c.repeats for c in self.cells)
+        count = sum(len(self.repeats_of(cell)) for cell in self.cells)
         if count > MOST_RUNS:
             raise UnfitError(f"campaign.json: its cells have {count} runs, more than {MOST_RUNS}")
 
     def to_json(self) -> dict[str, Any]:
         """Return what campaign.json holds; what only some campaigns have is left out of others."""
         content = asdict(self)
-        for cell in content["cells"]:
+        for cell in (*content["cells"], *content["hidden"]):
             if cell["repeats"] is None:
                 del cell["repeats"]
         if self.environment is None:
             del content["environment"]
-        if not self.imported:
-            del content["imported"]
+        for key in ("imported", "hidden", "left_out"):
+            if not content[key]:
+                del content[key]
         return content
 
-    def asked(self) -> Iterator[tuple[AskedCell, int]]:
-        """Yield each repeat of each cell, with its seed, in the matrix's order, from 1.
+    def repeats_of(self, cell: AskedCell) -> list[int]:
+        """Return which repeats a cell has, from 1; in a campaign of reruns each its own number."""
+        if cell.repeats is not None:
+            return list(range(1, cell.repeats + 1))
+        return numbered(self.repeats, self.left_out)
 
-        In a campaign of reruns each cell has as many as were asked for.
-        """
+    def asked(self) -> Iterator[tuple[AskedCell, int]]:
+        """Yield each repeat of each cell, with its seed, in the matrix's order."""
         for cell in self.cells:
-            count = self.repeats if cell.repeats is None else cell.repeats
-            for repeat in range(1, count + 1):
+            for repeat in self.repeats_of(cell):
                 yield seeded(cell, self.seeds, repeat), repeat

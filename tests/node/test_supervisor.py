@@ -345,13 +345,18 @@ def test_a_lease_that_runs_out_before_go_starts_nothing(make: Make) -> None:
     run = make("echo started", lost_contact_s=0.3)
     run.prepare()
     assert run.ended()["ended_by"] == "lease"
-    assert run.poll(go=True)["done"]["ended_by"] == "lease"
+    done = run.poll(go=True)["done"]
+    assert done["ended_by"] == "lease"
+    assert re.fullmatch(
+        r"the node ended .* control node for \S+ s \(lost_contact_s\)", done["message"]
+    )
     assert not (run.dir / "launcher.log").exists()
 
 
 def test_a_run_is_ended_at_its_time_limit(make: Make) -> None:
     done = make(SLEEP, time_limit_s=0.3).finish()
     assert (done["ended_by"], done["rc"], done["signal"]) == ("time_limit", None, signal.SIGTERM)
+    assert done["message"] == "the run reached time_limit_s, 0.3 s"
     assert done["wall_s"] >= 0.3
 
 

@@ -23,7 +23,7 @@ from runner.folder.campaign import Campaign, campaigns, find_campaign
 from runner.folder.checkup import Reply, checkup_of
 from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load, write_json
-from runner.terms.cell import MOST_REPEATS, Matrix
+from runner.terms.cell import MOST_REPEATS
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import ENV
 from runner.terms.outcome import Outcome
@@ -111,35 +111,40 @@ def test_the_same_again_goes_on_and_leaves_the_record_alone(begun: Campaign) -> 
     assert (begun.path / "campaign.json").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("matrix", "words"),
-    [
-        (replace(MATRIX, repeats=3), "repeats was 2"),
-        (replace(MATRIX, shuffle_seed=3), "shuffle_seed was None"),
-        (replace(MATRIX, seeds=(1, 2)), "seeds was ()"),
-        (replace(MATRIX, warmup_iters=3), "warmup_iters was None"),
-        (replace(MATRIX, baseline="zero_stage=0"), "baseline was None"),
-        (small_matrix({"zero_stage": [0]}, repeats=2), "1 cells gone, such as zero_stage=1"),
-        (small_matrix({"zero_stage": [0, 1, 2]}, repeats=2), "1 cells new, such as zero_stage=2"),
-        (
-            small_matrix({"zero_stage": [0, 1]}, {"seed": 2}, repeats=2),
-            "2 cells gone, such as zero_stage=0; 2 cells new",
-        ),
-        (
-            small_matrix({"zero_stage": [0, 1]}, {"devices_per_node": 8}, repeats=2),
-            "2 cells new, such as zero_stage=0 (devices_per_node was 1, is 8)",
-        ),
-    ],
-)
-def test_another_matrix_is_refused_with_what_differs(
-    begun: Campaign, matrix: Matrix, words: str
-) -> None:
-    with pytest.raises(UserError) as caught:
-        begun.open(matrix, CLUSTER)
-    said = str(caught.value)
-    assert "the matrix differs from the one that campaign m-rack began with" in said
-    assert words in said
-    assert "another `name:`" in said
+def test_a_campaign_grows_once_it_is_adopted(begun: Campaign) -> None:
+    """What a bench is refused for in between, as by its nodes, leaves the record alone."""
+    before = (begun.path / "campaign.json").read_bytes()
+    growth = begun.open(small_matrix({"zero_stage": [1, 2]}, repeats=3), CLUSTER)
+    assert (begun.path / "campaign.json").read_bytes() == before
+    begun.fix_environment({"dataset default": {"x.bin": "1"}})
+    begun.adopt(growth)
+    now = begun.settings
+    assert [cell.name for cell in now.cells] == ["zero_stage=1", "zero_stage=2"]
+    assert (now.repeats, now.environment) == (3, {"dataset default": {"x.bin": "1"}})
+    assert now.cells[0].id == MATRIX.cells[1].id
+    assert [cell.id for cell in now.hidden] == [MATRIX.cells[0].id]
+
+
+def test_what_is_hidden_is_counted_and_named(begun: Campaign) -> None:
+    zero, one = (cell.id for cell in MATRIX.cells)
+    assert begun.hidden.words == ""
+    for cell, repeat in ((zero, 2), (one, 1), (one, 2)):
+        begun.new_attempt(cell, repeat)
+    begun.new_attempt(one, 2)  # once more is no other run
+    begun.adopt(begun.open(small_matrix({"zero_stage": [1]}), CLUSTER))
+    assert begun.hidden.words == (
+        "hidden: 3 runs that the matrix names no more, 1 cell (zero_stage=0) and 1 repeat of other"
+        " cells; kept, and shown again where it names them"
+    )
+    begun.adopt(begun.open(MATRIX, CLUSTER))
+    assert begun.hidden.words == ""
+
+
+def test_a_campaign_of_reruns_takes_no_matrix(begun: Campaign) -> None:
+    cells = tuple(replace(cell, repeats=1) for cell in begun.settings.cells)
+    begun.write(replace(begun.settings, cells=cells))
+    with pytest.raises(UserError, match="m-rack holds reruns, so bench cannot go on with it"):
+        begun.open(MATRIX, CLUSTER)
 
 
 @pytest.mark.parametrize("cluster", [small_cluster(3), small_cluster(env={"A": "1"})])

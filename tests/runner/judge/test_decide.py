@@ -180,6 +180,10 @@ def test_any_other_cause_stands_though_all_nodes_ended_well(cause: str) -> None:
             "b: out of contact for 7 s",
         ),
         ({"ended_by": "time_limit"}, "time_limit", "b: the run reached time_limit_s"),
+        (
+            *({"ended_by": "time_limit", "message": "the run reached time_limit_s, 9 s"},),
+            *("time_limit", "b: the run reached time_limit_s, 9 s"),
+        ),
         ({"ended_by": "error", "message": "supervisor: x"}, "supervisor_lost", "b: supervisor: x"),
         ({}, "supervisor_lost", "b: ended by None"),
     ],

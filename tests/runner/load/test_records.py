@@ -97,7 +97,7 @@ def test_layout_and_documents_come_from_the_matrix_and_may_change_later(tmp_path
         table={"shape": "osdi"},
         published=[{"source": "paper", "rows": [{"samples_per_s": 3}]}],
     )
-    campaign.open(again, small_cluster())
+    campaign.adopt(campaign.open(again, small_cluster()))
     layout, documents = layout_of(campaign)
     assert (layout.shape, documents[0].source) == ("osdi", "paper")
     assert layout_of(campaign, "flat")[0].shape == "flat"

@@ -1,0 +1,163 @@
+"""What bench would do with a matrix, before it does it: kept, new, hidden, and for how long."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from runner.base.escapes import TerminalLine
+from runner.base.grid import aligned
+from runner.base.text import lasts
+from runner.folder.campaign import Campaign
+from runner.folder.hidden import Hidden, hidden_of, repeats_that_ran
+from runner.launch.bench import finished
+from runner.matrix.select import select
+from runner.plan import checks
+from runner.plan.totals import Need, in_words, time_of, too_long
+from runner.systems.common.registry import load_system
+from runner.terms.cell import Matrix, first
+from runner.terms.cluster import Cluster
+from runner.terms.settings import Settings
+
+OWN, OTHERS = "its own finished runs", "the campaign's finished runs"
+
+
+@dataclass(frozen=True)
+class CellOutlook:
+    """A cell's repeats: those that are kept, and what the new ones are expected to need."""
+
+    id: str
+    kept: int
+    need: Need
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What bench would do; `warnings` are of runs that cannot end well as they are asked for."""
+
+    campaign: str
+    cells: tuple[CellOutlook, ...]
+    hidden: Hidden
+    warnings: tuple[str, ...]
+    side_by_side: bool
+
+    @property
+    def needs(self) -> list[Need]:
+        """What the new runs need, by cell."""
+        return [each.need for each in self.cells if each.need.runs]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `bench --plan --format json` prints."""
+        seconds, unknown = time_of(self.needs)
+        return {
+            "schema": 1,
+            "campaign": self.campaign,
+            "kept": sum(each.kept for each in self.cells),
+            "new": sum(each.need.runs for each in self.cells),
+            "hidden": asdict(self.hidden),
+            "expected_s": None if unknown else seconds or 0.0,
+            "unknown": unknown,
+            "cells": [
+                {
+                    "cell": each.need.cell,
+                    "id": each.id,
+                    "kept": each.kept,
+                    "new": each.need.runs,
+                    "run_s": each.need.run_s,
+                    "by": each.need.by,
+                    "memory_mib": each.need.memory_mib,
+                }
+                for each in self.cells
+            ],
+            "warnings": list(self.warnings),
+        }
+
+    def words(self) -> str:
+        """Say the same for a person."""
+        rows = [
+            [each.need.cell, each.kept, each.need.runs, _each(each.need)] for each in self.cells
+        ]
+        table = aligned(rows, "simple", ("cell", "kept", "new", "a new run takes"))
+        kept, new = (
+            sum(numbers)
+            for numbers in ([each.kept for each in self.cells], [n.runs for n in self.needs])
+        )
+        lines = [f"campaign {self.campaign}: {kept} kept, {new} new, {self.hidden.runs} hidden"]
+        lines += [self.hidden.words] if self.hidden.runs else []
+        lines += ["", *table.splitlines(), "", *self.warnings]
+        total = in_words(self.needs, side_by_side=self.side_by_side)
+        lines.append(total if self.needs else "nothing is left to run")
+        if time_of(self.needs)[1]:
+            lines.append("no run of the campaign has finished; --dry-run has the estimates")
+        return "\n".join(map(TerminalLine, lines))
+
+
+def _each(need: Need) -> str:
+    if not need.runs:
+        return ""
+    return "unknown" if need.run_s is None else f"about {lasts(need.run_s)}, as {need.by}"
+
+
+def look(
+    campaign: Campaign,
+    matrix: Matrix,
+    cluster: Cluster,
+    only: Sequence[str] = (),
+    *,
+    again: bool = False,
+) -> Outlook:
+    """Look at what a bench would do. Reads the campaign's folder alone; raises UserError as bench
+    does.
+    """
+    growth = campaign.grown(matrix, cluster)
+    held = growth.matrix
+    cells = select(held, only)
+    checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
+    repeats = [(cell, number) for cell in cells for number in held.numbers]
+    kept = {} if again else finished(campaign, repeats)
+    took = {cell_id: times for cell_id, times in _took(campaign, growth.settings) if times}
+    every = [seconds for times in took.values() for seconds in times]
+    found = []
+    for cell in cells:
+        own = took.get(cell.id)
+        times, by = (own, OWN) if own else (every, OTHERS)
+        estimate = load_system(cell.system).estimate
+        expected = estimate(cell, cluster) if estimate else None
+        there = sum((cell.id, number) in kept for number in held.numbers)
+        need = Need(
+            cell=cell.name,
+            runs=len(held.numbers) - there,
+            run_s=median(times) if times else None,
+            by=by if times else "",
+            memory_mib=None if expected is None else expected.memory_mib,
+            train_iters=cell.parameters.get("train_iters"),
+        )
+        estimated_s = None if expected is None else expected.time_s
+        found.append((CellOutlook(cell.id, there, need), estimated_s))
+    return Outlook(
+        campaign=campaign.name,
+        cells=tuple(each for each, _ in found),
+        hidden=hidden_of(campaign.path, growth.settings),
+        warnings=tuple(_too_long(found, matrix.time_limit_s)),
+        side_by_side=cluster.slurm is not None,
+    )
+
+
+def _too_long(
+    found: Sequence[tuple[CellOutlook, float | None]], time_limit_s: float
+) -> Iterator[str]:
+    """Warn of new runs by what their own cell took, else by the system's estimate."""
+    for each, estimated_s in found:
+        need = each.need
+        if need.by != OWN:
+            need = Need(need.cell, need.runs, estimated_s, "the estimate", None, need.train_iters)
+        if need.runs:
+            yield from too_long([need], time_limit_s)
+
+
+def _took(campaign: Campaign, settings: Settings) -> Iterator[tuple[str, list[float]]]:
+    """Yield how long the runs of each cell took that ended ok, hidden ones too."""
+    for cell in (*settings.cells, *settings.hidden):
+        numbers = repeats_that_ran(campaign.path, cell.id)
+        last = [campaign.attempts(cell.id, number)[-1].outcome for number in sorted(numbers)]
+        yield cell.id, [ended.wall_s for ended in last if ended and ended.status == "ok"]

@@ -1,0 +1,117 @@
+"""A campaign that ran, and the matrix as it is today: what is kept, new and hidden. Pure.
+
+A cell is what it runs, not what it is called: one that has a second axis by now, or another name,
+keeps its folder. What the matrix names no more is hidden, and comes back when it names it again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from runner.base.errors import UserError
+from runner.systems.common.registry import load_system
+from runner.terms.cell import MOST_CELLS, MOST_REPEATS, AskedCell, Cell, Matrix
+from runner.terms.settings import Settings
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A campaign with today's matrix: what campaign.json is to hold, and what bench is to run.
+
+    The cells of `matrix` have the ids of their folders; it knows all repeats that there ever were.
+    """
+
+    settings: Settings
+    matrix: Matrix
+
+
+def grown(was: Settings, matrix: Matrix, ran: Mapping[str, int]) -> Growth:
+    """Take the matrix into a campaign whose cells `ran` (id to the last repeat that did).
+
+    Raises UserError where a campaign cannot hold all of that.
+    """
+    kept = _kept((*was.cells, *was.hidden), matrix.cells)
+    ids = {cell.id for cell in kept.values()}
+    hidden = [c for c in (*was.cells, *was.hidden) if c.id not in ids and c.id in ran]
+    if len(matrix.cells) + len(hidden) > MOST_CELLS:
+        raise _full(was, matrix, f"{MOST_CELLS} cells")
+    repeats, seeds, left_out = _repeats(was, matrix, max(ran.values(), default=0))
+    asked, cells = [], []
+    for cell in matrix.cells:
+        there = kept.get(cell.digest)
+        asked.append(
+            replace(there, name=cell.name, axes=cell.axes)
+            if there is not None
+            else AskedCell(**vars(cell))
+        )
+        cells.append(replace(cell, id=asked[-1].id))
+    settings = replace(
+        was,
+        matrix=matrix.text,
+        baseline=matrix.baseline,
+        warmup_iters=matrix.warmup_iters,
+        table=dict(matrix.layout),
+        published=tuple(matrix.published),
+        target_loss=matrix.target_loss,
+        shuffle_seed=matrix.shuffle_seed,
+        repeats=repeats,
+        seeds=seeds,
+        left_out=left_out,
+        cells=tuple(asked),
+        hidden=tuple(hidden),
+    )
+    held = replace(matrix, cells=tuple(cells), repeats=repeats, seeds=seeds, left_out=left_out)
+    return Growth(settings, held)
+
+
+def _kept(there: Sequence[AskedCell], cells: Sequence[Cell]) -> dict[str, AskedCell]:
+    """Map the digest of each cell that a campaign has to the campaign's own, as recorded.
+
+    One of an older version is the same where it is so as this version reads it.
+    """
+    recorded = {cell.digest: cell for cell in reversed(there)}
+    kept = {cell.digest: recorded[cell.digest] for cell in cells if cell.digest in recorded}
+    ids = {cell.id for cell in kept.values()}
+    older = {_read(cell).digest: cell for cell in reversed(there) if cell.id not in ids}
+    new = [cell.digest for cell in cells if cell.digest not in kept]
+    return kept | {digest: older[digest] for digest in new if digest in older}
+
+
+def _read(cell: AskedCell) -> AskedCell:
+    """Return a recorded cell with the parameters that this version knows, where it knows it."""
+    try:
+        system = load_system(cell.system)
+        parameters = system.recorded(cell.parameters, f"cell {cell.name}")
+    except UserError:
+        return cell
+    return replace(cell, parameters=parameters)
+
+
+def _repeats(
+    was: Settings, matrix: Matrix, last: int
+) -> tuple[int, tuple[int | None, ...], tuple[int, ...]]:
+    """Find each repeat of the matrix among those that there were, by its seed, or add it.
+
+    Returns how many there are by now, their seeds if any has one, and those that are not asked for.
+    """
+    there: list[int | None] = list((was.seeds or (None,) * was.repeats)[:last])
+    free = list(range(len(there)))
+    asked = []
+    for seed in matrix.seeds or (None,) * matrix.repeats:
+        place = next((number for number in free if there[number] == seed), None)
+        if place is None:
+            place = len(there)
+            there.append(seed)
+        else:
+            free.remove(place)
+        asked.append(place)
+    if len(there) > MOST_REPEATS:
+        raise _full(was, matrix, f"{MOST_REPEATS} repeats of a cell")
+    seeds = () if all(seed is None for seed in there) else tuple(there)
+    return len(there), seeds, tuple(number + 1 for number in free)
+
+
+def _full(was: Settings, matrix: Matrix, most: str) -> UserError:
+    return UserError(
+        f"campaign {was.matrix_name or matrix.name} would hold more than {most}, with those that"
+        " the matrix took out after they had run; give the matrix another `name:`"
+    )

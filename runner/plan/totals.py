@@ -1,0 +1,56 @@
+"""What runs are expected to need together: time, memory, and what cannot fit. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from runner.base.text import lasts
+
+
+@dataclass(frozen=True)
+class Need:
+    """What each of some runs of a cell is expected to need; None where nobody knows.
+
+    `by` says who: `the estimate`, or which runs took so long.
+    """
+
+    cell: str
+    runs: int
+    run_s: float | None = None
+    by: str = ""
+    memory_mib: float | None = None
+    train_iters: int | None = None
+
+
+def time_of(needs: Sequence[Need]) -> tuple[float | None, int]:
+    """Return the seconds of all runs whose time is known, None without one; how many are not."""
+    known = [need.run_s * need.runs for need in needs if need.run_s is not None and need.runs]
+    return sum(known) if known else None, sum(need.runs for need in needs if need.run_s is None)
+
+
+def in_words(needs: Sequence[Need], *, side_by_side: bool) -> str:
+    """Say `total: 12 runs; about 1.5 h, one after the other; memory of a device up to ...`."""
+    runs = sum(need.runs for need in needs)
+    seconds, unknown = time_of(needs)
+    parts = [f"total: {runs} run{'' if runs == 1 else 's'}"]
+    if seconds is not None:
+        how = "side by side where the queue lets them" if side_by_side else "one after the other"
+        parts.append(f"about {lasts(seconds)}" + (f", {how}" if runs - unknown > 1 else ""))
+    if unknown:
+        parts.append("time unknown" + (f" of {unknown} of them" if unknown < runs else ""))
+    memory = [(need.memory_mib, need.cell) for need in needs if need.memory_mib is not None]
+    if memory:
+        most, cell = max(memory)
+        parts.append(f"largest memory of a device {most:.0f} MiB, estimated ({cell})")
+    return "; ".join(parts)
+
+
+def too_long(needs: Sequence[Need], time_limit_s: float) -> Iterator[str]:
+    """Say of each cell that time_limit_s would end before its train_iters."""
+    for need in needs:
+        if need.run_s is not None and need.run_s > time_limit_s:
+            what = "it" if need.train_iters is None else f"train_iters {need.train_iters}"
+            cure = "" if need.train_iters is None else ", or lower train_iters"
+            yield (
+                f"warning: cell {need.cell}: {what} takes about {lasts(need.run_s)} by {need.by},"
+                f" and time_limit_s {time_limit_s:g} ends it before; raise time_limit_s{cure}"
+            )
