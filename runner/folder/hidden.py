@@ -1,12 +1,12 @@
 """What of a campaign ran, and what of that its matrix names no more: kept, and not shown."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.base.text import some
 from runner.folder import names
+from runner.folder.attempt import RunFolder
 from runner.terms.settings import Settings
 
 
@@ -14,12 +14,14 @@ from runner.terms.settings import Settings
 class Hidden:
     """How much of a campaign is kept and not shown: `cells` by their names, and all their `runs`.
 
-    Runs are repeats that ran; `repeats` of them are of cells that the matrix still names.
+    Runs are repeats that ran; `repeats` of them are of cells that the matrix still names. `queued`
+    counts those that may still go on in a queue, which nobody follows.
     """
 
     cells: tuple[str, ...] = ()
     runs: int = 0
     repeats: int = 0
+    queued: int = 0
 
     @property
     def words(self) -> str:
@@ -28,9 +30,11 @@ class Hidden:
             return ""
         what = [f"{_count(len(self.cells), 'cell')} ({some(self.cells)})"] if self.cells else []
         what += [f"{_count(self.repeats, 'repeat')} of other cells"] if self.repeats else []
+        end = "; `python -m runner stop --campaign NAME` ends what of them is in the queue"
         return (
             f"hidden: {_count(self.runs, 'run')} that the matrix names no more,"
             f" {' and '.join(what)}; kept, and shown again where it names them"
+            f"{end if self.queued else ''}"
         )
 
 
@@ -40,16 +44,38 @@ def _count(number: int, what: str) -> str:
 
 def hidden_of(campaign: Path, settings: Settings) -> Hidden:
     """Count what is hidden of a campaign, by the folders of its runs."""
-    cells = {cell.name: repeats_that_ran(campaign, cell.id) for cell in settings.hidden}
+    cells = [
+        campaign / cell.id / f"repeat{number}"
+        for cell in settings.hidden
+        for number in repeats_that_ran(campaign, cell.id)
+    ]
     left_out = set(settings.left_out)
-    others = [repeats_that_ran(campaign, cell.id) for cell in settings.cells] if left_out else []
-    repeats = sum(len(ran & left_out) for ran in others)
-    return Hidden(tuple(cells), sum(map(len, cells.values())) + repeats, repeats)
+    others = [
+        campaign / cell.id / f"repeat{number}"
+        for cell in (settings.cells if left_out else ())
+        for number in repeats_that_ran(campaign, cell.id) & left_out
+    ]
+    return Hidden(
+        cells=tuple(cell.name for cell in settings.hidden),
+        runs=len(cells) + len(others),
+        repeats=len(others),
+        queued=sum(map(_in_queue, (*cells, *others))),
+    )
+
+
+def _in_queue(repeat: Path) -> bool:
+    """Return whether an attempt of a repeat was handed over and, as it is said here, not ended."""
+    return any(
+        RunFolder(path).queue_has_it and not (path / names.OUTCOME).exists()
+        for path in repeat.glob("attempt*")
+    )
 
 
 def repeats_that_ran(campaign: Path, cell_id: str) -> set[int]:
     """Return the numbers of a cell's repeats that ever ran."""
-    return _numbers((campaign / cell_id).glob("repeat*/attempt*"))
+    attempts = (campaign / cell_id).glob("repeat*/attempt*")
+    found = (re.fullmatch(r"repeat(\d{1,9})", path.parent.name) for path in attempts)
+    return {int(match[1]) for match in found if match}
 
 
 def ran(campaign: Path) -> dict[str, int]:
@@ -57,8 +83,3 @@ def ran(campaign: Path) -> dict[str, int]:
     cells = {path.parents[1].name for path in campaign.glob(names.ATTEMPTS)}
     last = {cell_id: max(repeats_that_ran(campaign, cell_id), default=0) for cell_id in cells}
     return {cell_id: number for cell_id, number in last.items() if number}
-
-
-def _numbers(attempts: Iterable[Path]) -> set[int]:
-    found = (re.fullmatch(r"repeat(\d{1,9})", path.parent.name) for path in attempts)
-    return {int(match[1]) for match in found if match}

@@ -13,7 +13,7 @@ from runner.folder.hidden import Hidden, hidden_of, repeats_that_ran
 from runner.launch.bench import finished
 from runner.matrix.select import select
 from runner.plan import checks
-from runner.plan.totals import Need, in_words, time_of, too_long
+from runner.plan.needs import Need, in_words, time_of, too_long
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Matrix, first
 from runner.terms.cluster import Cluster

@@ -8,7 +8,7 @@ from runner.base.escapes import ShellWord, TerminalLine
 from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
-from runner.plan.totals import Need, in_words, too_long
+from runner.plan.needs import Need, in_words, too_long
 from runner.plan.usage import in_words as use_in_words
 from runner.plan.usage import usage_of
 from runner.systems.common.registry import load_system

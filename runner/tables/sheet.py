@@ -3,7 +3,7 @@
 A *sheet* is one table: columns, lines and notes. A cell has a text for people and a value for
 machines, and beside it what it was compared with. JSON, by `to_json` (docs/schemas/sheets.json):
 
-    {"schema": 1, "shape": name,
+    {"schema": 1, "shape": name, "hidden": what ran and the matrix names no more, in a sentence,
      "tables": [{"title",
                  "columns": [{"key", "header"}],
                  "rows": [{"from": "ours" | "published", "cell": name or null, "status",

@@ -30,9 +30,12 @@ from runner.folder.checkup import checkup_of
 from runner.folder.lock import HeldFolder
 from runner.folder.products import keep_products
 from runner.folder.stored import write_json
+from runner.launch import outlook
 from runner.launch.bench import Tally, bench
 from runner.launch.engine import Wanted
 from runner.launch.launcher import PORT_TRIES
+from runner.launch.outlook import Outlook
+from runner.launch.rounds import Rounds
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import in_order, select
@@ -469,3 +472,113 @@ def test_a_bad_cell_launches_nothing_and_makes_no_folder(
 )
 def test_the_exit_code_of_a_tally(tally: Tally, code: int) -> None:
     assert tally.exit_code == code
+
+
+# --- a matrix that grows --------------------------------------------------------------------------
+
+
+def test_what_ran_stays_what_is_new_runs_and_what_was_taken_out_comes_back(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    assert run().ok == 2
+    tally = run(small_matrix({"zero_stage": [1, 2], "micro_batch_size": [4]}, repeats=2))
+    assert (tally.ok, tally.kept) == (4, 1)
+    assert sorted(nodes.attempts[2:]) == [
+        "zero_stage=1,micro_batch_size=4 r2a1",
+        "zero_stage=2,micro_batch_size=4 r1a1",
+        "zero_stage=2,micro_batch_size=4 r2a1",
+    ]
+    # What ran under another name is in the folder of before.
+    assert sorted(outcomes(tmp_path))[:3] == [
+        "zero_stage=0 repeat1 attempt1",
+        "zero_stage=1 repeat1 attempt1",
+        "zero_stage=1 repeat2 attempt1",
+    ]
+    records = records_of(find_campaign(tmp_path, None), tmp_path)
+    assert {record.cell for record in records} == {
+        "zero_stage=1,micro_batch_size=4",
+        "zero_stage=2,micro_batch_size=4",
+    }
+    assert {record.axes["micro_batch_size"] for record in records} == {4}
+    assert run().kept == 2
+
+
+def test_a_bench_killed_once_the_campaign_grew_is_gone_on_with(
+    run: Run, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Between the write of campaign.json and the first new run."""
+    run()
+    more = small_matrix({"zero_stage": [1, 2]})
+
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rounds, "go", killed)
+        with pytest.raises(SystemExit):
+            run(more)
+    written = find_campaign(tmp_path, None)
+    assert [cell.name for cell in written.settings.cells] == ["zero_stage=1", "zero_stage=2"]
+    assert written.hidden.cells == ("zero_stage=0",)
+    tally = run(more)
+    assert (tally.ok, tally.kept, nodes.attempts[2:]) == (2, 1, ["zero_stage=2 r1a1"])
+
+
+def test_a_growth_that_the_nodes_refuse_changes_nothing(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    """A mixed pin stays refused, with one sentence."""
+    run()
+    before = (tmp_path / "m-rack" / "campaign.json").read_bytes()
+    nodes.commit = "c1"
+    with pytest.raises(UserError, match=r"is not what campaign m-rack began with .*`name:`$"):
+        run(small_matrix({"zero_stage": [1, 2]}))
+    assert (tmp_path / "m-rack" / "campaign.json").read_bytes() == before
+
+
+def test_a_refused_campaign_leaves_no_folder(run: Run, nodes: Nodes, tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise UserError("n1 is not set up")
+
+    nodes.before_inspect = refuse
+    with pytest.raises(UserError, match="not set up"):
+        run()
+    with pytest.raises(UserError, match="matches no cell"):
+        run(only=["x"])
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "m-rack").mkdir()
+    (tmp_path / "m-rack" / "notes.txt").write_text("somebody's")
+    with pytest.raises(UserError, match="not set up"):
+        run()
+    assert (tmp_path / "m-rack" / "notes.txt").exists()
+
+
+def test_a_plan_says_what_is_kept_and_how_long_the_rest_takes(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    def look(matrix: Matrix, **more: Any) -> Outlook:
+        return outlook.look(Campaign(tmp_path / "m-rack"), matrix, small_cluster(), **more)
+
+    new = look(MATRIX)
+    assert not list(tmp_path.iterdir())
+    assert "campaign m-rack: 0 kept, 2 new, 0 hidden" in new.words()
+    assert "time unknown" in new.words()
+    assert new.to_json()["expected_s"] is None
+    run()
+    for path in tmp_path.rglob("outcome.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "wall_s": 100.0}))
+    more = small_matrix({"zero_stage": [1, 2, 3]}, repeats=2, time_limit_s=90)
+    grown = look(more)
+    assert [(each.kept, each.need.runs, each.need.by) for each in grown.cells] == [
+        (1, 1, "its own finished runs"),
+        (0, 2, "the campaign's finished runs"),
+        (0, 2, "the campaign's finished runs"),
+    ]
+    assert grown.to_json()["expected_s"] == 500.0
+    assert grown.hidden.runs == 1
+    assert grown.warnings[0] == (
+        "warning: cell zero_stage=1: train_iters 50 takes about 100 s by its own finished runs, and"
+        " time_limit_s 90 ends it before; raise time_limit_s, or lower train_iters"
+    )
+    assert look(more, only=["zero_stage=1"], again=True).to_json()["new"] == 2
+    assert "nothing is left to run" in look(MATRIX).words()

@@ -369,8 +369,8 @@ def test_csv_is_full_precision_with_empty_fields() -> None:
 
 def test_json_is_as_documented() -> None:
     document = json.loads(to_json(rows(OSDI, "optimization=off")))
-    names = {"schema", "campaign", "common", "formula", "environment", "rows", "published"}
-    assert set(document) == names
+    names = {"schema", "campaign", "hidden", "common", "formula", "environment", "rows"}
+    assert set(document) == names | {"published"}
     assert (document["schema"], document["campaign"]) == (1, "osdi")
     assert document["common"]["system"] == "oneflow_gpt"
     assert "optimization" not in document["common"]
@@ -571,3 +571,10 @@ def test_the_interval_stays_longer_than_what_is_worth_less() -> None:
         shown = to_table(table, width).partition("\n---")[0].partition("\n\n")[2]
         less = ("CV", "mean", "/device", "p95", "spread")
         assert "interval" in shown or not any(word in shown for word in less), (width, shown)
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "json", "html"])
+def test_what_the_campaign_hides_is_said_in_each_format(format: str) -> None:
+    said = "hidden: 3 runs that the matrix names no more"
+    assert said in render(OSDI, format, hidden=said)
+    assert "hidden:" not in render(OSDI, format)
