@@ -378,8 +378,8 @@ def test_a_campaign_that_bench_runs_now_and_one_that_ran_less_pass(
     a, b = campaign("a"), campaign("b")
     last = next(b.glob("*zero_stage=1*/repeat1/attempt1"))
     (last / "outcome.json").unlink()
-    os.utime(last / "run.json")
     with RunFolder(b).locked():
+        os.utime(last / "run.json")
         assert main(["compare", str(a), str(b)]) == 0
     assert "no regression: 1 running, 1 same" in capsys.readouterr().out
     shutil.rmtree(last.parent)
