@@ -161,7 +161,7 @@ def look(campaign: Campaign) -> Status:
         run = _running(attempt, cell)
         now.append(run)
         far.append((run.left_s, run.elapsed_s))
-    most = max((repeat for _, repeat in asked), default=0)
+    numbers = sorted({repeat for _, repeat in asked})
     waits = len(asked) - sum(ended.values()) - len(now)
     return Status(
         campaign=campaign.name,
@@ -175,7 +175,7 @@ def look(campaign: Campaign) -> Status:
         queued=tuple(queued),
         next=tuple(
             titled(cell.name, repeat)
-            for cell, repeat in in_order(settings.cells, most, settings.shuffle_seed)
+            for cell, repeat in in_order(settings.cells, numbers, settings.shuffle_seed)
             if (cell.id, repeat) in untouched
         ),
     )
