@@ -18,6 +18,7 @@ MOVED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+GALLERY = "matrices.md"  # what each file of matrices/ answers
 SOURCE = "source/"  # what docs/ does not have, a page a file or folder
 
 
@@ -30,6 +31,8 @@ class Sheet(NamedTuple):
 
 def address(path: str) -> str:
     """Return where a path of the checkout stands on the site: a page, or a file beside."""
+    if path == "matrices":
+        return GALLERY
     if path in MOVED:
         return MOVED[path]
     if path.startswith("docs/"):
