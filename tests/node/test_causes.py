@@ -24,6 +24,7 @@ SAYERS = [
     *(PROJECT / "node" / "supervisor").glob("*.py"),
     PROJECT / "node" / "visibility.py",
     PROJECT / "roles" / "launch" / "action_plugins" / "launch.py",
+    *(PROJECT / "plugins" / "launching").glob("*.py"),
     PROJECT / "runner" / "launch" / "interrupts.py",
     *(PROJECT / "runner" / "launch" / "slurm").glob("*.py"),
     PROJECT / "runner" / "judge" / "decide.py",
