@@ -19,7 +19,7 @@ from runner.folder.attempt import Attempt
 from runner.folder.hidden import Hidden, hidden_of, ran
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
-from runner.matrix.growth import Growth, grown
+from runner.matrix.growth import Growth, changeable, grown
 from runner.terms.cell import AskedCell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
@@ -204,16 +204,10 @@ class Campaign(HeldFolder):
 def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:
     """Return what a new campaign's campaign.json holds."""
     return Settings(
-        matrix=matrix.text,
+        **changeable(matrix),
         matrix_name=matrix.name,
-        baseline=matrix.baseline,
-        warmup_iters=matrix.warmup_iters,
-        table=dict(matrix.layout),
-        published=tuple(matrix.published),
         repeats=matrix.repeats,
-        shuffle_seed=matrix.shuffle_seed,
         seeds=matrix.seeds,
-        target_loss=matrix.target_loss,
         cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
         inventory=cluster.name,
         inventory_digest=cluster.digest,

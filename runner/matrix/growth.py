@@ -6,6 +6,7 @@ keeps its folder. What the matrix names no more is hidden, and comes back when i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.systems.common.registry import load_system
@@ -46,13 +47,7 @@ def grown(was: Settings, matrix: Matrix, ran: Mapping[str, int]) -> Growth:
         cells.append(replace(cell, id=asked[-1].id))
     settings = replace(
         was,
-        matrix=matrix.text,
-        baseline=matrix.baseline,
-        warmup_iters=matrix.warmup_iters,
-        table=dict(matrix.layout),
-        published=tuple(matrix.published),
-        target_loss=matrix.target_loss,
-        shuffle_seed=matrix.shuffle_seed,
+        **changeable(matrix),
         repeats=repeats,
         seeds=seeds,
         left_out=left_out,
@@ -61,6 +56,19 @@ def grown(was: Settings, matrix: Matrix, ran: Mapping[str, int]) -> Growth:
     )
     held = replace(matrix, cells=tuple(cells), repeats=repeats, seeds=seeds, left_out=left_out)
     return Growth(settings, held)
+
+
+def changeable(matrix: Matrix) -> dict[str, Any]:
+    """Return what campaign.json has of a matrix that may change while its runs stay as they are."""
+    return {
+        "matrix": matrix.text,
+        "baseline": matrix.baseline,
+        "warmup_iters": matrix.warmup_iters,
+        "table": dict(matrix.layout),
+        "published": tuple(matrix.published),
+        "target_loss": matrix.target_loss,
+        "shuffle_seed": matrix.shuffle_seed,
+    }
 
 
 def _kept(there: Sequence[AskedCell], cells: Sequence[Cell]) -> dict[str, AskedCell]:
