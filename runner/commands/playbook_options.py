@@ -9,7 +9,6 @@ from runner.folder import names
 from runner.launch.play import last_words
 
 EXIT_CODES = "exit codes: 0 done, 1 a node failed, 2 bad input, 130 Ctrl-C"
-INTERRUPTED = 130
 
 
 def add_playbook(commands: Commands, name: str, help: str, text: str) -> argparse.ArgumentParser:
@@ -30,7 +29,7 @@ def add_playbook(commands: Commands, name: str, help: str, text: str) -> argpars
 
 def run_command(name: str, chosen: argparse.Namespace) -> int:
     """Run the playbook, and say how it ended; the exit code."""
-    from runner.launch.playbook import run_playbook
+    from runner.launch.playbook import INTERRUPTED, run_playbook
     from runner.launch.steps import duration
 
     if not chosen.inventory.exists():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from runner.base.text import some
 from runner.terms.progress import Told
 
 STEP_WIDTH, HOST_WIDTH, STATE_WIDTH = 20, 16, 12
@@ -95,10 +96,8 @@ class Steps:
         by_words: dict[str, list[str]] = {}
         for host, words in self.doing.items():
             by_words.setdefault(words, []).append(host)
-        parts = [f"{_some(hosts)}: {words}" for words, hosts in by_words.items()]
+        parts = [
+            f"{some(hosts, 3 if len(hosts) < 4 else 1)}: {words}"
+            for words, hosts in by_words.items()
+        ]
         return f"{self.step}  {'; '.join(parts)}" if parts else self.step
-
-
-def _some(hosts: list[str]) -> str:
-    """Return hosts' names, few of many."""
-    return ", ".join(hosts) if len(hosts) < 4 else f"{hosts[0]} and {len(hosts) - 1} more"
