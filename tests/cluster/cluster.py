@@ -269,7 +269,9 @@ class Cluster:
 
 def remove(record: Record) -> None:
     """Remove all that belongs to a cluster, however far it came and whoever left it."""
-    with uninterrupted():
+    with uninterrupted(), registry.removing(record) as there:
+        if not there:
+            return
         _drop_connections(record)
         kill_and_wait(inits(record.name))
         network.remove(record.name)

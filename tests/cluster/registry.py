@@ -115,6 +115,19 @@ def machine_before() -> dict[str, Any]:
     return before
 
 
+@contextmanager
+def removing(record: Record) -> Iterator[bool]:
+    """Remove a cluster alone: who comes second waits, and finds that it is there no more."""
+    try:
+        file = _file(record.name).open()
+    except FileNotFoundError:
+        yield False
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield _file(record.name).exists()
+
+
 def remember_machine() -> None:
     """Before the first cluster: keep what the clusters will change.  Hold the lock."""
     if not _file("before").exists():
