@@ -112,22 +112,37 @@ def without_kernels() -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(bool(without_kernels()), reason=without_kernels())
 def test_a_compiled_run_has_the_eager_ones_curve(tmp_path: Path) -> None:
-    learning.write_language(tmp_path / "text_document")
-    data = ("--data-path", str(tmp_path / "text_document"), "--split", "1,0,0", "--device", "cpu")
-    paths = os.pathsep.join([str(ROOT / "node" / "dataset"), os.environ["PYTHONPATH"]])
-    own = {"PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     curves = []
     for how in ("none", "block"):
-        done = subprocess.run(
-            [sys.executable, TRAINER / "train.py", *data, *SHAPE, *GPT2, "--compile", how, *EIGHT],
-            env={**os.environ, **own},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found = re.findall(r" loss=(\S+) grad_norm=(\S+)", done.stdout)
+        printed = eight_iterations(tmp_path, "--compile", how)
+        found = re.findall(r" loss=(\S+) grad_norm=(\S+)", printed)
         curves.append([(float(loss), float(norm)) for loss, norm in found])
-        assert f"compile_cache={'none' if how == 'none' else 'cold'} " in done.stdout
+        assert f"compile_cache={'none' if how == 'none' else 'cold'} " in printed
     eager, compiled = curves
     assert len(eager) == 8
     assert compiled == [pytest.approx(both, rel=1e-3) for both in eager]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(without_kernels()), reason=without_kernels())
+def test_the_cache_gives_no_run_another_kernel_of_attention(tmp_path: Path) -> None:
+    for backend, ran in (("auto", "cpu_flash"), ("math", "math"), ("math", "math")):
+        asked = ("--compile", "block", "--attention-backend", backend)
+        printed = eight_iterations(tmp_path, *asked)
+        assert f" attention={ran}\n" in printed, backend
+    assert "compile_cache=warm " in printed
+
+
+def eight_iterations(folder: Path, *words: str) -> str:
+    """What a run on a CPU prints whose data and compile cache lie in the folder."""
+    learning.write_language(folder / "text_document")
+    data = ("--data-path", str(folder / "text_document"), "--split", "1,0,0", "--device", "cpu")
+    paths = os.pathsep.join([str(ROOT / "node" / "dataset"), os.environ["PYTHONPATH"]])
+    own = {"PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, TRAINER / "train.py", *data, *SHAPE, *GPT2, *words, *EIGHT],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout

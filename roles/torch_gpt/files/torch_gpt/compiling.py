@@ -54,6 +54,9 @@ def compile_model(model: Decoder, options: Namespace) -> None:
     """
     if options.compile == "none":
         return
+    # torch's cache knows a graph before its attention's kernel is chosen: without this, a run
+    # that asks for another kernel is given the last run's (seen on an H200 and on a CPU).
+    torch.compiler.config.cache_key_tag = f"attention {options.attention_backend}"
     if options.tensor_parallel > 1:
         # A collective as early, and the wait for it as late, as what is needed allows.
         inductor.reorder_for_compute_comm_overlap = True
