@@ -171,6 +171,17 @@ def opened(pin: Spec) -> list[str]:
     ]
 
 
+def _files(wanted: Spec) -> list[str]:
+    """Every file that is missing or of another content, by its path and checksum, in words."""
+    if len(wanted) > 1 and not any(map(os.path.exists, wanted)):
+        return [f"none of the {len(wanted)} files of {os.path.commonpath(wanted)} is there"]
+    return [
+        f"{path} {'is not as in this checkout' if os.path.exists(path) else 'is not there'}"
+        for path, content in wanted.items()
+        if checksum(path) != content
+    ]
+
+
 def verified(pin: Spec) -> list[str]:
     """Every fault of one pin set, in words."""
     faults = []
@@ -185,11 +196,7 @@ def verified(pin: Spec) -> list[str]:
         have = image.verify(pin["image"]) if "image" in pin else environment.verify(pin["env"])
     except (ProgramError, OSError) as error:
         faults.append(str(error))
-    faults += [
-        f"{path} {'is not as in this checkout' if os.path.exists(path) else 'is not there'}"
-        for path, wanted in pin["files"].items()
-        if checksum(path) != wanted
-    ]
+    faults += _files(pin["files"])
     if not have:
         return faults  # what fails to import in a broken environment is no news
     if not faults:

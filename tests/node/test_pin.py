@@ -30,3 +30,16 @@ def test_nor_is_it_a_link_to_somewhere_else(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "cache").symlink_to(tmp_path / "elsewhere")
     assert len(pin.opened({"home": str(tmp_path)})) == 1
+
+
+def test_files_that_are_all_missing_are_one_fault(tmp_path: Path) -> None:
+    """A node that was never set up names its folder, not each of the trainer's files."""
+    wanted = {str(tmp_path / "src" / name): "0" for name in ("model.py", "train.py")}
+    folder = tmp_path / "src"
+    assert pin._files(wanted) == [f"none of the 2 files of {folder} is there"]
+    folder.mkdir()
+    (folder / "model.py").touch()
+    assert pin._files(wanted) == [
+        f"{folder}/model.py is not as in this checkout",
+        f"{folder}/train.py is not there",
+    ]
