@@ -42,7 +42,7 @@ def opened(runs: Path, name: str | None) -> Iterator[Opened]:
     if path is None or name in {campaign.name for campaign in campaigns(runs)}:
         campaign = find_campaign(runs, name)
         yield Opened(campaign, campaign.path)
-    elif path.is_dir():
+    elif path.is_dir() and ("/" in str(name) or (path / names.CAMPAIGN).exists()):
         campaign = Campaign(path.resolve())
         yield Opened(campaign, campaign.path)
     elif path.is_file():

@@ -38,6 +38,8 @@ def add_parser(commands: Commands) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Write the archive; say where, and how large it is."""
+    from rich.filesize import decimal
+
     from runner.archive import archive
     from runner.archive.export import export
 
@@ -50,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
         except OSError as error:
             raise UserError(f"{target} cannot be written: {error.strerror}") from None
         hidden = source.campaign.hidden.words
-    complain(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB")
+    complain(f"wrote {target}, {decimal(target.stat().st_size)}")
     if hidden:
         complain(f"{hidden}; the archive has them, its tables do not")
     return 0

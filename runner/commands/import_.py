@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.base.errors import UserError
-from runner.base.options import Commands, add_runs, new_command
+from runner.base.options import CALLED, Commands, add_runs, new_command
 from runner.base.streams import say
 from runner.commands.log_options import MOST, add_log_options, check_log_options
 
@@ -86,7 +86,7 @@ def run(chosen: argparse.Namespace) -> int:
     )
     for each in made:
         say(_line(each))
-    say(f"python -m runner collect --campaign {chosen.into} makes the table")
+    say(f"{CALLED} collect --campaign {chosen.into} makes the table")
     return 0
 
 

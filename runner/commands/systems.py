@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from runner.base.options import Commands, new_command
+from runner.base.options import CALLED, Commands, new_command
 from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\
@@ -43,7 +43,7 @@ def _all(width: int) -> str:
         for item in map(load_system, system_names())
     ]
     listed = grid(("system", "launcher", "pins", "what it is"), rows, width)
-    return f"{listed}\n\n`python -m runner systems NAME` lists a system's parameters."
+    return f"{listed}\n\n`{CALLED} systems NAME` lists a system's parameters."
 
 
 def _one(name: str, width: int) -> str:

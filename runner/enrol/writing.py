@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import yaml
 
 from runner.base.errors import UserError
+from runner.base.options import CALLED
 from runner.enrol.found import Found, device_of, devices_of, same
 from runner.enrol.named import Machine
 from runner.enrol.reaching import Way
@@ -128,7 +129,7 @@ def _cluster(found: Mapping[str, Found], device: str, root: str, counts: Mapping
             f"cluster_device_memory_mib: {min(memory)}",
         ]
     lines += [
-        "# What setup puts on the nodes: `python -m runner systems` lists what there is.",
+        f"# What setup puts on the nodes: `{CALLED} systems` lists what there is.",
         "cluster_systems: [torch_gpt]",
         *_network(found, device),
     ]

@@ -246,8 +246,8 @@ def find_campaign(runs: Path, name: str | None) -> Campaign:
     there = campaigns(runs)
     if not there:
         raise UserError(
-            f"there are no campaigns under {runs}; `python -m runner bench --matrix matrix.yaml`"
-            " makes one, --runs names another folder"
+            f"there are no campaigns under {runs}; `python -m runner bench matrix.yaml` makes"
+            " one, --runs names another folder"
         )
     if name is None:
         return there[0]

@@ -364,7 +364,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(three: Path) -> None:
 
 
 def test_no_campaign_at_all_says_what_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no campaigns under .* bench --matrix"):
+    with pytest.raises(UserError, match=r"no campaigns under .* `python -m runner bench matrix"):
         find_campaign(tmp_path / "none", None)
 
 
