@@ -262,7 +262,8 @@ def test_watchers_of_many_threads_share_one_that_asks() -> None:
     for thread in threads:
         thread.join()
     assert sorted(seen) == sorted(job.state for job in JOBS.values())
-    assert len(slurm.asked) < 6
+    questions = [asked for asked in slurm.asked if asked.startswith("jobs ")]
+    assert len(questions) < len(JOBS) - 1  # threads that start late are in a later one
     assert queue.look(1) is None
 
 
