@@ -14,6 +14,7 @@ from markupsafe import Markup
 from node.printable import printable
 from runner.base.escapes import TerminalLine, TerminalText
 from runner.base.paths import TEMPLATES
+from runner.report.conclusion import conclusion, ran
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
@@ -45,6 +46,8 @@ def to_html(table: Sequence[Row], hidden: str = "") -> str:
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
         publishable=sum(row.publishable for row in table),
         hidden=hidden,
+        ran=ran(table),
+        conclusion=conclusion(table),
         common={name: value for name, value in chosen.common.items() if name != "campaign"},
         environment=environment_section(record for row in table for record in row.records),
         table=results(table, chosen),
