@@ -12,7 +12,7 @@ from benchmarks.same_learning.table import Model
 from runner.report.svg import FAINT, draw, line_style
 
 WIDTH, HEIGHT = 660, 300
-# The page's colours (templates/report.html.j2), which a file of its own has to bring.
+# The page's colours (templates/page/style.css), which a file of its own has to bring.
 COLOURS: Mapping[str, str] = {
     **{"text": "#1b2330", "faint": "#5b6675", "grid": "#dfe3e8", "c0": "#0072b2", "c1": "#d55e00"},
     **{"c2": "#00856a", "c3": "#b8588f", "c4": "#b97f00", "c5": "#3d9bd4", "c6": "#6f5bb5"},

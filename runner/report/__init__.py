@@ -1,6 +1,6 @@
 """The report: one self-contained HTML file. Pure: rows in, text out.
 
-page: to_html, over templates/report.html.j2
+page: to_html, over templates/page/: report.html.j2, style.css, a file a section
   sections      tables: results, baseline, problems
   scaling       series over device counts: table and plots
   plots         bars (throughput), points (memory), curves (loss, step time) and

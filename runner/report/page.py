@@ -41,7 +41,7 @@ def to_html(table: Sequence[Row], hidden: str = "") -> str:
     chosen = select_columns(table)
     statuses = [row.status for row in table]
     campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
-    return environment.get_template("report.html.j2").render(
+    return environment.get_template("page/report.html.j2").render(
         title=", ".join(campaigns) or "no cells",
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
         publishable=sum(row.publishable for row in table),
