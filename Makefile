@@ -15,8 +15,8 @@ SECONDS ?= 1200
 SEED ?=
 # Of `make same-learning`: cuda or cpu, which takes hours.
 DEVICE ?= cpu
-# Of the tests: three begin with those on nodes, which mostly wait, one with those that compute.
-WORKERS ?= 4
+# Of the tests: all but one begin with those on nodes, which mostly wait, the one with those that compute.
+WORKERS ?= 6
 
 VENV := .venv
 BIN := $(VENV)/bin
