@@ -13,7 +13,7 @@ from node.files import create_once
 from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.endings import Ending
-from runner.folder.placement import Placement, Submitted
+from runner.folder.placement import Placement, Started, Submitted
 from runner.folder.queued import Queued
 from runner.folder.stored import SCHEMA, UnreadableError, load
 from runner.terms.orders import Orders
@@ -120,13 +120,26 @@ class RunFolder:
         """Map node ranks to logs, for the nodes of run.json."""
         return {rank: self.log(rank) for rank in self._planned_hosts}
 
+    def started(self, rank: int) -> Started | None:
+        """Return what a node's job says that it started; None where the plan says it.
+
+        Raises UnreadableError.
+        """
+        path = self.node(rank) / names.STARTED
+        started: Started | None = load(path, shape(Started), self.inside(path))
+        return started
+
+    def inside(self, path: Path) -> str:
+        """Return what a file of the run is called in its folder: nodes/0000-n1/launcher.log."""
+        return path.relative_to(self.path).as_posix()
+
     def endings(self) -> dict[str, Ending]:
         """Map hosts to how their launchers ended, for the hosts that said so."""
         endings = {}
         for rank, host in self.hosts.items():
             path = self.node(rank) / names.DONE
             try:
-                done = load(path, shape(Ending), path.relative_to(self.path).as_posix())
+                done = load(path, shape(Ending), self.inside(path))
             except UnreadableError as error:
                 done = Ending(EndedBy.ERROR, message=str(error), own_cause=Cause.LAUNCH_ERROR)
             if done is not None:
@@ -239,7 +252,3 @@ class Attempt(RunFolder):
         """When run.json was written, just before the launch (epoch seconds)."""
         path = self.path / names.RUN
         return (path if path.exists() else self.path).stat().st_mtime
-
-    def inside(self, path: Path) -> str:
-        """Return what a file of the run is called in its folder: nodes/0000-n1/launcher.log."""
-        return path.relative_to(self.path).as_posix()

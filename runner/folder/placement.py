@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from node.checked import HostName
 from node.schema import List, Whole
-from runner.terms.orders import MOST_NODES, Host, Line, Port, Rank
+from runner.terms.orders import MOST_NODES, Host, Line, Port, Rank, Variable
 from runner.terms.outcome import Time, Word
 
 Hosts = Annotated[tuple[Host, ...], List(HostName, MOST_NODES, 1, tuple)]
@@ -31,6 +32,16 @@ class Placement:
     step_id: Word = ""
     restart: int = 0
     at: Time = 0.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """started.json: what a node of a job started, with the words of the plan filled in."""
+
+    argv: tuple[str, ...]
+    env: Mapping[Variable, str]
+    cwd: Line
+    processes: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.judge.diagnosis.causes import CONSEQUENCES
-from runner.judge.diagnosis.evidence import (
+from runner.judge.diagnosis.log_end import (
     LONGEST_TAIL,
-    Evidence,
+    EvidenceLine,
     LogEnd,
     after_last_step,
     find_evidence,
@@ -113,17 +113,19 @@ def diagnose(
     return Verdict(status, sentence, first.path, first.place, first.text, name(first.path))
 
 
-def _status(item: Evidence) -> str:
+def _status(item: EvidenceLine) -> str:
     return _ALONE.get(item.status, item.status)
 
 
-def _told(item: Evidence, name: Callable[[Path], str]) -> str:
+def _told(item: EvidenceLine, name: Callable[[Path], str]) -> str:
     """Say what a line is evidence of, the line, and where it stands."""
     shown = item.text if len(item.text) <= 200 else item.text[:197] + "..."
     return f"{_SAYS[_status(item)]}: {shown} ({name(item.path)}:{item.place}{_who(item)})"
 
 
-def _counts(item: Evidence, part: LogEnd, *, silent: bool, complete: bool, trained: bool) -> bool:
+def _counts(
+    item: EvidenceLine, part: LogEnd, *, silent: bool, complete: bool, trained: bool
+) -> bool:
     """Return whether evidence may be of the run's end.
 
     `silent`: a log without steps beside others that have some. Nothing in it shows that training
@@ -134,7 +136,7 @@ def _counts(item: Evidence, part: LogEnd, *, silent: bool, complete: bool, train
     return not silent or item.place > part.lines - LAST_LINES
 
 
-def _first(evidence: Sequence[Evidence]) -> Evidence | None:
+def _first(evidence: Sequence[EvidenceLine]) -> EvidenceLine | None:
     """Find the first cause: what others followed from, before what only follows from others."""
     strong = [item for item in evidence if not item.weak and not item.start]
     ends = ("process_failed", "terminated", "aborted")
@@ -151,9 +153,9 @@ def _first(evidence: Sequence[Evidence]) -> Evidence | None:
     return None
 
 
-def _earliest(pool: Sequence[Evidence]) -> Evidence:
+def _earliest(pool: Sequence[EvidenceLine]) -> EvidenceLine:
     """Choose by the clock where all logs' first lines have one, else by file and line."""
-    firsts: dict[Path, Evidence] = {}
+    firsts: dict[Path, EvidenceLine] = {}
     for item in pool:
         firsts.setdefault(item.path, item)
     leading = list(firsts.values())
@@ -165,8 +167,8 @@ def _earliest(pool: Sequence[Evidence]) -> Evidence:
 
 
 def _full_disk(
-    status: str, first: Evidence, everything: Sequence[Evidence]
-) -> tuple[str, Evidence]:
+    status: str, first: EvidenceLine, everything: Sequence[EvidenceLine]
+) -> tuple[str, EvidenceLine]:
     """Find, of a checkpoint that could not be written, the line that says that the disk was
     full.
     """
@@ -177,14 +179,14 @@ def _full_disk(
     return status, first
 
 
-def _who(item: Evidence) -> str:
+def _who(item: EvidenceLine) -> str:
     rank, host = _WHO.search(item.stream), _HOST.match(item.stream)
     parts = [f"rank {(rank[1] or rank[2]).decode()}"] if rank else []
     parts += [f"on {host[1].decode()}"] if host else []
     return ", " + " ".join(parts) if parts else ""
 
 
-def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evidence]) -> str:
+def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[EvidenceLine]) -> str:
     """Say on whom the others waited, as far as the logs tell."""
     waited = {rank: what for part in evidences for rank, what in part.waited.items()}
     if not waited and status != "collective_timeout":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.judge.diagnosis.evidence import last_step
+from runner.judge.diagnosis.log_end import last_step
 from runner.logs.decoding import whole_lines
 from runner.logs.kinds import KINDS, counts_from_zero, every, kinds_of
 from runner.systems.common.registry import system_names

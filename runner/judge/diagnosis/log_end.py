@@ -41,7 +41,7 @@ LONGEST = 1 << 13  # bytes of a line that are looked at
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceLine:
     """One line that says why something ended. `place` counts lines from 1."""
 
     status: str
@@ -59,8 +59,8 @@ class Evidence:
 class LogEnd:
     """What one log's end says."""
 
-    evidence: list[Evidence] = field(default_factory=list)
-    before: list[Evidence] = field(default_factory=list)  # of the launch before the last one
+    evidence: list[EvidenceLine] = field(default_factory=list)
+    before: list[EvidenceLine] = field(default_factory=list)  # of the launch before the last one
     lines: int = 0  # in the whole log
     ranks: set[int] = field(default_factory=set)
     waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
@@ -193,7 +193,7 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
             _look(evidence, judge, path, place, line, time)
     for stream, (place, text) in judge.cut_off().items():
         shown = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
-        item = Evidence("error", path, place, shown[:400], stream, time, weak=True)
+        item = EvidenceLine("error", path, place, shown[:400], stream, time, weak=True)
         evidence.evidence.append(item)
     if evidence.evidence or evidence.before:
         above = lines_before(path, begin)
@@ -221,7 +221,7 @@ def _look(
     if status is None:
         return
     shown = printable((judge.message or text)[:400].decode("utf-8", "replace"))
-    item = Evidence(status, path, place, shown, stream, time, weak is not None, judge.start)
+    item = EvidenceLine(status, path, place, shown, stream, time, weak is not None, judge.start)
     if REASON.match(text):
         _forget_wrapper(evidence.evidence, item)
     if judge.ended:
@@ -231,7 +231,7 @@ def _look(
     _waiting(evidence, text)
 
 
-def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
+def _forget_caught(evidence: list[EvidenceLine], last: EvidenceLine, link: str) -> None:
     """Take out tracebacks that `last` shows to have been caught: their process went on to it.
 
     In a chain (`link`), one that came up while another was handled shows that of the other, unless
@@ -253,7 +253,7 @@ def _forget_caught(evidence: list[Evidence], last: Evidence, link: str) -> None:
     evidence[:] = [item for item in evidence if item not in caught]
 
 
-def _forget_wrapper(evidence: list[Evidence], reason: Evidence) -> None:
+def _forget_wrapper(evidence: list[EvidenceLine], reason: EvidenceLine) -> None:
     """Take out the exception that says less than CANN's own line behind it."""
     last = evidence[-1] if evidence else None
     near = last is not None and last.traced and reason.place - last.place <= NEAR
