@@ -31,6 +31,7 @@ _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "font.size": 10,
+    "font.sans-serif": ["DejaVu Sans"],  # measured by it; the page's own font draws
     "text.color": TEXT,
     "axes.labelcolor": FAINT,
     "axes.edgecolor": _GRID,
@@ -97,6 +98,8 @@ def draw(
 
 def _short(attribute: re.Match[str]) -> str:
     """Write coordinates to a hundredth of a unit: nobody sees more, and it is half of the text."""
+    if attribute[0].startswith(' transform="rotate(-0 '):
+        return ""
     return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
@@ -108,7 +111,8 @@ def _inline(svg: str, name: str, label: str, titles: Mapping[str, str]) -> Marku
     head, body = svg.split(">", 1)
     box = re.search(r'viewBox="[^"]*"', head)
     aria = Markup('role="img" aria-label="{}"').format(label)
-    body = re.sub(r'\b(?:d|x|y|x1|x2|y1|y2|transform)="[^"]*"', _short, body)
+    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', _short, body)
+    body = re.sub(r">\s+<", "><", body)
     body = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
     for colour, variable in _VARIABLES.items():
