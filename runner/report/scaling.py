@@ -1,12 +1,15 @@
 """Scaling in the report: one row a series, its device counts as columns, and its plots."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from node.printable import printable
+from runner.figures import spread
 from runner.report.groups import MOST_PANELS, colours, groups
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, WIDTH, draw, line_style, mark
@@ -44,11 +47,13 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
         "panels": [
             {
                 "title": group.label,
-                "svg": _svg(
-                    number, [series[m] for m in group.members], places, group.members, grouped
-                ),
+                "svgs": [
+                    _svg(f"scaling-{number}", _RATE, members, len(grouped) > 1),
+                    _svg(f"efficiency-{number}", _EFFICIENCY, members, len(grouped) > 1),
+                ],
             }
             for number, group in enumerate(grouped[:MOST_PANELS])
+            for members in [[(series[member], places[member]) for member in group.members]]
         ],
         "left_out": sum(len(group.members) for group in grouped[MOST_PANELS:]),
     }
@@ -57,13 +62,34 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
 def _cell(one: _Series, devices: int) -> dict[str, Any] | None:
     """Return a series at one device count; None where it has no such cell."""
     row = next((row for row in one["rows"] if row.record.world_size == devices), None)
-    return row and {
+    if row is None:
+        return None
+    efficiency = row.scaling[one["kind"]].efficiency * 100
+    return {
         "cell": printable(row.cell),
         "rate": number_text(row.samples_per_s),
         "per_device": number_text(row.samples_per_s_per_device),
-        "efficiency": percent_text(row.scaling[one["kind"]].efficiency * 100),
+        "efficiency": percent_text(efficiency) + _half(one, row),
         "href": href(row.record.log),
     }
+
+
+def _half(one: _Series, row: Row) -> str:
+    """Write half of the efficiency's interval, of a cell that has one and is not the base."""
+    interval = efficiency_interval(one["rows"][0], row)
+    return f" ± {(interval[1] - interval[0]) / 2:.1f}" if interval else ""
+
+
+def efficiency_interval(base: Row, row: Row) -> tuple[float, float] | None:
+    """Compute the 95 % interval of a cell's efficiency in percent, from the steps of both.
+
+    None of the base itself, which is 100 %, and of too few values.
+    """
+    if row is base:
+        return None
+    change = spread.difference(row.statistics.rates, base.statistics.rates)
+    share = base.record.world_size / row.record.world_size
+    return change and ((100 + change[0]) * share, (100 + change[1]) * share)
 
 
 def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
@@ -93,39 +119,75 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
     return result
 
 
-def _svg(
-    number: int,
-    series: Sequence[_Series],
-    places: Mapping[int, int],
-    members: Sequence[int],
-    grouped: Sequence[object],
-) -> Markup:
-    """Draw samples/s over devices, one line a series, with its ideal line dotted."""
-    few = len(grouped) > 1
+@dataclass(frozen=True)
+class _Quantity:
+    """What is drawn over devices: of a cell its value and interval, and of a series the ideal."""
+
+    label: str
+    of: Callable[[_Series, Row], float]
+    interval: Callable[[_Series, Row], tuple[float, float] | None]
+    ideal: Callable[[_Series, int], float]
+
+
+def _ideal_rate(one: _Series, devices: int) -> float:
+    first = one["rows"][0]
+    return float(first.samples_per_s / first.record.world_size * devices)
+
+
+def _rate_interval(one: _Series, row: Row) -> tuple[float, float] | None:
+    rate = row.statistics.samples_per_s
+    return rate.confidence if rate else None
+
+
+_RATE = _Quantity(
+    "samples/s", lambda one, row: row.samples_per_s or 0.0, _rate_interval, _ideal_rate
+)
+_EFFICIENCY = _Quantity(
+    "efficiency, %",
+    lambda one, row: row.scaling[one["kind"]].efficiency * 100,
+    lambda one, row: efficiency_interval(one["rows"][0], row),
+    lambda one, devices: 100.0,
+)
+
+
+def _svg(name: str, drawn: _Quantity, series: Sequence[tuple[_Series, int]], small: bool) -> Markup:
+    """Draw a quantity over devices, one line a series, with its ideal line dotted."""
 
     def paint(axes: Axes) -> dict[str, str]:
         titles, ticks = {}, set()
-        for index, (one, member) in enumerate(zip(series, members, strict=True)):
-            points = [(row.record.world_size, row.samples_per_s) for row in one["rows"]]
-            devices, rates = zip(*points, strict=True)
+        for index, (one, place) in enumerate(series):
+            devices = [row.record.world_size for row in one["rows"]]
             ticks |= set(devices)
-            ideal = [rates[0] / devices[0] * count for count in devices]
+            ideal = [drawn.ideal(one, count) for count in devices]
             axes.plot(devices, ideal, color=FAINT, linewidth=1, linestyle=(0, (1, 2)))
-            style = line_style(places[member])
-            (line,) = axes.plot(devices, rates, marker="o", markersize=4, **style)
+            values = [drawn.of(one, row) for row in one["rows"]]
+            style = line_style(place)
+            (line,) = axes.plot(devices, values, marker="o", markersize=4, **style)
             line.set_gid(f"line{index}")
             titles[f"line{index}"] = f"{one['kind']}: {one['label']}"
-        if max(ticks) > 8 * min(ticks):  # on both axes, so that ideal stays a straight line
+            for row, value in zip(one["rows"], values, strict=True):
+                if interval := drawn.interval(one, row):
+                    below, above = (max(value - interval[0], 0), max(interval[1] - value, 0))
+                    bar = {"ecolor": style["color"], "elinewidth": 1.2, "capsize": 3}
+                    axes.errorbar(
+                        row.record.world_size, value, [[below], [above]], fmt="none", **bar
+                    )
+        far = max(ticks) > 8 * min(ticks)
+        if far:
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log", base=2)
-            axes.yaxis.set_major_formatter("{x:.4g}")
         else:
             axes.set_xlim(left=0)
+        if far and drawn is _RATE:  # on both axes, so that ideal stays a straight line
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_major_formatter("{x:.4g}")
+        elif drawn is _RATE:
             axes.set_ylim(bottom=0)
+        else:  # lines, no bars: what differs shall be seen
+            axes.set_ylim(max(math.floor(axes.get_ylim()[0] / 10) * 10, 0))
         axes.set_xticks(sorted(ticks), labels=[str(tick) for tick in sorted(ticks)])
         axes.minorticks_off()
-        axes.set(xlabel="devices", ylabel="samples/s")
+        axes.set(xlabel="devices", ylabel=drawn.label)
         return titles
 
-    label = "Samples per second over the number of devices"
-    return draw(f"scaling-{number}", label, 190 if few else 260, paint, PANEL if few else WIDTH)
+    label = f"{drawn.label.split(',')[0].capitalize()} over the number of devices"
+    return draw(name, label, 190 if small else 260, paint, PANEL if small else WIDTH)

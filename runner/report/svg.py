@@ -88,7 +88,7 @@ def draw(
         try:
             titles = paint(figure.add_subplot())
             # What savefig calls, without its trial drawing: the layout needs none.
-            FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None})
+            FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None})  # type: ignore[no-untyped-call]
         except Exception as error:  # one run's figures end no page
             return Markup('<p class="caption">This plot cannot be drawn: {}.</p>').format(
                 TerminalLine(str(error))

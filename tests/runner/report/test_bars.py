@@ -1,0 +1,40 @@
+"""Bars of throughput: the median with its interval, and why there is none."""
+
+from dataclasses import replace
+from typing import Any
+
+from runner.report.bars import throughput_bars
+from runner.report.page import to_html
+from runner.tables.build import rows
+from runner.terms.record import Interval, Measurement, Record
+from tests.runner.report.test_report import failed, record
+
+
+def bars(*records: Record) -> list[dict[str, Any]]:
+    (group,) = throughput_bars(rows(records, None)) or []
+    return list(group["bars"])
+
+
+def test_the_line_spans_the_medians_interval_and_the_title_keeps_the_percentiles() -> None:
+    noisy = tuple(Interval(n, 1, None, 230.0 + n % 7 - 3, 9.0, 1.0) for n in range(1, 41))
+    (bar,) = bars(record(measurement=Measurement(noisy)))
+    low = float(bar["low"])
+    assert low < float(bar["length"]) < low + float(bar["span"]) + 0.01 <= 100.01
+    assert "samples/s (95 % interval 2" in bar["title"]
+    assert "p5 2" in bar["title"]
+    assert bar["lacks"] == ""
+
+
+def test_too_few_lines_have_no_interval_and_the_page_says_so() -> None:
+    short = record("short", warmup_iters=15)
+    (bar, other) = bars(short, record("long"))
+    assert (bar["low"], bar["span"], bar["lacks"]) == (None, None, "too few lines")
+    assert other["low"] is not None
+    assert to_html(rows([short], None)).count("no interval: too few lines") == 2  # and its title
+
+
+def test_a_cell_without_a_number_says_its_status_and_none_at_all_draws_nothing() -> None:
+    bar, _ = bars(failed(record("bad")), record())
+    assert (bar["rate"], bar["status"]) == (None, "did_not_run")
+    assert throughput_bars(rows([failed(record("bad"))], None)) is None
+    assert throughput_bars(rows([replace(record(), status="pending")], None)) is None
