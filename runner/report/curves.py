@@ -1,7 +1,7 @@
 """Loss and step time over iterations, one curve a cell; many cells as small plots. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from node.printable import printable
 from runner.figures.summary import (
@@ -18,6 +19,7 @@ from runner.figures.summary import (
     step_time_ms,
     warmup_of,
 )
+from runner.report.coinciding import Coinciding, Points, coinciding, taking_turns
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
@@ -26,7 +28,6 @@ from runner.terms.record import Interval, Record
 
 POINTS = 300  # of a curve; more could not be told apart
 FEW_POINTS = 120  # of a curve in a small plot
-Points = list[tuple[float, float]]
 _Frame = tuple[float, float] | None
 
 
@@ -122,13 +123,15 @@ def panels(
         if shared and len(grouped) > 1:
             limits = all_of_them
         few = len(grouped) > 1
+        styles, alike = _styles([points for _, points in members], places, limits)
         panels.append(
             {
                 "title": group.label,
                 "svg": _curves(
-                    f"{title.split(',')[0]}-{number}", title, members, places, limits, few
+                    f"{title.split(',')[0]}-{number}", title, members, styles, limits, few
                 ),
                 "legend": _legend(group.names, places) if not by_name else [],
+                "alike": [each.words(group.names) for each in alike],
             }
         )
     legend = _legend(list(by_name), list(by_name.values())) if by_name else []
@@ -149,27 +152,49 @@ def _legend(names: Sequence[str], places: Sequence[int]) -> list[dict[str, Any]]
     ]
 
 
+def _styles(
+    curves: Sequence[Points], places: Sequence[int], limits: _Frame
+) -> tuple[list[dict[str, Any]], list[Coinciding]]:
+    """Return each curve's style, in which those that lie on each other take turns, and these."""
+    styles = [line_style(place) for place in places]
+    every = [y for points in curves for _, y in points]
+    low, high = limits or (min(every), max(every))
+    alike = coinciding(curves, high - low)
+    for group in alike:
+        for place, dashes in zip(group.members, taking_turns(len(group.members)), strict=True):
+            styles[place]["linestyle"] = dashes
+    return styles, alike
+
+
 def _curves(
     name: str,
     title: str,
     members: Sequence[tuple[DrawnRun, Points]],
-    places: Sequence[int],
+    styles: Sequence[Mapping[str, Any]],
     limits: _Frame,
     few: bool,
 ) -> Markup:
     def paint(axes: Axes) -> dict[str, str]:
         titles = {}
-        for index, ((curve, points), place) in enumerate(zip(members, places, strict=True)):
+        drawn = sorted(enumerate(zip(members, styles, strict=True)), key=_longest_first)
+        for index, ((curve, points), style) in drawn:
             x, y = zip(*thinned(points, FEW_POINTS if few else POINTS), strict=True)
             marker = "o" if len(points) == 1 else None
-            (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **line_style(place))
+            (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **style)
             line.set_gid(f"line{index}")
             titles[f"line{index}"] = printable(curve.row.cell)
             if link := href(curve.run.log):
                 line.set_url(link)
         axes.set(xlabel="iteration", ylabel=title, ylim=limits)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axes.grid(visible=False, axis="x")
         return titles
 
     label = f"{title} over iterations, one line a cell"
     return draw(name.replace(" ", "-"), label, 190 if few else 260, paint, PANEL if few else WIDTH)
+
+
+def _longest_first(drawn: tuple[int, tuple[tuple[DrawnRun, Points], object]]) -> int:
+    """Order curves so that a run that was cut short lies on those that went on."""
+    _, ((_, points), _) = drawn
+    return -len(points)

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 
 from node.printable import printable
 from runner.figures.summary import late_intervals, warmup_of
-from runner.report.curves import FEW_POINTS, DrawnRun, Points, thinned, times
+from runner.report.coinciding import Points
+from runner.report.curves import FEW_POINTS, DrawnRun, thinned, times
 from runner.report.groups import MOST_CURVES, MOST_PANELS
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, draw, line_style, mark
@@ -50,6 +51,7 @@ def by_node(
                 f"{title.split(',')[0]}-node-{number}", (title, along), curve, nodes
             ),
             "legend": [],
+            "alike": [],
         }
         for number, (curve, nodes) in enumerate(drawn[:MOST_PANELS])
     ]

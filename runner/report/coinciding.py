@@ -1,0 +1,61 @@
+"""Curves that lie on each other: which, and how each is drawn so that it is seen. Pure.
+
+Cells that train the same have the same losses, and the last one drawn would hide the others.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Points = list[tuple[float, float]]
+
+LINE = 0.006  # of a frame's height: what one line hides of another
+_DASH = 5.0  # of one curve, in line widths, before the next one's turn
+
+
+class Coinciding(NamedTuple):
+    """Curves, by their places, that one line would hide; `exact`: each has the numbers of the one
+    before it.
+    """
+
+    members: tuple[int, ...]
+    exact: tuple[bool, ...]
+
+    def words(self, names: Sequence[str]) -> str:
+        """Write `a = b ≈ c`, which are equal and which nearly so."""
+        first, *others = self.members
+        signs = ("=" if same else "≈" for same in self.exact[1:])
+        said = zip(signs, others, strict=True)
+        return " ".join([names[first], *(f"{sign} {names[place]}" for sign, place in said)])
+
+
+def coinciding(curves: Sequence[Points], height: float) -> list[Coinciding]:
+    """Find the curves that lie within a line's width of each other in a frame of that height."""
+    found = []
+    left = list(range(len(curves)))
+    while left:
+        first = left[0]
+        same = [place for place in left if curves[place] == curves[first]]
+        near = [p for p in left if p not in same and _near(curves[first], curves[p], height)]
+        near.sort(key=lambda place: curves[place])  # equal ones beside each other
+        left = [place for place in left if place not in (*same, *near)]
+        members = (*same, *near)
+        if len(members) > 1:
+            pairs = zip(members, (first, *members), strict=False)
+            found.append(Coinciding(members, tuple(curves[a] == curves[b] for a, b in pairs)))
+    return found
+
+
+def _near(one: Points, other: Points, height: float) -> bool:
+    if len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(a == x and abs(b - y) <= LINE * height for (a, b), (x, y) in pairs)
+
+
+def taking_turns(of: int) -> list[tuple[float, tuple[float, float]]]:
+    """Return the dashes of so many curves on one path, as matplotlib's (offset, (on, off)).
+
+    Each is there where the others have their gaps.
+    """
+    gap = (of - 1) * _DASH
+    return [((of - turn) % of * _DASH, (_DASH, gap)) for turn in range(of)]
