@@ -9,7 +9,8 @@ from node.files import open_plain
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.load.samples import CPU, read_samples
+from runner.load.over_time import CPU
+from runner.load.samples import read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell

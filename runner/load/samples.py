@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 
 from node.files import read_start
 from node.parsing import parse
@@ -23,6 +22,7 @@ from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
+from runner.load.over_time import CPU, over_time
 from runner.load.telemetry import telemetry
 from runner.load.utilisation import (
     Sample,
@@ -46,7 +46,6 @@ _POLL = Fields({"node": Number(), "log_bytes": Whole()})
 _NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
 MOST_BYTES = 64 << 20  # of samples or polls that are read: days of them
 MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
-CPU = "cpu"  # the one device of a node without devices: all its processors
 
 
 def with_fetched(
@@ -104,6 +103,7 @@ def _sampled(
     memory = peak_memory(
         {rank: [s for s in each if s.device != CPU] for rank, each in samples.items()}
     )
+    over = {rank: over_time(samples[str(rank)]) for rank in nodes}
     counted = counted_intervals(record)
     busy = None
     power, heat, whole = measured.energy, measured.thermals, measured.telemetry
@@ -131,7 +131,9 @@ def _sampled(
         telemetry=whole,
         memory_used_mib=measured.memory_used_mib if memory is None else memory,
         utilisation=busy or measured.utilisation,
-        busy={rank: _over_time(samples[str(rank)]) for rank in nodes},
+        busy={rank: curves.busy for rank, curves in over.items()},
+        power_w={rank: curves.power_w for rank, curves in over.items()},
+        memory_mib={rank: curves.memory_mib for rank, curves in over.items()},
     )
 
 
@@ -147,18 +149,6 @@ def _lasted(node: Path) -> tuple[float | None, float]:
     begin = ending.started_at if ending else None
     wall_s = ending.wall_s if ending else None
     return begin, math.inf if begin is None or wall_s is None else begin + wall_s
-
-
-def _over_time(samples: Sequence[Sample]) -> tuple[tuple[float, float], ...]:
-    """Return (seconds since the first sample, mean utilisation of the devices) at each
-    sample's time.
-    """
-    at: dict[float, list[float]] = {}
-    for sample in samples:
-        if sample.utilisation_percent is not None:
-            at.setdefault(sample.time, []).append(sample.utilisation_percent)
-    begin = min(at, default=0.0)
-    return tuple((time - begin, fmean(at[time])) for time in sorted(at))
 
 
 def _times(readers: Readers, node: Path, ended: float) -> list[tuple[int, float]]:

@@ -1,7 +1,7 @@
-"""Step time and utilisation of each node: one small plot a cell, one curve a node. Pure."""
+"""Step time, utilisation, power and memory of each node: a small plot a cell. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -15,8 +15,10 @@ from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, draw, line_style, mark
 from runner.terms.record import Record
 
+NodePoints = dict[int, Points]
 
-def times_by_node(run: Record) -> dict[int, Points]:
+
+def times_by_node(run: Record) -> NodePoints:
     """Return step times of each node, where several logged them; from the end of warm-up."""
     out = warmup_of(run)
     return {
@@ -25,18 +27,21 @@ def times_by_node(run: Record) -> dict[int, Points]:
     }
 
 
-def busy(run: Record) -> dict[int, Points]:
-    """Return (seconds, mean utilisation of the devices in percent) of each node, where it was
-    sampled.
-    """
-    return {rank: list(points) for rank, points in run.measurement.busy.items()}
+def sampled(quantity: Literal["busy", "power_w", "memory_mib"]) -> Callable[[Record], NodePoints]:
+    """Return a reader of (seconds, value) of each node that was sampled."""
+
+    def read(run: Record) -> NodePoints:
+        of_nodes = getattr(run.measurement, quantity)
+        return {rank: list(points) for rank, points in of_nodes.items()}
+
+    return read
 
 
 def by_node(
     title: str,
     along: str,
     curves: Sequence[DrawnRun],
-    of: Callable[[Record], dict[int, Points]],
+    of: Callable[[Record], NodePoints],
 ) -> dict[str, Any] | None:
     """Draw one small plot a cell with a curve a node; None when no run has the quantity by node."""
     drawn = [(curve, nodes) for curve in curves if any((nodes := of(curve.run)).values())]
@@ -63,9 +68,7 @@ def by_node(
     }
 
 
-def _node_curves(
-    name: str, labels: tuple[str, str], curve: DrawnRun, nodes: dict[int, Points]
-) -> Markup:
+def _node_curves(name: str, labels: tuple[str, str], curve: DrawnRun, nodes: NodePoints) -> Markup:
     """Draw the curves; nodes beyond the first MOST_CURVES are grey: an odd one shows all
     the same.
     """
@@ -85,8 +88,8 @@ def _node_curves(
                 if link := href(curve.run.log):
                     line.set_url(link)
         axes.set(xlabel=along, ylabel=title)
-        if title.endswith("%"):
-            axes.set_ylim(0, 104)
+        if along == "s":  # what was sampled is a share of what there is: from 0
+            axes.set_ylim(0, 104 if title.endswith("%") else None)
         axes.grid(visible=False, axis="x")
         return titles
 

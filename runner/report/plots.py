@@ -1,12 +1,19 @@
 """The report's plots, by name; each is None where no run has what it shows."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from runner.report import curves, node_curves
 from runner.report.bars import throughput_bars
 from runner.report.points import memory_plot
 from runner.tables.row import Row
+
+_Sampled = tuple[str, str, Literal["busy", "power_w", "memory_mib"], str]
+_SAMPLED: tuple[_Sampled, ...] = (  # title, axis, quantity, what a node's value is
+    ("Utilisation", "busy, %", "busy", "Mean of the node's devices"),
+    ("Power", "power, W", "power_w", "Mean of the node's devices"),
+    ("Memory in use", "memory, MiB", "memory_mib", "The fullest of the node's devices"),
+)
 
 
 def plots(table: Sequence[Row]) -> dict[str, Any]:
@@ -23,5 +30,9 @@ def plots(table: Sequence[Row]) -> dict[str, Any]:
         "by_node": node_curves.by_node(
             "step time, ms", "iteration", runs, node_curves.times_by_node
         ),
-        "busy": node_curves.by_node("busy, %", "s", runs, node_curves.busy),
+        "sampled": [
+            {"title": title, "words": words, "plot": plot}
+            for title, label, quantity, words in _SAMPLED
+            if (plot := node_curves.by_node(label, "s", runs, node_curves.sampled(quantity)))
+        ],
     }

@@ -142,12 +142,14 @@ class Measurement:
     `memory_allocated_mib` is the framework's own peak of the fullest device;
     `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
     `perplexity` is of the last evaluation. `unmeasured` counts times and rates on the lines that
-    measure nothing: of zero, or less. `curve` has (iteration, loss) pairs of fetched
-    TensorBoard files, where the log has no losses. `by_node` has each node's own steps (node rank
-    to intervals) where several logged the same iterations; `intervals` has them once. `busy` has
-    (seconds since the first sample, mean utilisation of the node's devices in percent). `compile_s`
-    is what the trainer says that it compiled for before its first step, `train_iters` how many
-    iterations it says that it will do, if it does. `missing` says of what the matrix's own patterns
+    measure nothing: of zero, or less. `curve` has (iteration, loss) pairs of fetched TensorBoard
+    files, where the log has no losses. `by_node` has each node's own steps (node rank to intervals)
+    where several logged the same iterations; `intervals` has them once. Of each node that was
+    sampled, `busy`, `power_w` and `memory_mib` have (seconds since its first sample, value): its
+    devices' mean utilisation in percent and mean power, and what its fullest device had in use.
+    `compile_s` is what the trainer says that it compiled for before its first step, `train_iters`
+    how many iterations it says that it will do, if it does. `missing` says of what the matrix's own
+    patterns
     did not find (a key of `log`) why, `contradicted` where the log says other than the matrix.
     """
 
@@ -162,6 +164,8 @@ class Measurement:
     curve: tuple[tuple[int, float], ...] = ()
     by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
     busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    power_w: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    memory_mib: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     energy: Energy = Energy(None, missing="the devices were not sampled")
     thermals: Thermals = Thermals()
     telemetry: Telemetry = Telemetry(missing="the devices were not sampled")
