@@ -154,7 +154,8 @@ class Followed:
             handover.show(run)
             if handover.needs_reason(run):
                 self.settle()
-            self.jobs.leaving.add(self.number)
+            if run.halt is None or run.halt.cause != Cause.REQUEUED:  # else it goes on as the next
+                self.jobs.leaving.add(self.number)
         return handover.last_words(run)
 
     def rest(self, gone: Callable[[], bool]) -> None:

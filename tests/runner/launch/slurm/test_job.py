@@ -319,6 +319,32 @@ def test_a_requeued_job_ends_its_attempt_and_begins_the_next(site: Site) -> None
     assert site.jobs.goes_on(later)
 
 
+def test_a_requeued_job_is_not_cancelled_while_its_next_attempt_runs(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes said that they ended: the job looks as one whose run is over, and goes on."""
+
+    def at_submission(script: Path) -> None:
+        site.placed()
+        site.end(ended_by=EndedBy.STOP, rc=None, message="the supervisor was sent TERM")
+        site.queue.job = read(QueuedJob, {**QUEUED, "id": 7})
+        site.slurm.record = read(
+            JobRecord,
+            {
+                **{"id": 7, "state": "PENDING", "reason": "BeginTime", "restarts": 1},
+                **{"exit_code": 0, "exit_signal": 0, "submitted_at": 1, "starts_at": None},
+                **{"ends_at": None, "partition": "main", "nodes": "", "comment": ""},
+            },
+        )
+
+    monkeypatch.setattr(site.jobs.leaving, "add", site.slurm.cancelled.append)
+    site.slurm.at_submission = at_submission
+    site.go()
+    assert site.run.halt is not None
+    assert site.run.halt.cause == Cause.REQUEUED
+    assert site.slurm.cancelled == []
+
+
 @pytest.mark.parametrize("placed", [True, False])
 def test_a_later_start_that_ended_before_anybody_looked_is_followed(
     site: Site, placed: bool
