@@ -19,6 +19,7 @@ from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
+from runner.load.tried import earlier
 from runner.logs.known import ATTENTION
 from runner.matrix.published import PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import TableShape, check_table, shape_of
@@ -86,9 +87,11 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
         of_logs = settings.imported
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN, imported=of_logs)
         pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
-        for attempt in reversed(campaign.attempts(cell.id, repeat)):
+        attempts = campaign.attempts(cell.id, repeat)
+        for attempt in reversed(attempts):
             if (cell.id, repeat, attempt.number) in running:
-                yield replace(pending, status="running", reason=RUNNING)
+                tried = earlier(attempts, attempt)
+                yield replace(pending, status="running", reason=RUNNING, tried=tried)
                 break
             try:
                 record = _ran(campaign, attempt, *machines, of=(settings, cell))
@@ -99,7 +102,12 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
                 record = replace(pending, status=UNREADABLE, reason=reason)
             # One without run.json was never planned: bench died in the instant before.
             if record is not None:
-                yield replace(record, attempt=attempt.number, target_loss=settings.target_loss)
+                yield replace(
+                    record,
+                    attempt=attempt.number,
+                    target_loss=settings.target_loss,
+                    tried=earlier(attempts, attempt),
+                )
                 break
         else:
             yield pending
@@ -205,6 +213,7 @@ def _ran(
         date=_day(began),
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
+        queued_s=recorded.queued_s if recorded else None,
         hosts=hosts,
         noted=attempt.noted(),
         device_kind=kind,

@@ -4,10 +4,10 @@ Nothing is judged here: whether a difference is one is its interval's to say, an
 may be quoted the verdicts'.
 """
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from runner.report.clock import clock
 from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text
 from runner.tables.row import BaselineComparison, Difference, Row
@@ -24,7 +24,7 @@ def ran(table: Sequence[Row]) -> str:
     parts = []
     if begun:
         first, last = min(at for at, _ in begun), max(at + took for at, took in begun)
-        parts.append(f"{_clock(first)} to {_clock(last, first)}")
+        parts.append(f"{clock(first)} to {clock(last, first)}")
     runs = sum(1 for record in records if record.began)
     if runs:
         hours = sum(took for _, took in begun) / 3600
@@ -35,13 +35,6 @@ def ran(table: Sequence[Row]) -> str:
     if hosts:
         parts.append(f"{len(hosts)} node{'s' * (len(hosts) > 1)}{kinds and f' with {kinds}'}")
     return "; ".join(parts)
-
-
-def _clock(at: float, since: float | None = None) -> str:
-    """Write a time to the minute, without its day where `since` was on the same one."""
-    day, clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(at)).split()
-    same = since is not None and time.strftime("%Y-%m-%d", time.localtime(since)) == day
-    return clock if same else f"{day} {clock}"
 
 
 def _length(hours: float) -> str:

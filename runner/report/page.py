@@ -18,6 +18,7 @@ from runner.report.conclusion import conclusion, ran
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
+from runner.report.timeline import timelines
 from runner.tables.ran_on import environment_section
 from runner.tables.row import Row
 from runner.tables.selection import select_columns
@@ -55,6 +56,7 @@ def to_html(table: Sequence[Row], hidden: str = "") -> str:
         baseline=against_baseline(table),
         scaling=scaling(table),
         plots=plots(table),
+        timelines=timelines(table),
         problems=problems(table),
     )
 

@@ -181,6 +181,21 @@ class Measurement:
         return asked if asked is not None else self.train_iters
 
 
+@dataclass(frozen=True)
+class Tried:
+    """An attempt of a repeat that another one took the place of: how it ended, when it began by the
+    control node's clock (epoch seconds), what it took, and was queued for before.
+    """
+
+    attempt: int
+    status: str
+    reason: str
+    began: float | None = None
+    wall_s: float = 0.0
+    queued_s: float | None = None
+    hosts: tuple[str, ...] = ()
+
+
 def missing_in_all(each: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return what all of several logs or runs lack, with the first one's reasons: what one of them
     has is not missing.
@@ -206,7 +221,8 @@ class Record:
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
     `noted` is what they said before it began that may disturb it, in sentences.
     `began` is when it did by the control node's clock (epoch seconds), `date` that day there
-    (YYYY-MM-DD); it took `wall_s`.
+    (YYYY-MM-DD); it took `wall_s`, after a queue had held it for `queued_s` (None: there was none).
+    `tried` are the repeat's earlier attempts, oldest first.
     `activation_checkpointing` None: nobody says it. `imported`: it is of a log from elsewhere, and
     no `hosts` are known.
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
@@ -244,6 +260,8 @@ class Record:
     noted: tuple[str, ...] = ()
     began: float | None = None
     wall_s: float = 0.0
+    queued_s: float | None = None
+    tried: tuple[Tried, ...] = ()
     date: str = ""
     log: str = ""
     diagnosis: str | None = None

@@ -1,0 +1,116 @@
+"""Time on a line: the control node's clock as percent of a width, long idle times cut short. Pure.
+
+A campaign that was taken up again days later would else be two specks.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+_LONG = 0.25  # of all time in which something ran: an idle time beyond is cut
+_CUT = 4.0  # percent that a cut one has
+_APART = 9.0  # percent between two labels
+_STEPS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+
+
+def clock(at: float, since: float | None = None) -> str:
+    """Write a time to the minute, without its day where `since` was on the same one."""
+    day, minute = time.strftime("%Y-%m-%d %H:%M", time.localtime(at)).split()
+    same = since is not None and time.strftime("%Y-%m-%d", time.localtime(since)) == day
+    return minute if same else f"{day} {minute}"
+
+
+def length(seconds: float) -> str:
+    """Write a length of time in the unit that it fills: 42 s, 12 min, 3.2 h, 2.5 days."""
+    if seconds < 119.5:
+        return f"{seconds:.0f} s"
+    if seconds < 119.5 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+class _Piece(NamedTuple):
+    """A stretch of time (epoch seconds) and where it lies, in percent."""
+
+    begin: float
+    end: float
+    left: float
+    right: float
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Time in pieces, each to scale or cut short; `idle` seconds of it nothing ran."""
+
+    pieces: tuple[_Piece, ...]
+    idle: float
+
+    def percent(self, at: float) -> float:
+        """Return where a time lies."""
+        for piece in self.pieces:
+            if at <= piece.end:
+                break
+        share = (at - piece.begin) / (piece.end - piece.begin) if piece.end > piece.begin else 0.0
+        return piece.left + min(max(share, 0.0), 1.0) * (piece.right - piece.left)
+
+    def cuts(self) -> list[dict[str, str]]:
+        """Return the idle times that were cut, and how long they were."""
+        return [
+            {
+                "left": f"{piece.left:.2f}",
+                "width": f"{piece.right - piece.left:.2f}",
+                "words": f"nothing ran for {length(piece.end - piece.begin)}",
+            }
+            for piece in self.pieces
+            if piece.cut
+        ]
+
+    def ticks(self) -> list[dict[str, str]]:
+        """Return round times of the clock, with their day where it is another one."""
+        scaled = [piece for piece in self.pieces if not piece.cut]
+        running = sum(piece.end - piece.begin for piece in scaled)
+        step = next((step for step in _STEPS if running / step <= 7), 86400 * (running // 6e5 + 1))
+        found: list[dict[str, str]] = []
+        day, free = "", -_APART
+        for piece in scaled:
+            shift = time.localtime(piece.begin).tm_gmtoff
+            first = math.ceil((piece.begin + shift) / step) * step - shift
+            for number in range(int((piece.end - first) // step) + 1):
+                at = first + number * step
+                left = self.percent(at)
+                if left < free or left > piece.right - _APART / 2:
+                    continue
+                then = time.localtime(at)
+                today = time.strftime("%Y-%m-%d", then)
+                label = time.strftime("%H:%M:%S" if step < 60 else "%H:%M", then)
+                label = label if today == day else f"{today} {label}"
+                free, day = left + _APART * (1 if len(label) < 9 else 2), today
+                found.append({"left": f"{left:.2f}", "label": label})
+        return found
+
+
+def axis_of(spans: Sequence[tuple[float, float]]) -> Axis:
+    """Lay out the time that the spans (epoch seconds) cover; there is one at least."""
+    busy: list[list[float]] = []
+    for begin, end in sorted(spans):
+        if busy and begin <= busy[-1][1]:
+            busy[-1][1] = max(busy[-1][1], end)
+        else:
+            busy.append([begin, end])
+    running = sum(end - begin for begin, end in busy)
+    gaps = [(one[1], other[0]) for one, other in pairwise(busy)]
+    cut = [gap for gap in gaps if gap[1] - gap[0] > max(_LONG * running, 60.0)]
+    edges = [busy[0][0], *(at for gap in cut for at in gap), max(busy[-1][1], busy[0][0] + 1)]
+    scaled = sum(end - begin for begin, end in pairwise(edges)) - sum(e - b for b, e in cut)
+    share = min(_CUT, 40.0 / len(cut)) if cut else 0.0
+    pieces, left = [], 0.0
+    for number, (begin, end) in enumerate(pairwise(edges)):
+        is_cut = number % 2 == 1
+        width = share if is_cut else (100 - share * len(cut)) * (end - begin) / (scaled or 1.0)
+        pieces.append(_Piece(begin, end, left, left + width, is_cut))
+        left += width
+    return Axis(tuple(pieces), sum(end - begin for begin, end in gaps))

@@ -1,0 +1,169 @@
+"""What ran when, what waited, what failed: a lane a cell, or a node. Pure.
+
+It is HTML, as the bars are: blocks in percent of the lane, so that it fits any width.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from node.printable import printable
+from runner.report.clock import Axis, axis_of, clock, length
+from runner.report.links import href
+from runner.tables.row import Row
+from runner.terms.record import NOT_ENDED, Record
+
+MOST_LANES = 60  # of more cells a lane is a node
+_NARROW = 0.4  # percent of a lane: runs as narrow, side by side and of one end, are one block
+_LABEL = 1.2  # percent of a lane that a repeat's number needs
+_MOST_HOSTS = 4  # named in a block's title
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A run: when a queue got it, when it began and ended (epoch seconds), and how."""
+
+    cell: str
+    repeat: int
+    attempt: int
+    last: bool
+    status: str
+    queued: float
+    began: float
+    ended: float
+    hosts: tuple[str, ...]
+    href: str | None
+
+    @property
+    def times(self) -> str:
+        words = f"{clock(self.began)} to {clock(self.ended, self.began)}"
+        words += f" ({length(self.ended - self.began)})"
+        waited = self.began - self.queued
+        return f"{words}, queued for {length(waited)} before" if waited else words
+
+
+def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
+    """Draw one timeline a campaign, of those in which it is known when runs began."""
+    campaigns: dict[str, list[Row]] = {}
+    for row in table:
+        campaigns.setdefault(row.record.campaign, []).append(row)
+    drawn = [_timeline(rows) for rows in campaigns.values()]
+    found = [each for each in drawn if each]
+    names = [printable(name) for name, each in zip(campaigns, drawn, strict=True) if each]
+    return [
+        {**each, "title": name if len(campaigns) > 1 else ""}
+        for name, each in zip(names, found, strict=True)
+    ]
+
+
+def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
+    runs = [run for place, row in enumerate(rows) for run in _runs(row, str(place))]
+    if not runs:
+        return None
+    by_cell = len(rows) <= MOST_LANES
+    lanes: dict[str, list[_Ran]] = {}
+    for run in sorted(runs, key=lambda run: run.queued):
+        for lane in [run.cell] if by_cell else run.hosts:
+            lanes.setdefault(lane, []).append(run)
+    axis = axis_of([(run.queued, run.ended) for run in runs])
+    shown = list(lanes.items())[:MOST_LANES]
+    waits = sum(row.status in NOT_ENDED for row in rows)
+    return {
+        "by_cell": by_cell,
+        "lanes": [
+            {
+                "name": printable(rows[int(name)].cell if by_cell else name),
+                "blocks": list(_blocks(of_lane, axis, by_cell)),
+                "waits": [
+                    _place(axis, run.queued, run.began) for run in of_lane if run.began > run.queued
+                ],
+            }
+            for name, of_lane in shown
+        ],
+        "ticks": axis.ticks(),
+        "cuts": axis.cuts(),
+        "statuses": list(dict.fromkeys(run.status for run in runs)),
+        "queued": any(run.began > run.queued for run in runs),
+        "repeats": by_cell and any(run.repeat > 1 for run in runs),
+        "again": sum(not run.last for run in runs),
+        "idle": length(axis.idle) if axis.idle >= 1 else "",
+        "left_out": len(lanes) - len(shown),
+        "zone": time.strftime("%Z", time.localtime(runs[0].began)),
+        "waiting": waits,
+    }
+
+
+def _runs(row: Row, cell: str) -> Iterable[_Ran]:
+    for record in row.records:
+        for tried in record.tried:
+            if tried.began is not None:
+                yield _ran(cell, record, tried, tried.hosts, None)
+        if record.began is not None:
+            yield _ran(cell, record, record, record.hosts, href(record.log))
+
+
+def _ran(cell: str, record: Record, run: Any, hosts: tuple[str, ...], link: str | None) -> _Ran:
+    """Say when a run was queued, began and ended; one that never began only waited."""
+    began, queued_s = float(run.began), run.queued_s or 0.0
+    never = not run.wall_s
+    queued = began if never else began - queued_s
+    began = began + queued_s if never else began
+    return _Ran(
+        cell=cell,
+        repeat=record.repeat,
+        attempt=run.attempt,
+        last=run is record,
+        status=run.status,
+        queued=queued,
+        began=began,
+        ended=began + run.wall_s,
+        hosts=hosts,
+        href=link,
+    )
+
+
+def _place(axis: Axis, begin: float, end: float) -> dict[str, str]:
+    left, right = axis.percent(begin), axis.percent(end)
+    return {"left": f"{left:.2f}", "width": f"{right - left:.2f}"}
+
+
+def _blocks(runs: Sequence[_Ran], axis: Axis, by_cell: bool) -> Iterable[dict[str, Any]]:
+    """Yield the blocks of a lane; of runs too narrow to be told apart one block."""
+    groups: list[list[_Ran]] = []
+    for run in runs:
+        last = groups[-1][-1] if groups else None
+        width = axis.percent(run.ended) - axis.percent(run.began)
+        if (
+            last is not None
+            and width < _NARROW
+            and last.status == run.status
+            and axis.percent(run.ended) - axis.percent(groups[-1][0].began) < 2 * _NARROW
+        ):
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    for group in groups:
+        first, last = group[0], group[-1]
+        place = _place(axis, first.began, max(run.ended for run in group))
+        single = len(group) == 1
+        yield {
+            **place,
+            "status": first.status,
+            "last": any(run.last for run in group),
+            "label": str(first.repeat)
+            if single and by_cell and float(place["width"]) > _LABEL
+            else "",
+            "href": first.href if single else None,
+            "title": _title(first, by_cell)
+            if single
+            else f"{len(group)} runs, {first.status}: {clock(first.began)} to"
+            f" {clock(last.ended, first.began)}",
+        }
+
+
+def _title(run: _Ran, by_cell: bool) -> str:
+    again = f", attempt {run.attempt}" if run.attempt > 1 or not run.last else ""
+    hosts = ", ".join(run.hosts[:_MOST_HOSTS]) + (" ..." if len(run.hosts) > _MOST_HOSTS else "")
+    on = f", on {printable(hosts)}" if hosts and by_cell else ""
+    return f"repeat {run.repeat}{again}: {run.status}, {run.times}{on}"

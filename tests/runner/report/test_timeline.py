@@ -1,0 +1,149 @@
+"""The timeline: what ran when, what waited, what failed; and time on a line."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.folder import names
+from runner.folder.campaign import Campaign
+from runner.folder.stored import write_json
+from runner.load.records import records_of
+from runner.report.clock import axis_of, clock, length
+from runner.report.formats import render
+from runner.report.timeline import MOST_LANES, timelines
+from runner.tables.build import rows
+from runner.terms.outcome import Outcome
+from runner.terms.record import Record, Tried
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.report.test_report import EVIL, Page, failed, record
+
+NOON = 1_790_000_000.0
+
+
+def ran(at: float, wall_s: float = 100.0, name: str = "n1-zero0", **more: Any) -> Record:
+    return record(name, began=NOON + at, wall_s=wall_s, hosts=("n1", "n2"), **more)
+
+
+def drawn(*records: Record) -> dict[str, Any]:
+    (found,) = timelines(rows(records, None))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_block_a_run_in_a_lane_a_cell() -> None:
+    second = ran(200, repeat=2, status="failed", reason="boom")
+    found = drawn(ran(0), second, ran(100, name="other", zero=1))
+    one, other = found["lanes"]
+    assert [lane["name"] for lane in (one, other)] == ["n1-zero0", "other"]
+    blocks = one["blocks"]
+    assert [(b["left"], b["width"], b["status"], b["label"]) for b in blocks] == [
+        ("0.00", "33.33", "ok", "1"),
+        ("66.67", "33.33", "failed", "2"),
+    ]
+    assert blocks[1]["title"] == "repeat 2: failed, 2026-09-21 14:16 to 14:18 (100 s), on n1, n2"
+    assert other["blocks"][0]["href"] == "other/launcher.log"
+    assert found["idle"] == ""
+
+
+def test_what_a_queue_held_it_for_is_a_line_and_one_that_never_began_only_waited() -> None:
+    never = ran(300, 0.0, "never", status="did_not_run", reason="gone", queued_s=100.0)
+    found = drawn(ran(200, 100.0, queued_s=200.0), never)
+    began, waited = found["lanes"]
+    assert began["waits"] == [{"left": "0.00", "width": "50.00"}]
+    assert began["blocks"][0]["left"] == "50.00"
+    assert waited["waits"] == [{"left": "75.00", "width": "25.00"}]
+    assert waited["blocks"][0]["width"] == "0.00"
+    assert "queued for 3 min before" in began["blocks"][0]["title"]
+
+
+def test_an_attempt_that_ran_again_is_there_too() -> None:
+    before = Tried(1, "node_lost", "n2 is gone", NOON, 50.0, None, ("n1",))
+    found = drawn(ran(60, 40.0, attempt=2, tried=(before,)))
+    first, second = found["lanes"][0]["blocks"]
+    assert (first["status"], first["last"], first["href"]) == ("node_lost", False, None)
+    assert first["title"].startswith("repeat 1, attempt 1: node_lost")
+    assert second["title"].startswith("repeat 1, attempt 2: ok")
+    assert found["again"] == 1
+
+
+def test_long_idle_times_are_cut_and_said() -> None:
+    found = drawn(ran(0), ran(86400 * 3, name="later"))
+    (cut,) = found["cuts"]
+    assert cut == {"left": "48.00", "width": "4.00", "words": "nothing ran for 3.0 days"}
+    assert found["lanes"][1]["blocks"][0]["left"] == "52.00"
+    assert found["idle"] == "3.0 days"
+
+
+def test_of_many_cells_a_lane_is_a_node_and_specks_are_one_block() -> None:
+    many = [ran(10.0 * n, 10.0, f"c{n}", zero=n) for n in range(MOST_LANES * 10)]
+    found = drawn(*many)
+    assert [lane["name"] for lane in found["lanes"]] == ["n1", "n2"]
+    blocks = found["lanes"][0]["blocks"]
+    assert 100 < len(blocks) < 250
+    assert blocks[0]["title"].startswith("4 runs, ok: 2026-09-21 14:13 to ")
+    assert blocks[0]["href"] is None
+
+
+def test_without_a_time_there_is_none_and_several_campaigns_have_one_each() -> None:
+    assert timelines(rows([record(), failed(record("b"))], None)) == []
+    assert "timeline" not in render([record()], "html")
+    two = [ran(0), replace(ran(500), campaign="other")]
+    assert [each["title"] for each in timelines(rows(two, None))] == ["zero", "other"]
+
+
+def test_names_and_hosts_are_text() -> None:
+    page = render([replace(ran(0, name=EVIL), hosts=(EVIL,), campaign=EVIL)], "html")
+    assert Page(page).open == []
+    assert "<script>" not in page
+    assert 'id="timeline"' in page
+
+
+def test_ticks_are_round_times_with_their_day_where_it_changes() -> None:
+    axis = axis_of([(NOON, NOON + 7200), (NOON + 7200, NOON + 7200 * 8)])
+    labels = [tick["label"] for tick in axis.ticks()]
+    assert labels[0] == "2026-09-21 18:00"
+    assert "2026-09-22 00:00" in labels
+    assert axis_of([(NOON, NOON)]).percent(NOON) == 0.0
+    assert [tick["label"] for tick in axis_of([(NOON, NOON + 30)]).ticks()][1:3] == [
+        "14:13:30",
+        "14:13:35",
+    ]
+
+
+def test_lengths_and_times_in_words() -> None:
+    assert [length(s) for s in (0, 42, 119, 600, 7200, 86400 * 5)] == [
+        *("0 s", "42 s", "119 s", "10 min", "2.0 h", "5.0 days")
+    ]
+    assert clock(NOON) == "2026-09-21 14:13"
+    assert clock(NOON + 60, NOON) == "14:14"
+
+
+def test_earlier_attempts_come_with_the_record_of_the_last(tmp_path: Path) -> None:
+    matrix = small_matrix(defaults={"train_iters": 20})
+
+    def story(cell: object, repeat: int) -> Story:
+        return Story({0: torch_gpt(20)})
+
+    campaign: Campaign = write(tmp_path, matrix, small_cluster(1, 1), story)
+    (cell,) = matrix.cells
+    (first,) = campaign.attempts(cell.id, 1)
+    again = campaign.new_attempt(cell.id, 1)
+    for path in first.path.iterdir():
+        path.rename(again.path / path.name)
+    ended = Outcome("node_lost", "", "n1 is gone", started_at=NOON, wall_s=7.0, queued_s=3.0)
+    write_json(first.path / names.OUTCOME, ended.to_json())
+    (found,) = records_of(campaign, tmp_path)
+    assert (found.attempt, found.status) == (2, "ok")
+    assert found.tried == (Tried(1, "node_lost", "n1 is gone", NOON, 7.0, 3.0, ()),)
