@@ -15,6 +15,7 @@ from node.printable import printable
 from runner.base.escapes import TerminalLine, TerminalText
 from runner.base.paths import TEMPLATES
 from runner.report.conclusion import conclusion, ran
+from runner.report.heatmap import heatmaps
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
@@ -56,6 +57,7 @@ def to_html(table: Sequence[Row], hidden: str = "") -> str:
         baseline=against_baseline(table),
         scaling=scaling(table),
         plots=plots(table),
+        heatmaps=heatmaps(table),
         timelines=timelines(table),
         problems=problems(table),
     )
