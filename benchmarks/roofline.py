@@ -6,8 +6,9 @@ r"""The least time that a training step of the reference trainer can take, part 
 
 Each part has FLOPs and bytes that it moves to and from the device's memory; its floor is the longer
 of the two at the given rates, since one hides behind the other inside a kernel, and kernels follow
-one another; times in parentheses run beside the products. benchmarks/training_step.py says what is
-counted. MFU is the project's own formula, runner/figures/flops.py, which has attention in full.
+one another; times in parentheses run beside the products. What is counted stands in
+runner/figures/training_step.py. MFU is the project's own formula, runner/figures/flops.py, which
+has attention in full.
 
 Rates are those of an H200: 773 TFLOP/s is a product of 8192 cubed, seen here; 631 cuDNN's attention
 forward on an H100 (pytorch#142132); 4,000 of 4,800 GB/s of memory are what copies reach by rule of
@@ -23,8 +24,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from benchmarks.training_step import Rates, Step
 from runner.base.shape import shape
+from runner.figures.training_step import Rates, Step
 from runner.folder import stored
 from runner.systems.common import gpt, models
 

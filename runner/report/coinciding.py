@@ -21,8 +21,10 @@ class Coinciding(NamedTuple):
     exact: tuple[bool, ...]
 
     def words(self, names: Sequence[str]) -> str:
-        """Write `a = b ≈ c`, which are equal and which nearly so."""
+        """Write `a = b ≈ c`, which are equal and which nearly so; of all of several `all 4 (=)`."""
         first, *others = self.members
+        if len(self.members) == len(names) > 2:
+            return f"all {len(names)} ({'=' if all(self.exact[1:]) else '≈'})"
         signs = ("=" if same else "≈" for same in self.exact[1:])
         said = zip(signs, others, strict=True)
         return " ".join([names[first], *(f"{sign} {names[place]}" for sign, place in said)])

@@ -21,7 +21,7 @@ DEEPEST = 45  # percent of colour behind a number; more, and it would be hard to
 def heatmaps(table: Sequence[Row]) -> list[dict[str, Any]]:
     """Make the tables of each pair of axes, those of the two with the most values first.
 
-    None of a pair of which no table has cells to compare along both, nor where no cell has a number.
+    None of a pair of which no table has cells to compare along both; none without a number.
     """
     cells = _axes(table)
     rates = [_rate(row) for row in table]

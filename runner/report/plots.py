@@ -6,6 +6,7 @@ from typing import Any, Literal
 from runner.report import curves, node_curves
 from runner.report.bars import throughput_bars
 from runner.report.points import memory_plot
+from runner.report.roofs import roofline
 from runner.tables.row import Row
 
 _Sampled = tuple[str, str, Literal["busy", "power_w", "memory_mib"], str]
@@ -23,6 +24,7 @@ def plots(table: Sequence[Row]) -> dict[str, Any]:
         "throughput": throughput_bars(table),
         "compared": any(row.comparison for row in table),
         "memory": memory_plot(table),
+        "roofline": roofline(table),
         "loss": curves.panels("loss", runs, curves.loss_curve, shared=True),
         "step_time": curves.panels(
             "step time, ms", runs, curves.step_times, frame=curves.after_warmup_frame

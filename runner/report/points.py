@@ -34,7 +34,7 @@ def memory_plot(table: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
-    axis, values = _telling_axis(rows)
+    axis, values = telling_axis(rows)
     kinds = list(dict.fromkeys(values))
 
     def paint(axes: Axes) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
     }
 
 
-def _telling_axis(rows: Sequence[Row]) -> tuple[str, list[str]]:
+def telling_axis(rows: Sequence[Row]) -> tuple[str, list[str]]:
     """Find the first axis with a few values, by which points are coloured."""
     each = axes_of(rows)
     for name in axis_names(rows):

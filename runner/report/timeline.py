@@ -16,7 +16,7 @@ from runner.terms.record import NOT_ENDED, Record
 
 MOST_LANES = 60  # of more cells a lane is a node
 _NARROW = 0.4  # percent of a lane: runs as narrow, side by side and of one end, are one block
-_LABEL = 1.2  # percent of a lane that a repeat's number needs
+_LABEL = 1.6  # percent of a lane that a repeat's number needs
 _MOST_HOSTS = 4  # named in a block's title
 
 

@@ -114,7 +114,7 @@ class Step:
         return parts
 
     def attention(self) -> list[Part]:
-        """Causal attention, as the fused kernels do it: five products backward, dQ in fp32."""
+        """Count causal attention, as fused kernels do it: five products backward, dQ in fp32."""
         query, both, _ = self.widths
         t, layers = self.tensor_parallel, self.model.num_layers
         flops = 2 * self.tokens * self.model.seq_length * query / t * layers
@@ -129,7 +129,7 @@ class Step:
         ]
 
     def elementwise(self) -> list[Part]:
-        """What is between the products of the layers, in passes of so many values a token."""
+        """List what is between the layers' products, in passes of so many values a token."""
         (query, both, inner), hidden = self.widths, self.model.hidden_size
         gated, t = self.model.gated, self.tensor_parallel
         own = hidden / t  # sequence parallel: each rank has some of the tokens
@@ -191,6 +191,11 @@ class Step:
             *(*self.matrix_products(), *self.attention(), *self.elementwise(), *self.ends()),
             *(*self.update(), *self.collectives()),
         ]
+
+    def moved(self, passes: int) -> float:
+        """Return the bytes to and from a device's memory in an iteration of so many passes."""
+        each = (*self.matrix_products(), *self.attention(), *self.elementwise(), *self.ends())
+        return passes * sum(part.bytes for part in each) + sum(p.bytes for p in self.update())
 
     def floor(self, rates: Rates) -> float:
         """Seconds of a step: its parts one after the other, or what runs beside them."""
