@@ -1,5 +1,7 @@
 """`python -m runner bench`: run a matrix, or show what would run; the table at the end."""
 
+from __future__ import annotations
+
 import argparse
 import functools
 import json
@@ -7,12 +9,21 @@ import math
 import shlex
 import shutil
 import threading
+from contextlib import nullcontext
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import found
 from runner.base.streams import complain, nobody_reads, say
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from runner.folder.campaign import Campaign
+    from runner.folder.events import Event
+    from runner.serve.live_page import LivePage
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -30,6 +41,7 @@ docs/matrix.md explains the matrix file, key by key.
   python -m runner bench matrix.yaml                      the quickstart, on this machine
   python -m runner bench matrix.yaml --dry-run            what would run, exactly
   python -m runner bench matrix.yaml --plan               kept, new, hidden; how long
+  python -m runner bench matrix.yaml --serve              and a page that follows, in a browser
   python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
@@ -52,6 +64,15 @@ def add_parser(commands: Commands) -> None:
         "--plan",
         action="store_true",
         help="say what is kept, new and hidden, and how long it takes; no connection",
+    )
+    before.add_argument(
+        "--serve",
+        type=_port,
+        nargs="?",
+        const=0,
+        metavar="PORT",
+        help="show the report in a browser of this machine while it runs; its address is printed"
+        " (default: a free port; docs/how-to/live-page.md)",
     )
     add_only(command)
     command.add_argument("--again", action="store_true", help="also run finished cells once more")
@@ -85,6 +106,15 @@ def _count(word: str) -> int:
     return int(word)
 
 
+def _port(word: str) -> int:
+    """Read a TCP port."""
+    if not (word.isascii() and word.isdecimal() and 0 < int(word[:6]) < 65_536):
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not a port from 1 to 65535; without one, --serve stands at the end"
+        )
+    return int(word)
+
+
 def _argv(words: str) -> list[str]:
     """Split a command as a shell would, without one."""
     try:
@@ -113,8 +143,10 @@ def _seconds(word: str) -> float:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the matrix, or show what would run; the exit code."""
+    from runner.base.console import one_line
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
+    from runner.folder.events import CAMPAIGN_BEGUN
     from runner.inventory.inventory import load_inventory
     from runner.launch import outlook
     from runner.launch.bench import bench
@@ -149,8 +181,15 @@ def run(chosen: argparse.Namespace) -> int:
         seen = outlook.look(campaign, wanted, machines, chosen.only, again=chosen.again)
         say(json.dumps(seen.to_json(), indent=1) if as_json else seen.words())
         return 0
-    with Notifier(chosen.notify, complain) as notify:
-        view = View(tell=notify)
+    with Notifier(chosen.notify, complain) as notify, _served(chosen.serve, campaign) as live:
+
+        def tell(event: Event) -> None:
+            notify(event)
+            if live and event.event == CAMPAIGN_BEGUN:
+                for line in live.words:
+                    view.console.print(one_line(line))
+
+        view = View(tell=tell)
         try:
             tally = bench(
                 wanted,
@@ -166,9 +205,21 @@ def run(chosen: argparse.Namespace) -> int:
         except BaseException as error:
             view.broken_off(error)
             raise
-    if campaign.begun:
-        try:
-            print_campaign(chosen.runs, campaign.name, None, chosen.format, None)
-        except BrokenPipeError:
-            nobody_reads()
+        if campaign.begun:
+            try:
+                print_campaign(chosen.runs, campaign.name, None, chosen.format, None)
+            except BrokenPipeError:
+                nobody_reads()
+        if live and not tally.interrupted:
+            live.last()
     return tally.exit_code
+
+
+def _served(port: int | None, campaign: Campaign) -> AbstractContextManager[LivePage | None]:
+    """Serve the campaign's page, if that is asked for."""
+    if port is None:
+        return nullcontext()
+    from runner.launch import status
+    from runner.serve.live_page import live_page
+
+    return live_page(campaign.path, port, lambda: status.look(campaign).picture.words)

@@ -16,6 +16,7 @@ from runner.base.escapes import TerminalLine, TerminalText
 from runner.base.paths import TEMPLATES
 from runner.report.conclusion import conclusion, ran
 from runner.report.heatmap import heatmaps
+from runner.report.live_parts import live_script, policy
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
@@ -25,10 +26,11 @@ from runner.tables.row import Row
 from runner.tables.selection import select_columns
 
 
-def to_html(table: Sequence[Row], hidden: str = "") -> str:
+def to_html(table: Sequence[Row], hidden: str = "", *, live: str = "") -> str:
     """Write the whole page. `table` is `build.rows(records, baseline)`; it may be empty.
 
-    `hidden` says what the campaign keeps and the page does not show.
+    `hidden` says what the campaign keeps and the page does not show. `live` is the number of a page
+    that is served while the campaign runs (runner/serve/).
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -44,6 +46,9 @@ def to_html(table: Sequence[Row], hidden: str = "") -> str:
     statuses = [row.status for row in table]
     campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
     return environment.get_template("page/report.html.j2").render(
+        live=live,
+        policy=policy([live_script()] if live else [], live=bool(live)),
+        scripts=[live_script()] if live else [],
         title=", ".join(campaigns) or "no cells",
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
         publishable=sum(row.publishable for row in table),

@@ -1,0 +1,107 @@
+"""`bench --serve` as a whole: a page that changes while the campaign runs, and ends with it."""
+
+import json
+import re
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.places import stood_in
+from tests.on_nodes.campaign import Bench
+
+MATRIX: dict[str, Any] = {
+    "name": "live",
+    "defaults": {
+        "system": "torch_gpt",
+        "model": "gpt2-tiny",
+        "train_iters": 30,
+        "env": {"STEP_S": "0.1"},
+    },
+    "axes": {"zero_stage": [0, 1]},
+    "warmup_iters": 5,
+    "time_limit_s": 60,
+}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, stand_in_root: Path) -> Bench:
+    return Bench(tmp_path, stood_in(tmp_path / "here", stand_in_root), MATRIX)
+
+
+def read(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=20) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def until(found: Callable[[], Any], patience_s: float = 60) -> Any:
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        if (value := found()) is not None:
+            return value
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def address_of(bench: Bench) -> str:
+    line = until(lambda: re.search(r"live page until bench ends: (\S+)", bench.said()))
+    return str(line[1])
+
+
+def test_the_page_changes_while_bench_runs_and_ends_with_it(bench: Bench) -> None:
+    bench.start("--serve")
+    address = address_of(bench)
+    assert "The report is being made" in read(address)
+
+    def version(least: int) -> dict[str, Any] | None:
+        now: dict[str, Any] = json.loads(read(f"{address}now"))
+        return now if now["version"] >= least else None
+
+    first = until(lambda: version(1))
+    assert not first["over"]
+    begun = read(address)
+    assert re.search(r'data-live="\d+"', begun)
+    assert "running" in begun
+    last = until(lambda: ((now := version(1)) and now["over"] and now) or None)
+    assert last["version"] > first["version"]
+    ended = read(address)  # bench waits for this
+    assert "running" not in re.sub(r"<style>.*?</style>", "", ended, flags=re.DOTALL)
+    assert len(re.findall(r"<span class=\"pill ok\">ok</span>", ended)) >= 2
+    code, said = bench.finish()
+    assert code == 0, said
+    assert said.count(address) == 1
+    with pytest.raises(urllib.error.URLError):
+        read(address)
+
+
+def test_ctrl_c_ends_it_as_ever(bench: Bench) -> None:
+    bench.start("--serve")
+    address = address_of(bench)
+    until(lambda: "iteration" in json.loads(read(f"{address}now"))["words"] or None)
+    assert bench.process is not None
+    bench.process.send_signal(signal.SIGINT)
+    assert bench.finish()[0] == 130
+
+
+def test_a_port_in_use_is_one_sentence_and_nothing_runs(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        ended = bench.run("--serve", port)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"error: --serve cannot have port {port}: another program")
+    assert ended.stderr.count("\n") == 1
+    assert not bench.campaign.exists()
+
+
+@pytest.mark.parametrize("word", ["0", "65536", "x", "-1", "8_0", "\u0661", "9" * 5000])
+def test_what_is_no_port_is_refused(bench: Bench, word: str) -> None:
+    ended = bench.run("--serve", word)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
