@@ -17,6 +17,7 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError, load
+from runner.load.evidence import evidence_of_records
 from runner.load.records import records_of
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
@@ -45,8 +46,9 @@ def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict
     folder.mkdir()
     settings = campaign.settings
     hidden = campaign.hidden.words
+    evidence = evidence_of_records(campaign, records, campaign.path / TABLES)
     texts = {
-        name: render(records, format, settings.baseline, hidden=hidden)
+        name: render(records, format, settings.baseline, hidden=hidden, evidence=evidence)
         for name, format in _NAMES.items()
     }
     paths = {}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from runner.tables.row import Row
 
+MOST_MIB = 1024  # of logs in a page
 DESCRIPTION = """\
 Turn the logs of a campaign into one table. Reads only, so it can be repeated.
 
@@ -54,6 +55,14 @@ def add_parser(commands: Commands) -> None:
     )
     command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
     command.add_argument(
+        "--logs",
+        type=_mebibytes,
+        default=None,
+        metavar="MIB",
+        help="whole logs in --format html, compressed, up to this for all of them (default: 5; 0: "
+        "none, the page then has their last lines and links)",
+    )
+    command.add_argument(
         "--notes",
         action="store_true",
         help="every note below the table: a terminal gets the first three of them",
@@ -65,8 +74,21 @@ def add_parser(commands: Commands) -> None:
     )
 
 
+def _mebibytes(text: str) -> float:
+    """Read a size in MiB."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = -1.0
+    if not 0 <= size <= MOST_MIB:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size in MiB from 0 to {MOST_MIB}")
+    return size
+
+
 def run(chosen: argparse.Namespace) -> int:
     """Print or write the table; exit code 1 where it is to be publishable, and is not."""
+    if chosen.logs is not None and chosen.format != "html":
+        raise UserError("--logs says how much of the logs a page has; it needs --format html")
     if chosen.published is not None:
         _print_published(chosen)
         return 0
@@ -78,6 +100,7 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.output,
         chosen.shape,
         all_notes=chosen.notes,
+        logs_mib=chosen.logs,
     )
     return _refused(table) if chosen.strict else 0
 
@@ -116,13 +139,16 @@ def print_campaign(
     shape: str | None = None,
     *,
     all_notes: bool = False,
+    logs_mib: float | None = None,
 ) -> list[Row]:
     """Print a campaign's table, or write it to `output`; its rows. A terminal gets fewer notes.
 
-    Raises UserError where there is none.
+    A page has whole logs up to `logs_mib`. Raises UserError where there is no campaign.
     """
     from runner.archive import archive
+    from runner.load.evidence import evidence_of_records
     from runner.load.records import layout_of, records_of
+    from runner.load.whole_logs import DEFAULT_MIB, MIB, packed_logs
     from runner.report.formats import render_rows
     from runner.tables.build import rows
     from runner.tables.footnotes import MOST_SHOWN
@@ -133,6 +159,13 @@ def print_campaign(
         layout, documents = layout_of(source.campaign, shape)
         baseline = baseline or source.campaign.settings.baseline
         hidden = source.campaign.hidden.words
+        evidence, logs = {}, []
+        if format == "html":
+            evidence = evidence_of_records(
+                source.campaign, records, base.resolve(), shown=source.shown
+            )
+            most = DEFAULT_MIB if logs_mib is None else logs_mib
+            logs = packed_logs(records, evidence, round(most * MIB))
     table = rows(records, baseline, documents)
     text = render_rows(
         table,
@@ -142,6 +175,8 @@ def print_campaign(
         published=documents,
         most_notes=MOST_SHOWN if output is None and watched() and not all_notes else None,
         hidden=hidden,
+        evidence=evidence,
+        logs=logs,
     )
     _write(text, output)
     if hidden and (format == "csv" or output):  # a file is read by others, and CSV cannot say it

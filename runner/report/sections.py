@@ -1,5 +1,6 @@
 """The report's tables as plain data for the template."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -7,14 +8,28 @@ from node.printable import printable
 from runner.figures.parity import Parity
 from runner.figures.summary import runs_that_count
 from runner.report.links import href
-from runner.tables.columns import HEADERS, measure_text
+from runner.tables.columns import HEADERS, Column, measure_text
 from runner.tables.formatting import MISSING, axis_text, change_text
 from runner.tables.machine import machine_value
-from runner.tables.row import COMPARED, Difference, Row
+from runner.tables.row import COMPARED, Difference, Row, axis_names, sizes_named
 from runner.tables.selection import Selection
 from runner.terms.record import Record
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
+# What a narrow page shows of many columns, the first of them first: page.js takes as many as fit.
+_FIRST = (
+    *("cell", "samples_per_s", "status", "verdict", "samples_per_s_interval", "mfu_percent"),
+    *("memory_used_mib", "step_time_ms", "final_loss", "samples_per_s_spread_percent"),
+    *("tokens_per_s", "nodes_x_devices", "loss_parity", "learns", "seconds_to_target"),
+    *("memory_allocated_mib", "utilisation_percent", "mean_power_w", "energy_per_token_j"),
+    *("samples_per_s_per_device", "strong_scaling_efficiency", "weak_scaling_efficiency"),
+)
+MOST_CHOICES = 30  # values of a setting by which rows are filtered, in a list
+_SHOWN_BY = {  # axes without a column of their own
+    "nodes_x_devices": ("nodes", "devices_per_node"),
+    "batch": ("micro_batch_size", "global_batch_size"),
+}
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 _HIGHER_IS_BETTER = frozenset({"samples_per_s"})
 
 
@@ -29,25 +44,96 @@ def _from(row: Row) -> str | None:
 
 
 def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
-    """Return the comparison table, but for differences, which have a section of their own."""
+    """Return the comparison table, but for differences, which have a section of their own.
+
+    Each column has its `key` in an address, its `rank` among those that a narrow page shows, and
+    whether rows are filtered by it; each cell the `value` that it is sorted and filtered by, None
+    where its text is that.
+    """
     columns = [column for column in chosen.columns if not column.key.endswith("_difference")]
     # Names and the headline number first: a phone shows little more without scrolling.
     columns.sort(key=lambda column: 0 if column.kind == "name" else column.key not in _HEADLINE)
+    keys, by = _keys(columns), _by_which(table)
+    each = [[_cell(row, column) for column in columns] for row in table]
     return {
-        "columns": columns,
+        "columns": [
+            {
+                "key": key,
+                "header": column.header,
+                "title": column.one_line_header,
+                "machine": column.key,
+                "kind": column.kind,
+                "rank": _rank(column.key),
+                "filtered": column.key in by and _many([cells[at] for cells in each]),
+            }
+            for at, (key, column) in enumerate(zip(keys, columns, strict=True))
+        ],
         "rows": [
             {
-                "cells": [
-                    {"key": column.key, "kind": column.kind, "text": column.text(row)}
-                    for column in columns
-                ],
+                "cells": cells,
                 "finished": row.finished,
                 "href": _from(row),
                 "logs": _links(row.records),
             }
-            for row in table
+            for row, cells in zip(table, each, strict=True)
         ],
     }
+
+
+def _cell(row: Row, column: Column) -> dict[str, Any]:
+    text = column.text(row)
+    return {
+        "key": column.key,
+        "kind": column.kind,
+        "text": text,
+        "value": _value(row, column, text),
+    }
+
+
+def _keys(columns: Sequence[Column]) -> list[str]:
+    """Return what the columns are called in an address: an axis by its own name, if no other is."""
+    taken = {column.key for column in columns}
+    own = [column.key.removeprefix("axis_") for column in columns]
+    return [
+        name if name == column.key or name not in taken else column.key
+        for name, column in zip(own, columns, strict=True)
+    ]
+
+
+def _rank(key: str) -> int:
+    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
+
+
+def _by_which(table: Sequence[Row]) -> set[str]:
+    """Return the columns that rows are filtered by: how they ended, and what shows an axis."""
+    axes = set(axis_names(table))
+    shown_by = {**_SHOWN_BY, "parallel": tuple(sizes_named(table))}
+    return {
+        *("status", "verdict", "system"),
+        *(f"axis_{name}" for name in axes),
+        *(key for key, names in shown_by.items() if axes.intersection(names)),
+    }
+
+
+def _many(cells: Sequence[dict[str, Any]]) -> bool:
+    values = {cell["text"] if cell["value"] is None else cell["value"] for cell in cells}
+    return 1 < len(values) <= MOST_CHOICES
+
+
+def _value(row: Row, column: Column, text: str) -> str | None:
+    """Return the value of a cell in full precision; of a verdict its worst code."""
+    if column.key == "verdict":
+        return None if row.publishable else next(iter(row.verdict))
+    if column.kind != "measure" or text == MISSING:
+        return None
+    try:
+        value = machine_value(row, column.key)
+    except KeyError:  # a column for people alone
+        value = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:.6g}"
+    found = _NUMBER.search(text)
+    return found[0].replace(",", "") if found else None
 
 
 def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:

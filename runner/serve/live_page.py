@@ -10,7 +10,7 @@ import jinja2
 from node.printable import printable
 from runner.base.errors import UserError
 from runner.base.paths import TEMPLATES
-from runner.report.live_parts import live_script, policy
+from runner.report.page_script import content_policy, live_script
 from runner.serve.page_server import PageServer, listening
 from runner.serve.renderer import Renderer
 from runner.serve.responses import Content
@@ -79,5 +79,5 @@ def waiting(campaign: str) -> str:
     )
     script = live_script()
     return environment.get_template("page/waiting.html.j2").render(
-        title=printable(campaign), script=script, policy=policy([script], live=True)
+        title=printable(campaign), script=script, policy=content_policy([script], live=True)
     )

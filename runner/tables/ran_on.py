@@ -1,10 +1,12 @@
 """What the runs ran on: what all nodes and cells share, and what differs between them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from node.printable import printable
 from runner.tables.formatting import MISSING, value_text
+from runner.tables.row import Row
 from runner.terms.record import Record
 
 
@@ -18,14 +20,11 @@ def environment_section(records: Iterable[Record]) -> dict[str, Any]:
     cells: dict[str, dict[str, str]] = {}
     nodes: dict[str, dict[str, str]] = {}
     for record in records:
-        for name, value in record.environment.items():
-            if name in ("nodes", "hosts") and (by_host := _by_host(value)):
-                for host, facts in by_host.items():
-                    nodes.setdefault(host, {}).update(
-                        {k: v for k, v in _flat(facts).items() if v != host}
-                    )
-            else:
-                cells.setdefault(record.cell, {}).update(_flat({name: value}))
+        own, by_host = _facts(record)
+        for host, facts in by_host.items():
+            nodes.setdefault(host, {}).update(facts)
+        if own:
+            cells.setdefault(record.cell, {}).update(own)
     same, differs = _told_apart(cells, missing_differs=False)
     node_same, node_differs = _told_apart(nodes, missing_differs=True)
     return {
@@ -35,6 +34,59 @@ def environment_section(records: Iterable[Record]) -> dict[str, Any]:
         "node_same": node_same,
         "node_differs": node_differs,
     }
+
+
+def own_facts(table: Iterable[Row]) -> list[list[tuple[str, str]]]:
+    """Return, a row at a time, what of its environment not all rows share.
+
+    Of its nodes, behind their names, what is not as on most of all nodes.
+    """
+    rows = list(table)
+    cells: list[dict[str, str]] = []
+    nodes: dict[str, dict[str, str]] = {}
+    for row in rows:
+        facts, by_host = _facts(row.record)
+        cells.append(facts)
+        nodes |= by_host
+    by_row = {str(at): facts for at, facts in enumerate(cells)}
+    differs = {key for key, _ in _told_apart(by_row, missing_differs=False)[1]}
+    usual = {
+        key: value
+        for key in dict.fromkeys(key for facts in nodes.values() for key in facts)
+        if (value := _usual([facts.get(key, MISSING) for facts in nodes.values()])) is not None
+    }
+    return [
+        [
+            *((key, value) for key, value in facts.items() if key in differs),
+            *(
+                (f"{printable(host)}: {key}", value)
+                for host in row.record.hosts
+                for key, value in nodes.get(host, {}).items()
+                if usual.get(key) != value
+            ),
+        ]
+        for row, facts in zip(rows, cells, strict=True)
+    ]
+
+
+def _usual(values: Sequence[str]) -> str | None:
+    """Return what most have; None where as many have something else."""
+    (first, count), *others = Counter(values).most_common(2)
+    return None if others and others[0][1] == count else first
+
+
+def _facts(record: Record) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return a record's environment as flat facts: of the run, and of each host."""
+    own: dict[str, str] = {}
+    nodes: dict[str, dict[str, str]] = {}
+    for name, value in record.environment.items():
+        if name in ("nodes", "hosts") and (by_host := _by_host(value)):
+            for host, facts in by_host.items():
+                flat = {key: fact for key, fact in _flat(facts).items() if fact != host}
+                nodes.setdefault(host, {}).update(flat)
+        else:
+            own |= _flat({name: value})
+    return own, nodes
 
 
 def _by_host(value: Any) -> dict[str, Mapping[str, Any]]:

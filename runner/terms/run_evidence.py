@@ -71,3 +71,19 @@ class Evidence:
     def href(self, path: str) -> str:
         """Return a file of the run as a reader of the page finds it."""
         return f"{self.shown}/{path}" if self.shown else path
+
+
+Evidences = Mapping[tuple[str, int], Evidence]  # by a cell's id and the repeat
+
+
+@dataclass(frozen=True)
+class PackedLog:
+    """A whole log, compressed: `path` as readers of the page find it, its `bytes` unpacked.
+
+    `data` is gzip in base64; "" with the reason in `left_out` where it was not packed.
+    """
+
+    path: str
+    bytes: int
+    data: str = ""
+    left_out: str = ""

@@ -1,0 +1,199 @@
+"""What a row of the results opens to: verdict, runs, differences, commands, logs. Pure."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from node.printable import printable
+from runner.figures.publishable import CODES
+from runner.figures.summary import runs_that_count
+from runner.report.command_text import commands
+from runner.report.links import href
+from runner.report.small_curves import small_curves
+from runner.tables.formatting import MISSING, number_text
+from runner.tables.ran_on import own_facts
+from runner.tables.row import Row
+from runner.terms.record import Record
+from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, NodeLog
+
+TAILS_LETTERS = 200_000  # of all logs' ends that stand in a page as they are
+MOST_TAIL, LEAST_TAIL = 9_000, 600  # letters of one of them
+MOST_LINKS = 64  # logs of a run that are named
+_UNITS = ("bytes", "KiB", "MiB", "GiB")
+
+
+def details(
+    table: Sequence[Row], evidence: Evidences, inside: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Return the details of each row, in their order.
+
+    `inside` has the logs that are in the page, by their links, to the number of each.
+    """
+    runs = max(1, sum(len(row.records) for row in table))
+    letters = max(LEAST_TAIL, min(MOST_TAIL, TAILS_LETTERS // runs))
+    variables = _own_variables(table, evidence)
+    facts = own_facts(table)
+    ids = anchors(table)
+    return [
+        {
+            "id": ids[at],
+            "cell": printable(row.cell),
+            "verdict": _verdict(row),
+            "curves": small_curves(row.record),
+            "runs": _runs(row, evidence, inside),
+            "differs": [*variables[at], *facts[at]],
+            "alone": len(table) == 1,
+            **_commands(row, evidence),
+            "tails": _tails(row, evidence, letters),
+        }
+        for at, row in enumerate(table)
+    ]
+
+
+def anchors(table: Sequence[Row]) -> list[str]:
+    """Return what each row is called in an address: `cell-` and its cell's id, each once."""
+    names: list[str] = []
+    for row in table:
+        name = "cell-" + re.sub(r"[^A-Za-z0-9._=+,-]", "_", row.record.cell_id)
+        names.append(f"{name}.{len(names)}" if name in names else name)
+    return names
+
+
+def _verdict(row: Row) -> list[dict[str, str]]:
+    return [
+        {"code": word, "why": printable(why), "cure": CODES[word].cure}
+        for word, why in row.verdict.items()
+    ]
+
+
+def _of(record: Record, evidence: Evidences) -> Evidence | None:
+    return evidence.get((record.cell_id, record.repeat))
+
+
+def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return each repeat: how it ended, its own median rate, when and where it ran, its logs."""
+    _, counted = runs_that_count(row.records)
+    rates = dict(zip(map(id, counted), row.statistics.rates, strict=False))
+    runs = []
+    for record in row.records:
+        found, own = _of(record, evidence), rates.get(id(record))
+        runs.append(
+            {
+                "repeat": record.repeat,
+                "attempt": record.attempt,
+                "status": record.status,
+                "reason": printable(record.reason),
+                "rate": number_text(median(own)) if own else MISSING,
+                "counted": record in counted,
+                "began": _clock(record.began),
+                "took": f"{record.wall_s:.0f} s" if record.wall_s else MISSING,
+                "hosts": _some_hosts(record.hosts),
+                "logs": _logs(record, found, inside),
+                "script": href(found.href(found.script)) if found and found.script else None,
+            }
+        )
+    return runs
+
+
+def _some_hosts(hosts: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(hosts) - most} more" if len(hosts) > most else ""
+    return ", ".join(map(printable, hosts[:most])) + more
+
+
+def _clock(at: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else MISSING
+
+
+def _logs(
+    record: Record, found: Evidence | None, inside: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    if found is None:
+        return [_named("log", record.log, None, inside)] if record.log else []
+    return [
+        _named(node.host, found.href(node.log.path), node.log, inside)
+        for node in found.nodes[:MOST_LINKS]
+    ]
+
+
+def _named(host: str, path: str, log: NodeLog | None, inside: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "host": printable(host),
+        "href": None if log and log.missing else href(path),
+        "size": "" if log is None or log.bytes is None else bytes_text(log.bytes),
+        "missing": log.missing if log else "",
+        "inside": inside.get(path),
+    }
+
+
+def bytes_text(count: int) -> str:
+    """Write `312 bytes`, `12 KiB`, `3.4 MiB`."""
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.{0 if unit == 0 or size >= 10 else 1}f} {_UNITS[unit]}"
+
+
+def _commands(row: Row, evidence: Evidences) -> dict[str, Any]:
+    """Return the commands of the run that describes the cell, and why there are none."""
+    found = _of(row.record, evidence)
+    several = len(row.records) > 1
+    if found is None:
+        return {"commands": [], "command_of": "", "no_command": "it has not run"}
+    return {
+        "commands": [] if found.missing else commands(found),
+        "command_of": f" of repeat {found.repeat}" if several else "",
+        "no_command": found.missing,
+    }
+
+
+def _tails(row: Row, evidence: Evidences, letters: int) -> list[dict[str, str]]:
+    """Return the end of the log that tells most of each repeat, of `letters` at most."""
+    tails = []
+    for record in row.records:
+        found = _of(record, evidence)
+        node = _telling(record, found) if found else None
+        if node is None or not node.log.tail:
+            continue
+        lines = _last(node.log.tail, letters)
+        whose = f"repeat {record.repeat}, {node.host}" if len(row.records) > 1 else node.host
+        tails.append({"title": printable(whose), "text": "\n".join(lines)})
+    return tails
+
+
+def _telling(record: Record, found: Evidence) -> NodeEvidence | None:
+    """Return the node whose log the record names, else the first with a log."""
+    named = (node for node in found.nodes if found.href(node.log.path) == record.log)
+    return next(named, None) or next((node for node in found.nodes if node.log.tail), None)
+
+
+def _last(lines: Sequence[str], letters: int) -> list[str]:
+    kept: list[str] = []
+    for line in reversed(lines):
+        letters -= len(line) + 1
+        if letters < 0 and kept:
+            break
+        kept.append(line)
+    return kept[::-1]
+
+
+def _own_variables(table: Sequence[Row], evidence: Evidences) -> list[list[tuple[str, str]]]:
+    """Return each row's variables that not all cells with a command set to the same value."""
+    each: list[dict[str, str]] = []
+    for row in table:
+        found = _of(row.record, evidence)
+        nodes = [node for node in (found.nodes if found else ()) if node.commands]
+        values: dict[str, dict[str, None]] = {}
+        for node in nodes:
+            for name, value in node.env.items():
+                values.setdefault(name, {})[value] = None
+        each.append({name: " | ".join(several) for name, several in values.items()})
+    known = [variables for variables in each if variables]
+    shared = set(known[0].items()) if known else set()
+    for variables in known[1:]:
+        shared &= variables.items()
+    return [
+        [(name, value) for name, value in variables.items() if (name, value) not in shared]
+        for variables in each
+    ]

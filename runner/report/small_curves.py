@@ -1,0 +1,69 @@
+"""A run's loss and step time as small SVGs: lines alone, some hundred bytes each. Pure."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from markupsafe import Markup
+
+from node.printable import printable
+from runner.figures.summary import late_intervals, warmup_of
+from runner.report.curves import Points, loss_curve, thinned, times
+from runner.tables.formatting import number_text
+from runner.terms.record import Record
+
+WIDTH, HEIGHT = 260, 72  # SVG units, which are px of a page
+POINTS = 80
+_EDGE = 3  # units that a line keeps from the frame
+
+
+def _late_times(run: Record) -> Points:
+    """Return (iteration, ms) after warm-up: a slow first step would flatten all others."""
+    return times(run, late_intervals(run.measurement.intervals, warmup_of(run)))
+
+
+_CURVES: Sequence[tuple[str, Callable[[Record], Points]]] = (
+    ("loss", loss_curve),
+    ("step time after warm-up, ms", _late_times),
+)
+
+
+def small_curves(run: Record) -> list[dict[str, Any]]:
+    """Return the curves of which the run has two points or more, each with what it spans."""
+    drawn = []
+    for title, of in _CURVES:
+        points = thinned(of(run), POINTS)
+        if len(points) < 2:
+            continue
+        low, high = min(y for _, y in points), max(y for _, y in points)
+        first, last = points[0][0], points[-1][0]
+        words = (
+            f"{number_text(low)} to {number_text(high)},"
+            f" iterations {first:.0f} to {last:.0f}; last {number_text(points[-1][1])}"
+        )
+        drawn.append({"title": title, "words": words, "svg": _svg(points, f"{title}: {words}")})
+    return drawn
+
+
+def _svg(points: Points, label: str) -> Markup:
+    """Draw one line; `label` is what it says to who cannot see it."""
+    left, right = points[0][0], points[-1][0]
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    places = [
+        (round(_place(x, left, right, WIDTH)), round(HEIGHT - _place(y, low, high, HEIGHT), 1))
+        for x, y in points
+    ]
+    steps = [
+        f"{to[0] - at[0]:g},{to[1] - at[1]:.3g}" for at, to in pairwise(places)
+    ]  # from one point to the next: shorter than where it is
+    return Markup(
+        '<svg class="small" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<path d="m{},{} {}"/></svg>'
+    ).format(WIDTH, HEIGHT, printable(label), *places[0], " ".join(steps))
+
+
+def _place(value: float, low: float, high: float, size: int) -> float:
+    """Return where a value lies, in units from the edge; in the middle where all are alike."""
+    half = high / 2 - low / 2  # a difference may be more than a float holds
+    share = (value / 2 - low / 2) / half if half > 0 else 0.5
+    return _EDGE + share * (size - 2 * _EDGE)
