@@ -32,23 +32,23 @@ def small_curves(run: Record) -> list[dict[str, Any]]:
     """Return the curves of which the run has two points or more, each with what it spans."""
     drawn = []
     for title, of in _CURVES:
-        points = thinned(of(run), POINTS)
+        points = of(run)
         if len(points) < 2:
             continue
         low, high = min(y for _, y in points), max(y for _, y in points)
-        first, last = points[0][0], points[-1][0]
         words = (
-            f"{number_text(low)} to {number_text(high)},"
-            f" iterations {first:.0f} to {last:.0f}; last {number_text(points[-1][1])}"
+            f"{number_text(low)} to {number_text(high)}, iterations {points[0][0]:.0f} to"
+            f" {points[-1][0]:.0f}; last {number_text(points[-1][1])}"
         )
-        drawn.append({"title": title, "words": words, "svg": _svg(points, f"{title}: {words}")})
+        svg = _svg(thinned(points, POINTS), (low, high), f"{title}: {words}")
+        drawn.append({"title": title, "words": words, "svg": svg})
     return drawn
 
 
-def _svg(points: Points, label: str) -> Markup:
-    """Draw one line; `label` is what it says to who cannot see it."""
+def _svg(points: Points, span: tuple[float, float], label: str) -> Markup:
+    """Draw one line within a span of values; `label` is what it says to who cannot see it."""
     left, right = points[0][0], points[-1][0]
-    low, high = min(y for _, y in points), max(y for _, y in points)
+    low, high = span
     places = [
         (round(_place(x, left, right, WIDTH)), round(HEIGHT - _place(y, low, high, HEIGHT), 1))
         for x, y in points

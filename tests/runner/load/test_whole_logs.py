@@ -1,0 +1,53 @@
+"""Logs that a page has inside."""
+
+import base64
+import gzip
+import random
+from pathlib import Path
+
+from runner.load.evidence import evidence_of_records
+from runner.load.records import records_of
+from runner.load.whole_logs import TOO_LARGE, packed_logs
+from runner.report.formats import render_rows
+from runner.tables.build import rows
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.report.test_report import Page
+
+
+def test_logs_are_packed_until_there_is_no_room(tmp_path: Path) -> None:
+    noise = random.Random(1).randbytes(30_000).hex()
+    logs = {0: torch_gpt(50), 1: noise}
+    matrix = small_matrix({"seed": [1, 2]}, {"nodes": 2})
+    campaign = write(tmp_path, matrix, small_cluster(), lambda cell, repeat: Story(logs))
+    records = records_of(campaign, tmp_path)
+    evidence = evidence_of_records(campaign, records, tmp_path)
+    assert packed_logs(records, evidence, 0) == []
+    found = packed_logs(records, evidence, 20_000)
+    assert [log.path for log in found[:2]] == [record.log for record in records]
+    for log in found[:2]:
+        content = gzip.decompress(base64.b64decode(log.data))
+        assert content == (tmp_path / log.path).read_bytes()
+        assert log.bytes == len(content)
+    assert [(log.data, log.left_out) for log in found[2:]] == [("", TOO_LARGE)] * 2
+    assert packed_logs(records, evidence, 20_000) == found
+    everything = packed_logs(records, evidence, 1 << 20)
+    assert all(log.data for log in everything)
+    assert sum(len(base64.b64decode(log.data)) for log in everything) < 1 << 20
+
+    text = render_rows(
+        rows(records),
+        "html",
+        width=80,
+        layout=None,
+        published=(),
+        evidence=evidence,
+        logs=found,
+    )
+    page = Page(text)
+    assert page.open == []
+    packed = [attrs for tag, attrs in page.elements if tag == "template"]
+    assert [attrs["data-name"] for attrs in packed] == [log.path for log in found[:2]]
+    for log in found[2:]:
+        assert f"{log.path} (59 KiB)" in text
+    assert found[0].data in text
