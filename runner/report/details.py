@@ -18,7 +18,7 @@ from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, NodeLog
 
-TAILS_LETTERS = 200_000  # of all logs' ends that stand in a page as they are
+TAILS_LETTERS = 130_000  # of all logs' ends that stand in a page as they are
 MOST_TAIL, LEAST_TAIL = 9_000, 600  # letters of one of them
 MOST_LINKS = 64  # logs of a run that are named
 _UNITS = ("bytes", "KiB", "MiB", "GiB")

@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from node.printable import printable
 from runner.figures.summary import late_intervals, warmup_of
-from runner.report.curves import Points, loss_curve, thinned, times
+from runner.report.coinciding import Points
+from runner.report.curves import loss_curve, thinned, times
 from runner.tables.formatting import number_text
 from runner.terms.record import Record
 

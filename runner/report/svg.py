@@ -24,6 +24,8 @@ _VARIABLES = {TEXT: "--text", FAINT: "--faint", _GRID: "--grid"} | {
     colour: f"--c{index}" for index, colour in enumerate(SERIES)
 }
 _DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (7, 2, 1.5, 2))
+# Of what every plot has, and nothing refers to.
+_UNUSED_ID = re.compile(r' id="(?:figure|axes|patch|[xy]tick|line2d|text|matplotlib\.axis)_\d+"')
 _STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -113,6 +115,8 @@ def _inline(svg: str, name: str, label: str, titles: Mapping[str, str]) -> Marku
     aria = Markup('role="img" aria-label="{}"').format(label)
     body = re.sub(r' (?:d|x|y|transform)="[^"]*"', _short, body)
     body = re.sub(r">\s+<", "><", body)
+    body = re.sub(r"font-family: [^;\"]*; ?", "", body)  # the page has its own for all of them
+    body = _UNUSED_ID.sub("", body)
     body = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
     for colour, variable in _VARIABLES.items():
