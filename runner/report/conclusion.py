@@ -7,33 +7,54 @@ may be quoted the verdicts'.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from node.printable import printable
 from runner.report.clock import clock
 from runner.report.groups import axes_of
-from runner.tables.formatting import axis_text
+from runner.tables.formatting import axis_text, number_text
 from runner.tables.row import BaselineComparison, Difference, Row
 
-MOST = 6  # sentences of comparisons; of more, each setting has one for all its cells
+MOST = 4  # comparisons in a sentence each; of more, each setting has one for all its cells
+MOST_SETTINGS = 6  # of which a page says something
+MOST_VALUES = 8  # of an axis, in the line on what was compared
 _MEMORY = ("memory_allocated_mib", "memory_used_mib")  # the framework's own is the better one
 _LEAST_MEMORY = 1.0  # percent of a peak that is worth a word
+_LEAST_SPEED = 0.05  # percent that is not 0.0 when written
+_Compared = tuple[Row, BaselineComparison]
+
+
+def compared_axes(table: Sequence[Row]) -> str:
+    """Say what was compared: how many cells, and each axis with its values."""
+    if not table:
+        return ""
+    cells = f"{len(table)} cell{'s' * (len(table) > 1)}"
+    said = []
+    for name in _varying(table):
+        values = list(dict.fromkeys(filter(None, (axis_text(row, name) for row in table))))
+        more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+        said.append(f"{name} {', '.join(values[:MOST_VALUES])}{more}")
+    return f"{cells}: {'; '.join(said)}" if said else cells
 
 
 def ran(table: Sequence[Row]) -> str:
     """Say when the runs began and ended by the control node's clock, how many, and on what."""
     records = [record for row in table for record in row.records]
-    begun = [(record.began, record.wall_s) for record in records if record.began]
+    begun = [(record.began, record.wall_s) for record in records if record.began is not None]
     parts = []
     if begun:
         first, last = min(at for at, _ in begun), max(at + took for at, took in begun)
-        parts.append(f"{clock(first)} to {clock(last, first)}")
-    runs = sum(1 for record in records if record.began)
-    if runs:
         hours = sum(took for _, took in begun) / 3600
-        parts.append(f"{runs} run{'s' * (runs > 1)}, {_length(hours)}")
+        parts.append(f"{clock(first)} to {clock(last, first)}")
+        parts.append(f"{len(begun)} run{'s' * (len(begun) > 1)}, {_length(hours)}")
+    imported = sum(record.imported for record in records)
+    if imported:
+        parts.append(f"{imported} imported log{'s' * (imported > 1)}, which nobody here ran")
     hosts = {host for record in records for host in record.hosts}
-    devices = dict.fromkeys(record.device or record.device_kind for record in records)
-    kinds = ", ".join(filter(None, devices)).replace("cpu", "CPU")
+    named = dict.fromkeys(record.device or record.device_kind for record in records)
+    kinds = ", ".join(printable("CPU" if kind == "cpu" else kind) for kind in named if kind)
     if hosts:
         parts.append(f"{len(hosts)} node{'s' * (len(hosts) > 1)}{kinds and f' with {kinds}'}")
+    elif kinds:
+        parts.append(f"on {kinds}")
     return "; ".join(parts)
 
 
@@ -53,32 +74,28 @@ def conclusion(table: Sequence[Row]) -> list[str]:
     if len(compared) > MOST:
         said = _by_setting(compared)
     else:
-        others = _other_axes(table)
-        said = [_sentence(row, comparison, others[row.cell]) for row, comparison in compared]
-    return [*(said or _fastest(table)), *_without_result(table)]
+        names = _varying([row for row, _ in compared])
+        several = len({row.record.campaign for row in table}) > 1
+        said = [_sentence(row, comparison, names, several) for row, comparison in compared]
+    return [*(said or _fastest(table)), *_not_compared(table), *_without_result(table)]
 
 
-def _other_axes(table: Sequence[Row]) -> dict[str, dict[str, str]]:
-    """Return what of each cell's axes tells it from others, by the cell's name."""
+def _varying(table: Sequence[Row]) -> list[str]:
+    """Return the axes in which these cells differ."""
     axes = axes_of(table)
-    varying = [n for n in axes[0] if len({each.get(n) for each in axes}) > 1] if axes else []
-    return {
-        row.cell: {name: each[name] for name in varying if name in each}
-        for row, each in zip(table, axes, strict=True)
-    }
+    names = dict.fromkeys(name for each in axes for name in each)
+    return [name for name in names if len({each.get(name) for each in axes}) > 1]
 
 
-def _sentence(row: Row, comparison: BaselineComparison, others: Mapping[str, str]) -> str:
+def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], several: bool) -> str:
     axis = comparison.axis
-    beside = ", ".join(f"{name} {value}" for name, value in others.items() if name != axis)
+    own = {name: axis_text(row, name) for name in names if name != axis}
+    beside = ", ".join(f"{name} {value}" for name, value in own.items() if value is not None)
     text = f"{axis} {axis_text(row, axis) or '–'} is {_speed(comparison)}"
     text += f" than {axis} {comparison.value}" if _told(comparison) else ""
-    if beside:
-        text += f" with {beside}"
-    memory = next((d for name in _MEMORY if (d := comparison.differences.get(name))), None)
-    if memory and abs(memory.percent) >= _LEAST_MEMORY:
-        more = "more" if memory.percent > 0 else "less"
-        text += f"; it uses {abs(memory.percent):.0f} % {more} memory"
+    text += f" with {beside}" if beside else ""
+    text += f" in {printable(row.record.campaign)}" if several else ""
+    text += _memory([comparison])
     if comparison.parity and comparison.parity.same is False:
         text += f"; its loss is another one from iteration {comparison.parity.at} on"
     return f"{text}."
@@ -95,15 +112,14 @@ def _speed(comparison: BaselineComparison) -> str:
     if speed is None:
         return f"not compared in speed with {against}"
     if speed.real:
-        return f"{_percent(speed)} {'faster' if speed.percent > 0 else 'slower'}"
+        word = "faster" if speed.percent > 0 else "slower"
+        if abs(speed.percent) < _LEAST_SPEED:
+            return f"less than 0.1 % {word}"
+        return f"{abs(speed.percent):.1f} % (± {_half(speed):.1f}) {word}"
     if speed.interval is None:
         return f"{speed.percent:+.1f} % in speed against {against}, from too few steps to tell"
     change = f"{speed.percent:+.1f} % ± {_half(speed):.1f}"
     return f"not to be told apart in speed from {against} ({change})"
-
-
-def _percent(speed: Difference) -> str:
-    return f"{abs(speed.percent):.1f} % (± {_half(speed):.1f})"
 
 
 def _half(difference: Difference) -> float:
@@ -111,28 +127,63 @@ def _half(difference: Difference) -> float:
     return (high - low) / 2
 
 
-def _by_setting(compared: Sequence[tuple[Row, BaselineComparison]]) -> list[str]:
+def _memory(cells: Sequence[BaselineComparison]) -> str:
+    """Say how much less or more memory cells use, where all of them do so."""
+    changes = []
+    for cell in cells:
+        found = next((d for name in _MEMORY if (d := cell.differences.get(name))), None)
+        if found is None or abs(found.percent) < _LEAST_MEMORY:
+            return ""
+        changes.append(found.percent)
+    if not changes or min(changes) < 0 < max(changes):
+        return ""
+    more = "more" if changes[0] > 0 else "less"
+    return f"; it uses {_range([abs(change) for change in changes], 0)} % {more} memory"
+
+
+def _range(values: Sequence[float], places: int) -> str:
+    ends = (min(values), max(values))
+    return " to ".join(dict.fromkeys(f"{end:.{places}f}" for end in ends))
+
+
+def _by_setting(compared: Sequence[_Compared]) -> list[str]:
     """Sum up many comparisons: of each setting the range of what was told apart, and how often."""
     settings: dict[str, list[BaselineComparison]] = {}
     for row, comparison in compared:
         settings.setdefault(axis_text(row, comparison.axis) or "–", []).append(comparison)
-    said = []
-    for setting, cells in list(settings.items())[:MOST]:
-        against = f"{cells[0].axis} {cells[0].value}"
-        told = [cell.differences["samples_per_s"].percent for cell in cells if _told(cell)]
-        words = []
-        for word, some in (
-            ("faster", [percent for percent in told if percent > 0]),
-            ("slower", [-percent for percent in told if percent < 0]),
-        ):
-            if some:
-                span = " to ".join(dict.fromkeys(f"{end:.1f}" for end in (min(some), max(some))))
-                words.append(f"{span} % {word} than {against} in {len(some)} of {len(cells)} cells")
-        rest = len(cells) - len(told)
-        if rest:
-            words.append(f"not to be told apart in {rest}")
-        said.append(f"{cells[0].axis} {setting} is {', '.join(words)}.")
+    said = [_setting(name, cells) for name, cells in list(settings.items())[:MOST_SETTINGS]]
+    more = len(settings) - MOST_SETTINGS
+    if more > 0:
+        axis, of = compared[0][1].axis, "setting has" if more == 1 else "settings have"
+        said.append(f"{more} more {of} no sentence here: the table has every {axis}.")
     return said
+
+
+def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
+    axis, count = cells[0].axis, f"of {len(cells)} cell{'s' * (len(cells) > 1)}"
+    against = f"{axis} {cells[0].value}"
+    told = [cell.differences["samples_per_s"] for cell in cells if _told(cell)]
+    words = []
+    for word, some in (
+        ("faster", [speed for speed in told if speed.percent > 0]),
+        ("slower", [speed for speed in told if speed.percent <= 0]),
+    ):
+        if some:
+            sure = f"± {max(map(_half, some)):.1f}{' at most' if len(some) > 1 else ''}"
+            size = f"{_range([abs(speed.percent) for speed in some], 1)} % ({sure})"
+            words.append(f"{size} {word} than {against} in {len(some)} {count}")
+    speeds = [cell.differences.get("samples_per_s") for cell in cells if not _told(cell)]
+    unsure = sum(speed is not None and speed.interval is None for speed in speeds)
+    alike = sum(speed is not None and speed.interval is not None for speed in speeds)
+    if alike:
+        words.append(f"not to be told apart in speed from {against} in {alike} {count}")
+    if unsure:
+        words.append(f"measured in too few steps to tell in {unsure} {count}")
+    if len(speeds) > alike + unsure:
+        words.append(f"not compared in speed in {len(speeds) - alike - unsure} {count}")
+    text = f"{axis} {setting} is {', '.join(words)}{_memory(cells)}"
+    others = sum(cell.parity is not None and cell.parity.same is False for cell in cells)
+    return text + (f"; its loss is another one in {others} {count}" if others else "") + "."
 
 
 def _fastest(table: Sequence[Row]) -> list[str]:
@@ -145,10 +196,58 @@ def _fastest(table: Sequence[Row]) -> list[str]:
     if len(rates) < 2:
         return []
     (least, slow), (most, fast) = (f(rates, key=lambda pair: pair[0]) for f in (min, max))
-    return [
-        f"{fast.cell} is the fastest with {most:.4g} samples/s, {most / least:.2f} times"
-        f" {slow.cell}, the slowest."
+    named = _names(table)
+    said = [
+        f"{named[id(fast)]} is the fastest with {number_text(most)} samples/s,"
+        f" {most / least:.2f} times {named[id(slow)]}, the slowest."
     ]
+    if len({row.record.world_size for _, row in rates}) > 1:
+        best = max((row for _, row in rates), key=lambda row: row.samples_per_s_per_device or 0.0)
+        each = number_text(best.samples_per_s_per_device)
+        said.append(f"A device does most in {named[id(best)]}: {each} samples/s.")
+    return said
+
+
+def _names(table: Sequence[Row]) -> Mapping[int, str]:
+    """Name rows, by their identity: with their campaign where two have one name."""
+    often = Counter(row.cell for row in table)
+    return {
+        id(row): printable(
+            f"{row.cell} of {row.record.campaign}" if often[row.cell] > 1 else row.cell
+        )
+        for row in table
+    }
+
+
+def _not_compared(table: Sequence[Row]) -> list[str]:
+    """Say how many results have no baseline to be compared with, and why not."""
+    left = [
+        c
+        for row in table
+        if row.finished
+        and (c := row.comparison) is not None
+        and not c.is_baseline
+        and not c.differences
+    ]
+    failed = sum(c.base is not None and not c.base.finished for c in left)
+    alone = sum(c.base is None for c in left)
+    against = f"{left[0].axis} {left[0].value}" if left else ""
+    said = []
+    if failed:
+        said.append(f"{_cells(failed)} not compared: {against} has no result beside {_it(failed)}.")
+    if alone:
+        said.append(
+            f"{_cells(alone)} not compared: no one cell of {against} is else like {_it(alone)}."
+        )
+    return said
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'s are' if count > 1 else ' is'}"
+
+
+def _it(count: int) -> str:
+    return "them" if count > 1 else "it"
 
 
 def _without_result(table: Sequence[Row]) -> list[str]:
@@ -156,4 +255,7 @@ def _without_result(table: Sequence[Row]) -> list[str]:
     if not missing:
         return []
     words = ", ".join(f"{count} {status}" for status, count in missing.items())
-    return [f"{sum(missing.values())} of {len(table)} cells have no result: {words}."]
+    if len(table) == 1:
+        return [f"The one cell has no result: {table[0].status}."]
+    has = "has" if sum(missing.values()) == 1 else "have"
+    return [f"{sum(missing.values())} of {len(table)} cells {has} no result: {words}."]

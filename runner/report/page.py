@@ -14,7 +14,7 @@ from markupsafe import Markup
 from node.printable import printable
 from runner.base.escapes import TerminalLine, TerminalText
 from runner.base.paths import TEMPLATES
-from runner.report.conclusion import conclusion, ran
+from runner.report.conclusion import compared_axes, conclusion, ran
 from runner.report.details import bytes_text, details
 from runner.report.heatmap import heatmaps
 from runner.report.page_script import content_policy, live_script, page_script
@@ -65,6 +65,7 @@ def to_html(
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
         publishable=sum(row.publishable for row in table),
         hidden=hidden,
+        compared=compared_axes(table),
         ran=ran(table),
         conclusion=conclusion(table),
         common={name: value for name, value in chosen.common.items() if name != "campaign"},

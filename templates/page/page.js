@@ -406,7 +406,7 @@ begin();
 restore(true);
 document.addEventListener("report:replaced", () => {  // templates/page/live.js
   begin();
-  restore(false);
+  restore(true);
 });
 addEventListener("hashchange", () => restore(false));
 addEventListener("popstate", () => restore(false));

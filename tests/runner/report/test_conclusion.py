@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runner.report.conclusion import MOST, conclusion, ran
+from runner.report.conclusion import MOST, MOST_SETTINGS, compared_axes, conclusion, ran
 from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement
 from tests.runner.report.test_report import CAMPAIGN, failed, record
@@ -29,8 +29,9 @@ def test_a_difference_within_the_noise_is_none() -> None:
 def test_without_a_baseline_the_fastest_and_the_slowest_and_what_has_no_result() -> None:
     table = rows([*CAMPAIGN, failed(record("n4-zero0", nodes=4))], None)
     assert conclusion(table) == [
-        "n2-zero0 is the fastest with 461 samples/s, 2.10 times n1-zero1, the slowest.",
-        "1 of 5 cells have no result: 1 did_not_run.",
+        "n2-zero0 is the fastest with 461.0 samples/s, 2.10 times n1-zero1, the slowest.",
+        "A device does most in n1-zero0: 28.88 samples/s.",
+        "1 of 5 cells has no result: 1 did_not_run.",
     ]
     assert conclusion([]) == []
 
@@ -39,7 +40,8 @@ def test_many_cells_have_one_sentence_a_setting() -> None:
     many = [record(f"{n}-{z}", nodes=n, zero=z) for n in range(1, MOST + 2) for z in (0, 1, 2)]
     first, second = conclusion(rows(many, "zero_stage=0"))
     assert first.startswith("zero_stage 1 is ")
-    assert first.endswith(" % slower than zero_stage 0 in 7 of 7 cells.")
+    words = "% (± 0.0 at most) slower than zero_stage 0 in 5 of 5 cells; it uses 11 % less memory."
+    assert first.endswith(words)
     assert second.startswith("zero_stage 2 is ")
 
 
@@ -51,3 +53,76 @@ def test_when_how_long_and_on_what() -> None:
     words = ran(rows(begun, None))
     assert words.endswith("4 runs, 1.3 hours of running; 2 nodes with H200")
     assert ran(rows(CAMPAIGN, None)) == ""
+
+
+def test_what_was_compared_in_one_line() -> None:
+    assert compared_axes([]) == ""
+    assert compared_axes(rows([record()], None)) == "1 cell"
+    assert compared_axes(rows(CAMPAIGN, None)) == "4 cells: nodes 1, 2; zero_stage 0, 1"
+    many = [record(str(z), zero=z) for z in range(11)]
+    words = "11 cells: zero_stage 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"
+    assert compared_axes(rows(many, None)) == words
+
+
+def test_cells_of_several_campaigns_that_have_one_name_are_told_apart() -> None:
+    other = [replace(run, campaign="other") for run in CAMPAIGN]
+    said = conclusion(rows([*CAMPAIGN[:2], *other[:2]], "zero_stage=0"))
+    assert [line.partition(";")[0] for line in said] == [
+        "zero_stage 1 is 5.0 % (± 0.0) slower than zero_stage 0 in zero",
+        "zero_stage 1 is 5.0 % (± 0.0) slower than zero_stage 0 in other",
+    ]
+    fastest = conclusion(
+        rows([CAMPAIGN[0], replace(CAMPAIGN[1], campaign="b", cell="n1-zero0")], None)
+    )
+    assert fastest[0].startswith("n1-zero0 of zero is the fastest with ")
+    assert fastest[0].endswith("times n1-zero0 of b, the slowest.")
+
+
+def test_large_rates_are_whole_numbers() -> None:
+    steps = tuple(Interval(n, 1, None, 123_456.0 + n) for n in range(1, 20))
+    fast = replace(record("fast"), measurement=Measurement(steps))
+    assert "is the fastest with 123,468 samples/s" in conclusion(rows([fast, record("b")], None))[0]
+
+
+def test_a_baseline_that_failed_is_said() -> None:
+    base, *others = CAMPAIGN[:2]
+    assert conclusion(rows([failed(base), *others], "zero_stage=0")) == [
+        "1 cell is not compared: zero_stage 0 has no result beside it.",
+        "1 of 2 cells has no result: 1 did_not_run.",
+    ]
+    lonely = [*CAMPAIGN[:2], record("n8", nodes=8, zero=1)]
+    said = conclusion(rows(lonely, "zero_stage=0"))
+    assert said[-1] == "1 cell is not compared: no one cell of zero_stage 0 is else like it."
+
+
+def test_one_cell_and_losses_that_are_no_number() -> None:
+    assert conclusion(rows([record()], None)) == []
+    assert conclusion(rows([failed(record())], None)) == [
+        "The one cell has no result: did_not_run."
+    ]
+    steps = tuple(Interval(n, 1, None, 200.0 + n % 3, float("nan")) for n in range(1, 30))
+    bad = replace(record("b", zero=1), measurement=Measurement(steps))
+    (said,) = conclusion(rows([record("a"), bad], "zero_stage=0"))
+    assert "nan" not in said.lower().replace("another", "")
+
+
+def test_hundreds_of_cells_have_few_sentences_and_none_is_dropped_silently() -> None:
+    many = [record(f"{n}-{z}", nodes=n, zero=z) for n in range(1, 21) for z in range(10)]
+    said = conclusion(rows(many, "zero_stage=0"))
+    assert len(said) == MOST_SETTINGS + 1
+    assert said[-1] == "3 more settings have no sentence here: the table has every zero_stage."
+
+
+def test_of_many_cells_those_with_too_few_steps_are_no_equals() -> None:
+    many = [record(f"{n}-{z}", nodes=n, zero=z) for n in range(1, 7) for z in (0, 1)]
+    short = [replace(run, warmup_iters=16) if run.nodes < 3 else run for run in many]
+    (said,) = conclusion(rows(short, "zero_stage=0"))
+    assert "slower than zero_stage 0 in 4 of 6 cells" in said
+    assert "measured in too few steps to tell in 2 of 6 cells" in said
+    assert "told apart" not in said
+
+
+def test_imported_logs_have_no_runs_and_say_what_they_were_made_on() -> None:
+    logs = [replace(run, imported=True, device="NVIDIA H200") for run in CAMPAIGN[:2]]
+    assert ran(rows(logs, None)) == "2 imported logs, which nobody here ran; on NVIDIA H200"
+    assert ran(rows([replace(CAMPAIGN[0], device_kind="cpu")], None)) == "on CPU"
