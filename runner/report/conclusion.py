@@ -19,6 +19,7 @@ MOST_VALUES = 8  # of an axis, in the line on what was compared
 _MEMORY = ("memory_allocated_mib", "memory_used_mib")  # the framework's own is the better one
 _LEAST_MEMORY = 1.0  # percent of a peak that is worth a word
 _LEAST_SPEED = 0.05  # percent that is not 0.0 when written
+_ALIKE = 1.005  # the fastest over the slowest, below which neither is named
 _Compared = tuple[Row, BaselineComparison]
 
 
@@ -197,6 +198,8 @@ def _fastest(table: Sequence[Row]) -> list[str]:
         return []
     (least, slow), (most, fast) = (f(rates, key=lambda pair: pair[0]) for f in (min, max))
     named = _names(table)
+    if most / least < _ALIKE:
+        return [f"All {len(rates)} cells with a result reach about {number_text(most)} samples/s."]
     said = [
         f"{named[id(fast)]} is the fastest with {number_text(most)} samples/s,"
         f" {most / least:.2f} times {named[id(slow)]}, the slowest."

@@ -154,5 +154,5 @@ def _products(points: Sequence[_Point]) -> list[tuple[float, float]]:
 
 def _say(axes: Axes, right: float, height: float, words: str) -> None:
     axes.annotate(
-        words, (right, height), (-2, 2), textcoords="offset points", ha="right", color=FAINT, size=9
+        words, (right, height), (-2, 4), textcoords="offset points", ha="right", color=FAINT, size=9
     )

@@ -78,6 +78,12 @@ def test_cells_of_several_campaigns_that_have_one_name_are_told_apart() -> None:
     assert fastest[0].endswith("times n1-zero0 of b, the slowest.")
 
 
+def test_cells_that_are_all_as_fast_have_no_fastest() -> None:
+    assert conclusion(rows([record("a"), record("b")], None)) == [
+        "All 2 cells with a result reach about 231.0 samples/s."
+    ]
+
+
 def test_large_rates_are_whole_numbers() -> None:
     steps = tuple(Interval(n, 1, None, 123_456.0 + n) for n in range(1, 20))
     fast = replace(record("fast"), measurement=Measurement(steps))
