@@ -37,8 +37,18 @@ def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
                 for place, name in zip(group.members, group.names, strict=True)
             ],
         }
-        for group in ([alone] if few else groups(axes_of(table)))
+        for group in ([alone] if few else map(shared_in_title, groups(axes_of(table))))
     ]
+
+
+def shared_in_title(group: Group) -> Group:
+    """Move to a group's title what each of its members' names has: no other group is beside it."""
+    split = [name.split(", ") for name in group.names]
+    shared = [part for part in split[0] if all(part in parts for parts in split)]
+    if len(group.names) < 2 or not shared or any(len(parts) == len(shared) for parts in split):
+        return group
+    names = (", ".join(part for part in parts if part not in shared) for parts in split)
+    return Group(", ".join([group.label, *shared]), group.members, tuple(names))
 
 
 def _length(row: Row, name: str, most: float) -> dict[str, Any]:

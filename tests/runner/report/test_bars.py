@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from runner.report.bars import throughput_bars
+from runner.report.bars import shared_in_title, throughput_bars
+from runner.report.groups import Group
 from runner.report.page import to_html
 from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
@@ -38,3 +39,12 @@ def test_a_cell_without_a_number_says_its_status_and_none_at_all_draws_nothing()
     assert (bar["rate"], bar["status"]) == (None, "did_not_run")
     assert throughput_bars(rows([failed(record("bad"))], None)) is None
     assert throughput_bars(rows([replace(record(), status="pending")], None)) is None
+
+
+def test_what_all_names_of_a_group_have_stands_in_its_title() -> None:
+    names = ("nodes 1, lr 0.1, model a", "nodes 2, lr 0.1, model a")
+    group = shared_in_title(Group("zero_stage 0", (0, 1), names))
+    assert group == Group("zero_stage 0, lr 0.1, model a", (0, 1), ("nodes 1", "nodes 2"))
+    for kept in (("nodes 1", "nodes 2"), ("nodes 1",), ("nodes 1, lr 2", "lr 2")):
+        group = Group("zero_stage 0", tuple(range(len(kept))), kept)
+        assert shared_in_title(group) == group
