@@ -28,6 +28,7 @@ from runner.commands import (
     init,
     parse,
     prefetch,
+    publish,
     rerun,
     setup,
     status,
@@ -40,8 +41,8 @@ from runner.commands import (
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
 COMMANDS = (
-    *(init, setup, verify, doctor, bench, status, stop, collect, compare, export, rerun),
-    *(parse, import_, systems, prefetch, teardown, completion),
+    *(init, setup, verify, doctor, bench, status, stop, collect, compare, export),
+    *(publish, rerun, parse, import_, systems, prefetch, teardown, completion),
 )
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 

@@ -4,7 +4,8 @@ import contextlib
 import getpass
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,23 @@ TABLES = "tables"  # in the archive: what `collect` makes of it, for a reader wi
 _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "report.html": "html"}
 
 
-def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
-    """Write `target`, a .tar.gz. Raises UserError where redaction would change a figure."""
+@dataclass(frozen=True)
+class Gathered:
+    """What an archive of a campaign holds: `files` by their names in it, and the records.
+
+    `campaign` is the one that is shown: a copy without names where it is redacted. `folder` is for
+    more files, as long as the block lasts.
+    """
+
+    campaign: Campaign
+    records: Sequence[Record]
+    files: Mapping[str, Path]
+    folder: Path
+
+
+@contextlib.contextmanager
+def gathered(campaign: Campaign, *, redact: bool) -> Iterator[Gathered]:
+    """Gather it. Raises UserError where redaction would change a figure."""
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
         shown = campaign
         if redact:
@@ -38,7 +54,13 @@ def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
         if redact:
             _same_figures(records_of(campaign, campaign.path), records)
         tables = _tables(records, shown, Path(folder) / TABLES)
-        archive.pack(shown.name, {**archive.files(shown.path), **tables}, target)
+        yield Gathered(shown, records, {**archive.files(shown.path), **tables}, Path(folder))
+
+
+def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
+    """Write `target`, a .tar.gz. Raises UserError where redaction would change a figure."""
+    with gathered(campaign, redact=redact) as found:
+        archive.pack(found.campaign.name, found.files, target)
 
 
 def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict[str, Path]:

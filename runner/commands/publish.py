@@ -1,0 +1,93 @@
+"""`python -m runner publish CAMPAIGN`: a campaign for strangers, if its figures may be shown."""
+
+import argparse
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_runs, new_command
+from runner.base.streams import complain, say
+
+RENDERS = ("readme", "system", "citation")
+DESCRIPTION = """\
+Write a campaign as a bundle that a stranger can check and run again: logs, exact commands, pins,
+packages and patches of its environments, the machines, and tables; with a README.md in the form of
+torchtitan's benchmarks folder, system.json in MLPerf's fields, and a CITATION.cff.
+
+Every cell must be publishable (docs/measures.md). One that is not is named, with why and the cure,
+and nothing is written; --anyway publishes it, marked wherever it stands.
+
+  python -m runner publish zero-vs --entity 'Example Lab'          zero-vs.publication.tar.gz, here
+  python -m runner publish zero-vs --entity 'Example Lab' --redact without names of hosts and users
+  python -m runner publish zero-vs --render readme                 that text alone, to be read
+
+`collect --campaign FILE` and `compare` read the bundle as they read a campaign; `rerun FILE` runs a
+cell of it on other nodes. What nobody said stays empty, with a word: the entity, the authors.
+docs/how-to/publish.md has the rest.
+
+exit codes: 0 it was written, 1 a cell is not publishable, 2 bad input
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(commands, "publish", "a campaign for strangers, as a bundle", DESCRIPTION)
+    command.add_argument("campaign", metavar="CAMPAIGN", help="its name, its folder, or an export")
+    add_runs(command)
+    what = command.add_mutually_exclusive_group()
+    what.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="default: CAMPAIGN.publication.tar.gz, here",
+    )  # fmt: skip
+    what.add_argument("--render", choices=RENDERS, help="print that part alone")
+    command.add_argument(
+        "--entity", default="", metavar="NAME", help="who publishes: a person, company, university"
+    )
+    command.add_argument(
+        "--author",
+        action="append",
+        default=[],
+        metavar="'FAMILY, GIVEN'",
+        help="for CITATION.cff (default: the entity); may be repeated",
+    )
+    command.add_argument("--redact", action="store_true", help="without names, as export does")
+    command.add_argument(
+        "--anyway", action="store_true", help="also cells that are not publishable, each marked"
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Write the bundle, or print a part; the exit code."""
+    import hashlib
+
+    from rich.filesize import decimal
+
+    from runner.archive import archive
+    from runner.publish.bundle import Publisher, UnfitToPublishError, publish, render_one
+    from runner.publish.readme import file_name
+
+    said = Publisher(chosen.entity.strip(), tuple(filter(None, map(str.strip, chosen.author))))
+    how = {"redact": chosen.redact, "anyway": chosen.anyway}
+    with archive.opened(chosen.runs, chosen.campaign) as source:
+        try:
+            if chosen.render:
+                say(render_one(source.campaign, chosen.render, said, **how), end="")
+                return 0
+            target = chosen.output or Path(f"{source.campaign.name}.publication.tar.gz")
+            if target.is_dir():
+                raise UserError(f"{target} is a folder; name a file, such as {target}/x.tar.gz")
+            try:
+                bundle = publish(source.campaign, target, said, **how)
+            except OSError as error:
+                raise UserError(f"{target} cannot be written: {error.strerror}") from None
+        except UnfitToPublishError as error:
+            for line in error.lines:
+                complain(f"not publishable: {line}")
+            complain(f"error: {error}")
+            return 1
+    with target.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    complain(f"wrote {target}, {decimal(target.stat().st_size)}, SHA-256 {digest}")
+    if bundle.publication.refused:
+        complain(f"{len(bundle.publication.refused)} cells are marked as not publishable")
+    complain(f"in torchtitan's benchmarks folder README.md is {file_name(bundle.publication)}")
+    return 0

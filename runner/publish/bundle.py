@@ -1,0 +1,186 @@
+"""A publication as one archive, and each of its renders as text."""
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.archive import archive
+from runner.archive.export import Gathered, gathered
+from runner.base.errors import UserError
+from runner.base.escapes import plain
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.folder.stored import UnreadableError
+from runner.load.records import layout_of
+from runner.publish.citation import citation
+from runner.publish.environments import installed, texts
+from runner.publish.fitness import refused
+from runner.publish.publication import Publication
+from runner.publish.readme import readme
+from runner.publish.system_description import system_description
+from runner.tables.build import rows
+from runner.tables.row import Row
+from runner.terms.run import Run
+
+README, SYSTEM, CITATION, FACTS = "README.md", "system.json", "CITATION.cff", "publication.json"
+RENDERS = {"readme": README, "system": SYSTEM, "citation": CITATION}
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """What only a person can say of a publication."""
+
+    entity: str = ""
+    authors: Sequence[str] = ()
+
+
+class UnfitToPublishError(UserError):
+    """Cells are not publishable; `lines` says each, why, and the cure."""
+
+    def __init__(self, lines: Sequence[str], cells: int) -> None:
+        self.lines = lines
+        super().__init__(
+            f"{len(lines)} of {cells} cells are not publishable; cure them, or publish them with"
+            " --anyway, which marks each"
+        )
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What is published, and the texts that are made of it, by their names in the archive."""
+
+    publication: Publication
+    texts: dict[str, str]
+
+
+def bundle_of(found: Gathered, by: Publisher, *, redacted: bool, anyway: bool) -> Bundle:
+    """Make it. Raises UnfitToPublishError unless all cells are publishable, or it is `anyway`."""
+    settings = found.campaign.settings
+    _, documents = layout_of(found.campaign)
+    table = rows(found.records, settings.baseline, documents)
+    not_fit = refused(table)
+    if not table:
+        raise UserError(f"campaign {found.campaign.name} has no cells; there is nothing to publish")
+    if not_fit and not anyway:
+        raise UnfitToPublishError([each.words for each in not_fit], len(table))
+    nodes = found.campaign.inspections()
+    publication = Publication(
+        name=found.campaign.name,
+        settings=settings,
+        table=table,
+        runs=_runs(found.campaign, table),
+        nodes=nodes,
+        pins=installed(settings, nodes),
+        refused=not_fit,
+        entity=by.entity,
+        authors=by.authors,
+        day=_day(table),
+        redacted=redacted,
+    )
+    system = system_description(publication)
+    made = {
+        README: readme(publication, system),
+        SYSTEM: json.dumps(plain(system), indent=1) + "\n",
+        FACTS: json.dumps(plain(_facts(publication)), indent=1) + "\n",
+    }
+    if cited := citation(publication):
+        made[CITATION] = cited
+    for pin in publication.pins:
+        made |= {f"{pin.folder}/{name}": text for name, text in texts(pin)}
+    return Bundle(publication, made)
+
+
+def publish(
+    campaign: Campaign, target: Path, by: Publisher, *, redact: bool, anyway: bool
+) -> Bundle:
+    """Write `target`, a .tar.gz. Raises UserError, UnfitToPublishError."""
+    with gathered(campaign, redact=redact) as found:
+        bundle = bundle_of(found, by, redacted=redact, anyway=anyway)
+        named = dict(found.files)
+        for name, text in bundle.texts.items():
+            path = found.folder / "publication" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            named[name] = path
+        for pin in bundle.publication.pins:
+            named |= {f"{pin.folder}/{name}": path for name, path in pin.patches.items()}
+        archive.pack(found.campaign.name, named, target)
+    return bundle
+
+
+def render_one(campaign: Campaign, which: str, by: Publisher, *, redact: bool, anyway: bool) -> str:
+    """Return one of RENDERS alone. Raises UserError where it needs what nobody said."""
+    with gathered(campaign, redact=redact) as found:
+        bundle = bundle_of(found, by, redacted=redact, anyway=anyway)
+    text = bundle.texts.get(RENDERS[which])
+    if text is None:
+        raise UserError("CITATION.cff needs an author: --author 'Family, Given', or --entity")
+    return text
+
+
+def _runs(campaign: Campaign, table: Sequence[Row]) -> dict[str, Run]:
+    """Return the run that describes each cell; none of a cell that has none that can be read."""
+    found = {}
+    for row in table:
+        record = row.record
+        path = campaign.attempt_path(record.cell_id, record.repeat, record.attempt)
+        with contextlib.suppress(UnreadableError):
+            run = Attempt(path, record.cell_id, record.repeat, record.attempt).run
+            if run is not None:
+                found[record.cell_id] = run
+    return found
+
+
+def _day(table: Sequence[Row]) -> str:
+    """Return the day of the last run's end, as the control node's clock had it (UTC)."""
+    ends = [record.began + record.wall_s for row in table for record in row.records if record.began]
+    return time.strftime("%Y-%m-%d", time.gmtime(max(ends))) if ends else ""
+
+
+def _facts(publication: Publication) -> dict[str, Any]:
+    """Return publication.json: who, what, each cell's verdict, each environment."""
+    return {
+        "schema": 1,
+        "campaign": publication.name,
+        "entity": publication.entity,
+        "authors": list(publication.authors),
+        "day": publication.day,
+        "trainbench": publication.settings.trainbench,
+        "redacted": publication.redacted,
+        "imported": publication.settings.imported,
+        "cells": [
+            {
+                "cell": row.cell,
+                "id": row.record.cell_id,
+                "publishable": row.publishable,
+                "verdict": dict(row.verdict),
+            }
+            for row in publication.table
+        ],
+        "needs": [
+            {
+                "cell": row.cell,
+                "nodes": row.record.nodes,
+                "devices_per_node": row.record.devices_per_node,
+                "device": row.record.device or row.record.device_kind,
+            }
+            for row in publication.table
+        ],
+        "environments": [
+            {
+                "system": pin.system,
+                "pin": pin.name,
+                "identity": dict(pin.identity),
+                "packages": dict(pin.lock.packages),
+                "not_known": pin.lock.missing,
+                "patches": sorted(pin.patches),
+                "note": pin.other,
+            }
+            for pin in publication.pins
+        ],
+        "environment": dict(publication.settings.environment or {}),
+    }

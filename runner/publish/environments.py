@@ -1,0 +1,96 @@
+"""What the cells ran with: pin sets, their packages and patches, as far as the campaign knows."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from node.checked import FileName
+from node.facts.kinds import ENVIRONMENT
+from node.schema import UnfitError
+from runner.base.paths import PROJECT
+from runner.publish.publication import InstalledPin, Lock
+from runner.systems.common.pins import pins
+from runner.systems.common.registry import system_names
+from runner.terms.inspected import ENV, Inspected
+from runner.terms.settings import Settings
+
+UNREAD = "no node's packages were recorded: `verify` before bench has nodes read them"
+OLDER = "`verify` read the packages of another installation than the one that ran"
+
+
+def installed(settings: Settings, nodes: Mapping[str, Inspected]) -> list[InstalledPin]:
+    """Return each pin set that the campaign's cells name, in the order of their names."""
+    wanted = sorted({(str(cell.system), str(cell.pin)) for cell in settings.cells if cell.pin})
+    return [_pin(system, name, settings, nodes) for system, name in wanted]
+
+
+def _pin(
+    system: str, name: str, settings: Settings, nodes: Mapping[str, Inspected]
+) -> InstalledPin:
+    FileName(name, "campaign.json: pin")  # it becomes a folder of the bundle
+    recorded = (settings.environment or {}).get(f"system {system}/{name}")
+    identity = recorded if isinstance(recorded, dict) else {}
+    literals = pins(system).get(name) if system in system_names() and _has_pins(system) else None
+    patches = dict(_patches(system, literals or {}))
+    applied = [path for place, path in patches.items() if place.startswith("patches/")]
+    sums = {hashlib.sha256(path.read_bytes()).hexdigest() for path in applied}
+    said = str(identity)
+    other = ""
+    if literals is None:
+        other = "this version of TrainBench does not have the pin set"
+    elif any(digest not in said for digest in sums):
+        other = "not all patches of this version are those that the nodes named as applied"
+    lock = _lock(f"{system}/{name}", identity, nodes)
+    return InstalledPin(system, name, literals, identity, lock, patches, other)
+
+
+def _has_pins(system: str) -> bool:
+    return (PROJECT / "roles" / system / "vars" / "pins.yml").is_file()
+
+
+def _patches(system: str, literals: Any) -> Iterator[tuple[str, Path]]:
+    """Yield the patches that a pin set names, wherever in it, and constraints, with their files."""
+    if isinstance(literals, dict):
+        for key, value in literals.items():
+            if key == "patches" and isinstance(value, list):
+                for name in value:
+                    yield from _file(system, "patches", str(name))
+            elif key == "constraints" and isinstance(value, str):
+                yield from _file(system, "constraints", value)
+            else:
+                yield from _patches(system, value)
+
+
+def _file(system: str, folder: str, name: str) -> Iterator[tuple[str, Path]]:
+    for role in (system, "apex"):
+        path = PROJECT / "roles" / role / "files" / folder / name
+        if path.is_file():
+            yield f"{folder}/{path.name}", path
+            return
+
+
+def _lock(pin: str, identity: Mapping[str, Any], nodes: Mapping[str, Inspected]) -> Lock:
+    """Return the packages that a node's env.json has of the installation that ran."""
+    missing = UNREAD
+    for inspected in nodes.values():
+        try:
+            env = ENVIRONMENT.check(inspected.files.get(ENV) or {}, "env.json:")
+        except UnfitError:
+            continue
+        if (found := (env.get("systems") or {}).get(pin)) and found.get("lock"):
+            if not identity or found.get("identity") == identity:
+                return Lock(dict(found["lock"]))
+            missing = OLDER
+    return Lock({}, missing)
+
+
+def texts(pin: InstalledPin) -> Iterator[tuple[str, str]]:
+    """Yield the files of a pin set's folder in the bundle: name and text."""
+    if pin.literals is not None:
+        yield "pin.yml", yaml.safe_dump({pin.name: dict(pin.literals)}, sort_keys=False)
+    if pin.lock.packages:
+        lines = [f"{name}=={version}" for name, version in sorted(pin.lock.packages.items())]
+        yield "lock.txt", "\n".join(lines) + "\n"

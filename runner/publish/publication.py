@@ -1,0 +1,78 @@
+"""What is published: a campaign's rows, machines and environments, and who says so. Data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.publish.fitness import Refused
+from runner.tables.row import Row
+from runner.terms.inspected import Inspected
+from runner.terms.run import Run
+from runner.terms.settings import Settings
+
+UNTOLD = "not said"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The packages of an environment, name to version, or why they are not known."""
+
+    packages: Mapping[str, str]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class InstalledPin:
+    """A pin set that cells ran with: its literals, what the nodes said that it is, its packages.
+
+    `literals` is None of one that this version of TrainBench does not have. `patches` are files of
+    this version, by the names that the pin set gives them; `other` says why some are not of those
+    that were applied.
+    """
+
+    system: str
+    name: str
+    literals: Mapping[str, Any] | None
+    identity: Mapping[str, Any]
+    lock: Lock
+    patches: Mapping[str, Path]
+    other: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Its folder in the bundle."""
+        return f"environment/{self.system}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A campaign, as it is published; `entity` and `authors` may be empty, and then say so.
+
+    `runs` has the run that describes each cell, by the cell's id. `day` is the last run's,
+    YYYY-MM-DD, empty where none is known.
+    """
+
+    name: str
+    settings: Settings
+    table: Sequence[Row]
+    runs: Mapping[str, Run]
+    nodes: Mapping[str, Inspected]
+    pins: Sequence[InstalledPin]
+    refused: Sequence[Refused]
+    entity: str
+    authors: Sequence[str]
+    day: str
+    redacted: bool
+
+    @property
+    def theme(self) -> str:
+        """Name the models, or what else was compared."""
+        models = {str(row.record.parameters.get("model") or "") for row in self.table}
+        return ", ".join(sorted(filter(None, models))) or self.name
+
+    @property
+    def devices(self) -> list[str]:
+        """Name the devices, each kind once."""
+        found = (row.record.device or row.record.device_kind for row in self.table)
+        return list(dict.fromkeys(filter(None, found)))

@@ -1,0 +1,193 @@
+"""The publication's README.md: the facts that torchtitan's benchmarks folder asks for. Pure.
+
+pytorch/torchtitan, benchmarks/README.md, "Submission Guidelines": entity, model or theme, hardware,
+report with training configurations, versions and dates, notes that help to reproduce.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runner.base.env import SECRET
+from runner.base.escapes import MarkdownText
+from runner.plan.script import quoted
+from runner.publish.citation import NO_AUTHORS
+from runner.publish.publication import UNTOLD, Publication
+from runner.tables.markdown import bulleted, piped, to_markdown
+from runner.terms.run import Run
+
+MOST_COMMANDS = 40  # of cells whose command is written out; launch.sh of each run has all
+
+
+def file_name(publication: Publication) -> str:
+    """Return the name that torchtitan wants: `[model/theme]_[hardware]_[date/time]_[entity].md`."""
+    hardware = "+".join(publication.devices) or "unknown"
+    day = publication.day.replace("-", "") or "undated"
+    parts = (publication.theme, hardware, day, publication.entity or "unnamed")
+    return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-") for part in parts) + ".md"
+
+
+def readme(publication: Publication, system: Mapping[str, Any]) -> str:
+    """Write it; `system` is the description of the machines."""
+    return "\n".join(_lines(publication, system)) + "\n"
+
+
+def _lines(publication: Publication, system: Mapping[str, Any]) -> Iterator[str]:
+    entity = MarkdownText(publication.entity) if publication.entity else f"{UNTOLD} (`--entity`)"
+    yield f"# {MarkdownText(publication.name)}"
+    yield ""
+    yield f"Entity: {entity}. Measured: {publication.day or 'on an unknown day'}."
+    yield ""
+    if publication.refused:
+        yield from _refused(publication)
+    if publication.settings.imported:
+        yield "**Unofficial**: the runs were imported from logs, and nobody checked their machines."
+        yield ""
+    yield "### Models"
+    yield ""
+    yield MarkdownText(publication.theme)
+    yield ""
+    yield "### Hardware"
+    yield ""
+    yield from _hardware(system)
+    yield "### Configuration"
+    yield ""
+    yield from _configuration(publication)
+    yield "### Results"
+    yield ""
+    yield to_markdown(publication.table)
+    yield "### Versions and Dates"
+    yield ""
+    yield from _versions(publication)
+    yield "### Notes"
+    yield ""
+    yield from _notes(publication)
+
+
+def _refused(publication: Publication) -> Iterator[str]:
+    count = f"{len(publication.refused)} of {len(publication.table)} cells"
+    yield f"**Not publishable**: {count}, by the campaign's own measure. They are published anyway:"
+    yield ""
+    yield bulleted(MarkdownText(each.words) for each in publication.refused)
+    yield ""
+
+
+def _hardware(system: Mapping[str, Any]) -> Iterator[str]:
+    lines = [
+        MarkdownText(f"{name.replace('_', ' ')}: {value}")
+        for name, value in system.items()
+        if isinstance(value, str)
+        and value
+        and name.startswith(("number", "host", "accelerator", "operating", "hw"))
+    ]
+    yield bulleted(lines)
+    yield ""
+    unknown = ", ".join(name.replace("_", " ") for name in system["not_known"])
+    yield MarkdownText(f"Not known: {unknown}. system.json says why.")
+    yield ""
+
+
+def _configuration(publication: Publication) -> Iterator[str]:
+    yield "Each run's folder has what every node executed: `run.json` (argv and variables, exact)"
+    yield "and `launch.sh` (the same for a shell). Node rank 0 of each cell:"
+    yield ""
+    rows = [row for row in publication.table if row.record.cell_id in publication.runs]
+    for row in rows[:MOST_COMMANDS]:
+        run = publication.runs[row.record.cell_id]
+        mark = "" if row.publishable else " (not publishable)"
+        yield f"{MarkdownText(row.cell)}, {_nodes(run)}{mark}:"
+        yield ""
+        yield fenced(command(run), "bash")
+        yield ""
+    if len(rows) > MOST_COMMANDS:
+        yield f"{len(rows) - MOST_COMMANDS} more cells: see their `launch.sh`."
+        yield ""
+    if not rows:
+        yield "No run has a recorded command."
+        yield ""
+
+
+def _nodes(run: Run) -> str:
+    count = len(run.nodes)
+    devices = run.cell.devices_per_node
+    return f"{count} node{'s' * (count > 1)} with {devices} device{'s' * (devices > 1)}"
+
+
+def command(run: Run) -> str:
+    """Write what node rank 0 executes, its variables before it, as a shell would take it; of one
+    that is named like a secret no value.
+    """
+    node = run.nodes[0]
+    env = [f"{name}={quoted(_shown(name, value))}" for name, value in node.env.items()]
+    each = node.processes or ((node.argv,) if node.argv else ())
+    lines = [" ".join(map(quoted, argv)) for argv in each] or ["# nothing: imported from a log"]
+    return "\n".join([f"cd {quoted(node.cwd)}", *(f"{word} \\" for word in env), *lines])
+
+
+def _shown(name: str, value: str) -> str:
+    """Return a variable's value; of one that is named like a secret a word in its place."""
+    return "redacted" if value and SECRET.search(name.replace("-", "_")) else value
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Put a text into a block of code, which nothing in it can end."""
+    longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _versions(publication: Publication) -> Iterator[str]:
+    rows: list[Sequence[MarkdownText]] = []
+    for pin in publication.pins:
+        rows += [
+            (MarkdownText(name), MarkdownText(version), MarkdownText(f"{pin.system}/{pin.name}"))
+            for name, version in _sources(pin.literals)
+        ]
+        packages = pin.lock.packages
+        rows += [
+            (
+                MarkdownText(name),
+                MarkdownText(packages[name]),
+                MarkdownText(f"{pin.folder}/lock.txt"),
+            )
+            for name in ("torch", "torchao", "torchtitan", "deepspeed", "numpy")
+            if name in packages
+        ]
+    rows.append(
+        (
+            MarkdownText("TrainBench"),
+            MarkdownText(publication.settings.trainbench),
+            MarkdownText(""),
+        )
+    )
+    yield piped([MarkdownText(word) for word in ("repo", "commit or version", "of")], rows)
+    yield ""
+    for pin in publication.pins:
+        where = MarkdownText(f"{pin.system}/{pin.name}")
+        if pin.lock.missing:
+            yield f"- packages of {where}: not known; {MarkdownText(pin.lock.missing)}"
+        if pin.other:
+            yield f"- {where}: {MarkdownText(pin.other)}"
+    yield ""
+
+
+def _sources(literals: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Yield each repository that a pin set names, with its commit."""
+    for value in (literals or {}).values():
+        if isinstance(value, Mapping):
+            if "repository" in value and "commit" in value:
+                yield str(value["repository"]), str(value["commit"])
+            else:
+                yield from _sources(value)
+
+
+def _notes(publication: Publication) -> Iterator[str]:
+    yield "- `trainbench collect --campaign FILE` reads the bundle as it reads a campaign."
+    yield "- `trainbench rerun FILE --cell CELL -i INVENTORY` runs a cell on nodes of your own: it"
+    yield "  shows what it would execute, and asks."
+    yield "- `manifest.json` has each file's SHA-256, `publication.json` each cell's verdict,"
+    yield "  `system.json` the machines in MLPerf's fields, `environment/` pins, packages, patches."
+    if publication.redacted:
+        yield "- Names of hosts and users, and addresses, were replaced (`--redact`)."
+    if not publication.authors and not publication.entity:
+        yield f"- There is no CITATION.cff: {NO_AUTHORS}."
