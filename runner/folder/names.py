@@ -65,6 +65,7 @@ HAPPENED = "events.jsonl"
 INSPECTED = "inspect"
 ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
+PUBLISHED = "publication.json"  # of a bundle that `publish` wrote, who and what it is
 PROGRAMS = "programs"  # what runs on the nodes of its jobs
 ATTEMPTS = "*/repeat*/attempt*"
 

@@ -72,7 +72,7 @@ def bench(
     cells = select(held, only)
     checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
     interrupts = Interrupts(limit_s)
-    with campaign.locked(), interrupts.handled(), _kept_if_begun(campaign):
+    with campaign.locked(), interrupts.handled(), kept_if_begun(campaign):
         growth = campaign.open(matrix, cluster)
         held = growth.matrix
         cells = select(held, only)
@@ -111,7 +111,7 @@ def bench(
 
 
 @contextmanager
-def _kept_if_begun(campaign: Campaign) -> Iterator[None]:
+def kept_if_begun(campaign: Campaign) -> Iterator[None]:
     """Leave no folder of a campaign whose first run was never planned."""
     try:
         yield

@@ -16,13 +16,14 @@ from runner import __version__
 from runner.base.errors import UserError
 from runner.base.paths import found
 from runner.base.shape import shape
+from runner.base.text import some
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError, load
 from runner.judge.decide import is_finished
 from runner.launch import inspection
-from runner.launch.bench import Tally
+from runner.launch.bench import Tally, kept_if_begun
 from runner.launch.engine import Engine, Wanted
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
@@ -65,6 +66,34 @@ def recorded(path: Path) -> Recorded:
     )
 
 
+def of_bundle(campaign: Campaign, cell: str | None, repeat: int | None) -> Recorded:
+    """Choose a run of a campaign: a cell by its name or id, the first repeat that is ok, or that.
+
+    Raises UserError where there is no such run, or several cells and none is named.
+    """
+    asked = campaign.settings.asked()
+    found = [(each, number) for each, number in asked if cell in (None, each.name, each.id)]
+    cells = dict.fromkeys(each.name for each, _ in found)
+    if len(cells) != 1:
+        names_of_all = dict.fromkeys(each.name for each in campaign.settings.cells)
+        problem = f"there is no cell {cell!r}" if cell else "it has several cells"
+        raise UserError(
+            f"{campaign.name}: {problem}; name one with --cell: {some(list(names_of_all), 8)}"
+        )
+    attempts = [
+        attempt
+        for each, number in found
+        if repeat in (None, number)
+        for attempt in campaign.attempts(each.id, number)[-1:]
+    ]
+    good = [each for each in attempts if (end := each.outcome) and end.status == "ok"]
+    if not attempts:
+        raise UserError(
+            f"{campaign.name}: no run of {next(iter(cells))} was recorded; name another"
+        )
+    return recorded((good or attempts)[0].path)
+
+
 def inventory(recorded: Recorded) -> Path:
     """Return the inventory that a run's campaign names, of inventory/."""
     name = recorded.settings.inventory
@@ -75,9 +104,12 @@ def inventory(recorded: Recorded) -> Path:
 
 
 def rerun(
-    recorded: Recorded, cluster: Cluster, *, engine: Engine, view: View
+    recorded: Recorded, cluster: Cluster, *, engine: Engine, view: View, runs: Path | None = None
 ) -> tuple[Attempt, Campaign, Tally]:
-    """Make the run again. Raises UserError where the machines are not what they were."""
+    """Make the run again, in a campaign below `runs` (None: beside the recorded one).
+
+    Raises UserError where the machines are not what they were.
+    """
     differs = list(differences(recorded.run, cluster))
     if differs:
         raise UserError(
@@ -86,9 +118,9 @@ def rerun(
         )
     name = recorded.campaign.name
     name = name if name.startswith("rerun-") else f"rerun-{name}"
-    target = Campaign(recorded.campaign.path.parent / name)
+    target = Campaign((runs or recorded.campaign.path.parent) / name)
     interrupts = Interrupts()
-    with target.locked(), interrupts.handled():
+    with target.locked(), interrupts.handled(), kept_if_begun(target):
         repeat = _open(target, recorded)
         view.begin(target, 1, uses([recorded.run.cell], cluster), {})
         wanted = Wanted([recorded.run.cell], recorded.run.limits.time_limit_s)

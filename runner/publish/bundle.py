@@ -12,6 +12,7 @@ from runner.archive import archive
 from runner.archive.export import Gathered, gathered
 from runner.base.errors import UserError
 from runner.base.escapes import plain
+from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
@@ -26,7 +27,7 @@ from runner.tables.build import rows
 from runner.tables.row import Row
 from runner.terms.run import Run
 
-README, SYSTEM, CITATION, FACTS = "README.md", "system.json", "CITATION.cff", "publication.json"
+README, SYSTEM, CITATION, FACTS = "README.md", "system.json", "CITATION.cff", names.PUBLISHED
 RENDERS = {"readme": README, "system": SYSTEM, "citation": CITATION}
 
 
