@@ -24,8 +24,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
 }
-# What the header says and a page's own meta tag cannot; of the two, a browser obeys both.
-_FRAMES = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+# What a header can say and a page's own meta tag cannot.
+_FRAMES = "frame-ancestors 'none'"
 _POLICY = re.compile(rb'<meta http-equiv="Content-Security-Policy" content="([^"\r\n]{1,8000})">')
 
 

@@ -63,6 +63,7 @@ def stamp(campaign: Path) -> object:
 
 def _write(folder: Path, number: str, target: Path) -> None:
     """Write the page; links to logs are addresses below that of the page."""
+    from runner.load.evidence import evidence_of_records
     from runner.load.records import layout_of, records_of
     from runner.report.page import to_html
     from runner.tables.build import rows
@@ -71,7 +72,8 @@ def _write(folder: Path, number: str, target: Path) -> None:
     records = records_of(campaign, campaign.path)
     _, documents = layout_of(campaign)
     table = rows(records, campaign.settings.baseline, documents)
-    page = to_html(table, campaign.hidden.words, live=number)
+    evidence = evidence_of_records(campaign, records, campaign.path)
+    page = to_html(table, campaign.hidden.words, evidence=evidence, live=number)
     with whole(target) as stream:
         stream.write(page.encode())
 

@@ -63,6 +63,8 @@
   }
 
   async function renew() {
+    // The page that waits for the first report may not run the report's own script.
+    if (shown().dataset.live === "0") return void location.reload();
     const answer = await fetch("./", { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.status);
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
