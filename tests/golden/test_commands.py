@@ -114,7 +114,11 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
         (
             ["rerun"],
-            ["RUN_DIR", "-i INVENTORY", "rerun-<campaign>", "exit codes: 0 the run is ok, 1 it is"],
+            ["WHAT", "-i INVENTORY", "rerun-<campaign>", "exit codes: 0 the run is ok, 1 it is"],
+        ),
+        (
+            ["publish"],
+            ["CAMPAIGN", "--anyway", "--entity NAME", "--render {readme,system,citation}", "codes"],
         ),
     ],
 )
