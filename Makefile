@@ -13,6 +13,8 @@ NODES ?= 4
 CASES ?= 100000
 SECONDS ?= 1200
 SEED ?=
+# Of `make pages`: a folder for pictures and PDFs of all pages.
+PAGES ?=
 # Of `make same-learning`: cuda or cpu, which takes hours.
 DEVICE ?= cpu
 # Of the tests: all but one begin with those on nodes, which mostly wait, the one with those that compute.
@@ -41,7 +43,7 @@ PIP := $(BIN)/python -m pip install --quiet
 SETUP := python -m runner setup
 GPUS := .trainbench/inventory/gpu
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-NOT_SLOW := not slow and not oneflow and not slurm
+NOT_SLOW := not slow and not oneflow and not slurm and not pages
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/say-next tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
   roles/container_image/files/trainbench-sshd
 
@@ -127,6 +129,11 @@ kills: $(VENV)/.dev  ## 50 kill -9 at random moments of campaigns with secrets, 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev  ## 100,000 damaged and hostile inputs: logs, answers, folders, archives, ... (minutes)
 	python -m tests.fuzz --cases $(CASES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: pages
+pages: $(VENV)/.pages  ## The report in a real browser: looks, use, accessibility, print (Chromium; PAGES=FOLDER keeps pictures)
+	tools/system-packages chromium pdftotext
+	$(if $(PAGES),TRAINBENCH_PAGES=$(abspath $(PAGES))) python -m pytest -q -n 2 --dist loadfile -m pages tests/pages
 
 .PHONY: oneflow
 oneflow: $(VENV)/.dev  ## Install OneFlow 0.8.0 of the package index on a test node, and import it (827 MB)
@@ -230,4 +237,8 @@ $(VENV)/.run: pyproject.toml tools/make-venv
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PIP) -e '.[dev]'
+	touch $@
+
+$(VENV)/.pages: $(VENV)/.dev
+	$(PIP) -e '.[pages]'
 	touch $@

@@ -173,19 +173,26 @@ def test_every_text_of_a_campaigns_folder_may_be_hostile(
 AT_ONCE: Mapping[str, list[tuple[str | None, ...]]] = {
     f"{names.ATTEMPTS}/{names.OUTCOME}": [("reason",), ("last_words",)],
     names.CAMPAIGN: [("cells", None, "name"), ("cells", None, "env", "NOTE"), ("matrix",)],
-    f"{names.ATTEMPTS}/{names.RUN}": [("cell", "name"), ("cell", "env", "NOTE")],
+    f"{names.ATTEMPTS}/{names.RUN}": [
+        *(("cell", "name"), ("cell", "env", "NOTE")),
+        *(("nodes", None, "argv", None), ("nodes", None, "env", "NOTE"), ("nodes", None, "cwd")),
+    ],
     f"{names.INSPECTED}/*.json": [("cpu",), ("devices", None, "name"), ("kernel",), ("system",)],
 }
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A campaign whose names, reasons, devices and logs are hostile, all at once.
+    return hostile_campaign(tmp_path / "runs")
+
+
+def hostile_campaign(runs: Path) -> Path:
+    """A campaign whose names, reasons, devices, commands and logs are hostile, all at once.
 
     Where a text with control characters is refused when the file is read, one without stands.
     """
     versions = f"torch_gpt config torch=2.13{HOSTILE}\n"
-    path = campaign(tmp_path / "runs", f"{HOSTILE}\n{versions}")
+    path = campaign(runs, f"{HOSTILE}\n{versions}")
     for glob, places in AT_ONCE.items():
         for place in places:
             before = {file: file.read_text() for file in path.glob(glob)}
