@@ -342,7 +342,7 @@ function openableLog(packed) {
         const blob = await unpacked(packed);
         const text = plain(await blob.slice(-SHOWN).text());
         const cut = blob.size > SHOWN ? `(the last ${SHOWN} of ${blob.size} bytes; Save has all)\n` : "";
-        view = make("pre", { class: "whole", tabindex: "0", role: "region", "aria-label": `Log ${name}` }, cut + text);
+        view = make("pre", { class: "whole", tabindex: "0", role: "group", "aria-label": `Log ${name}` }, cut + text);
         packed.parentElement.append(view);
       } catch (error) {
         fail(error);
