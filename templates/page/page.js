@@ -24,6 +24,10 @@ function button(words, pressed, attributes) {
   return element;
 }
 
+function labelled(words, control) {
+  return make("span", { class: "field" }, make("label", { for: control.id }, words), control);
+}
+
 // --- the address ------------------------------------------------------------------------------
 // #sort=-samples_per_s&q=text&f.axis=value&cols=a,b&open=cell-x; an address of another kind, such
 // as #plots, is a place of the page and says nothing of a table.
@@ -93,13 +97,13 @@ class Table {
     this.query = make("input", { type: "search", id: `${name}-q`, autocomplete: "off", spellcheck: "false" });
     this.query.addEventListener("input", () => this.change({ q: this.query.value }, "typing"));
     const bar = make("div", { class: "controls" },
-      make("label", { class: "field" }, "Find in rows", this.query));
+      labelled("Find in rows", this.query));
     this.choices = {};
     const choices = make("div", { class: "fields" });
     this.heads.forEach((head, column) => {
       if (!("filter" in head.dataset)) return;
       const values = [...new Set(this.entries.map((entry) => this.value(entry, column)))].sort(COLLATOR.compare);
-      const choice = make("select", {}, make("option", { value: "" }, "all"),
+      const choice = make("select", { id: `${name}-f${column}` }, make("option", { value: "" }, "all"),
         ...values.map((value) => make("option", { value: `=${value}` }, value)));
       const key = this.keys[column];
       choice.addEventListener("change", () => {
@@ -108,7 +112,7 @@ class Table {
         this.change({ filters });
       });
       this.choices[key] = { choice, column };
-      choices.append(make("label", { class: "field" }, head.dataset.title || head.textContent, choice));
+      choices.append(labelled(head.dataset.title || head.textContent, choice));
     });
     const narrow = matchMedia("(max-width: 640px)");
     const filters = make("details", { class: "filters", open: !narrow.matches }, make("summary", {}, "Filters"), choices);
@@ -211,12 +215,13 @@ class Table {
       if (value !== undefined) filters[key] = decode(value);
     }
     const sort = decode(of("sort") || "");
+    const picked = list(of("cols")).filter((key) => this.keys.includes(key));
     const known = new Set(this.entries.map((entry) => entry.row.id));
     this.view = {
       sort: this.keys.includes(sort.replace(/^-/, "")) ? sort : "",
       q: decode(of("q") || ""),
       filters,
-      cols: of("cols") === undefined ? null : list(of("cols")).filter((key) => this.keys.includes(key)),
+      cols: picked.length || of("cols") === "" ? picked : null,
       open: list(of("open")).filter((id) => known.has(id)),
     };
     this.show();
