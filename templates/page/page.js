@@ -244,6 +244,10 @@ class Table {
       entry.row.hidden = !entry.shown;
       if (entry.detail) entry.detail.hidden = !opened;
       entry.press?.setAttribute("aria-expanded", String(opened));
+      if (opened && !entry.seen) {  // the last lines of a log are what is looked for
+        for (const tail of entry.detail.querySelectorAll("pre.tail")) tail.scrollTop = tail.scrollHeight;
+        entry.seen = true;
+      }
       count += entry.shown;
     }
     this.count.textContent = count === this.entries.length ? `${count} rows` : `${count} of ${this.entries.length} rows`;
@@ -286,7 +290,7 @@ class Table {
     const cols = this.view.cols;
     const shown = this.heads.map((_, at) => at === 0 || !cols || cols.includes(this.keys[at]));
     if (!cols) {
-      this.hide([]);
+      this.hiding.textContent = `#${CSS.escape(this.table.id)} tr.detail{display:none}`;
       const room = (this.table.closest(".scroll") || this.table.parentElement).clientWidth;
       const widths = this.heads.map((head) => head.getBoundingClientRect().width);
       if (widths.reduce((sum, width) => sum + width, 0) > room + 1) {

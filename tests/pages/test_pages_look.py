@@ -78,9 +78,11 @@ def test_a_page_is_whole_accessible_and_alone(
         assert table.evaluate("each => each.scrollWidth - each.clientWidth") <= 1
         page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
         assert sees(page) == []
+        columns = page.locator(".picker > summary").text_content()
         presses = page.locator("button.open")
         for at in range(min(3, presses.count())):
             presses.nth(at).click()
+        assert page.locator(".picker > summary").text_content() == columns
         assert page.evaluate("document.documentElement.scrollWidth") <= room
         assert page.evaluate(CLIPPED) == []
         page.locator("#results").scroll_into_view_if_needed()

@@ -103,10 +103,9 @@ def draw(text: str, campaign: str, name: str) -> None:
 
 
 def photograph(page: Path, picture: Path) -> None:
-    """Take a small picture of a report's title, table and plots, without what stands between."""
-    title, *sections = page.read_text(encoding="utf-8").split("<h2>")
-    shown = [text for text in sections if text.startswith(("Results", "Plots"))]
-    text = re.sub(r'(?s)<ul class="notes">.*?</ul>', "", "<h2>".join([title, *shown]))
+    """Take a small picture of a report's beginning, without the notes below its table."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r'(?s)<ul class="notes">.*?</ul>', "", text)
     page.write_text(text, encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder) / "shot.png"
