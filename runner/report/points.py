@@ -51,8 +51,8 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
             if link := href(row.record.log):
                 point.set_url(link)
         axes.set(xlabel=label, ylabel="samples/s a device")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, 1.06 * axes.dataLim.x1)
+        axes.set_ylim(0, 1.06 * axes.dataLim.y1)
         return titles
 
     legend = [{"label": f"{axis} {kind}", "mark": mark(i)} for i, kind in enumerate(kinds)]
