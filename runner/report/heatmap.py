@@ -137,4 +137,5 @@ def _cell(row: Row, ends: tuple[float, float]) -> dict[str, Any]:
 def share(rate: float, ends: tuple[float, float]) -> float:
     """Return where a rate lies between the least and the most, 0 to 1, on a logarithmic scale."""
     least, most = ends
-    return math.log(rate / least) / math.log(most / least) if most > least else 1.0
+    span = math.log(most) - math.log(least)  # a quotient may be more than a float holds
+    return (math.log(rate) - math.log(least)) / span if span > 0 else 1.0

@@ -101,6 +101,8 @@ def test_names_of_axes_are_text() -> None:
 def test_colour_goes_by_the_logarithm() -> None:
     assert [share(rate, (1, 100)) for rate in (1, 10, 100)] == [0, 0.5, 1]
     assert share(5, (5, 5)) == 1
+    assert share(1e300, (1e-308, 1e300)) == 1  # of which the quotient is no float
+    assert 0 <= share(1.0, (1e-320, 1e308)) <= 1
 
 
 def _luminance(colour: tuple[float, ...]) -> float:
