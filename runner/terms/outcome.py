@@ -11,7 +11,7 @@ from runner.terms.record import ENDED
 
 Word = Annotated[str, Text(most=100)]
 Sentence = Annotated[str, Words(most=20_000)]  # a reason, with the log's own words
-Time = Annotated[float, Number(0, 1e11)]  # in epoch seconds
+Time = Annotated[float, Number(0, 1e11)]  # in epoch seconds, or so many seconds
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Outcome:
     evidence: Place | None = None
     rules: Word = ""
     started_at: Time | None = None
-    wall_s: Annotated[float, Number(0)] = 0.0
-    queued_s: Annotated[float, Number(0)] | None = None
+    wall_s: Time = 0.0
+    queued_s: Time | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what outcome.json holds."""

@@ -1,5 +1,6 @@
 """The timeline: what ran when, what waited, what failed; and time on a line."""
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -147,3 +148,23 @@ def test_earlier_attempts_come_with_the_record_of_the_last(tmp_path: Path) -> No
     (found,) = records_of(campaign, tmp_path)
     assert (found.attempt, found.status) == (2, "ok")
     assert found.tried == (Tried(1, "node_lost", "n1 is gone", NOON, 7.0, 3.0, ()),)
+
+
+@pytest.mark.parametrize("key", ["wall_s", "queued_s"])
+@pytest.mark.parametrize("value", [1e11, 1e300])
+def test_no_length_of_time_ends_the_page(key: str, value: float, tmp_path: Path) -> None:
+    """Not even one that no clock can show: that run is unreadable, and the others are there."""
+    campaign: Campaign = write(
+        tmp_path,
+        small_matrix({"seed": [1, 2]}, {"train_iters": 20}),
+        small_cluster(1, 1),
+        lambda cell, repeat: Story({0: torch_gpt(20)}),
+    )
+    path = min(campaign.path.glob(f"*/*/*/{names.OUTCOME}"))
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    records = records_of(campaign, tmp_path)
+    assert Page(render(records, "html")).open == []
+    assert sorted(found.status for found in records) == [
+        "ok",
+        "ok" if value < 1e12 else "unreadable",
+    ]
