@@ -131,7 +131,8 @@ def _log(attempt: Attempt, rank: int, secrets: Sequence[str]) -> NodeLog:
         return NodeLog(inside, missing="no log came home")
     except OSError as error:
         return NodeLog(inside, missing=f"it cannot be read: {error.strerror or error}")
-    return NodeLog(inside, size, last_lines(end, dict.fromkeys(secrets, MASKED)))
+    lines = last_lines(end, dict.fromkeys(secrets, MASKED))
+    return NodeLog(inside, size, lines, secrets=tuple(secrets))
 
 
 def last_lines(

@@ -14,13 +14,14 @@ class NodeLog:
     """What a node's launcher printed: `path` in the run's folder, and how many bytes there are.
 
     `tail` has its last lines, printable; `bytes` is None and `missing` says why where it cannot be
-    read.
+    read. `secrets` are values that no reader is to see, wherever the log repeats them.
     """
 
     path: str
     bytes: int | None = None
     tail: tuple[str, ...] = ()
     missing: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 import base64
 import gzip
+import json
 import random
 from pathlib import Path
 
+from runner.folder import names
 from runner.load.evidence import evidence_of_records
 from runner.load.records import records_of
-from runner.load.whole_logs import TOO_LARGE, packed_logs
+from runner.load.whole_logs import TOO_LARGE, masked, packed_logs
 from runner.report.formats import render_rows
 from runner.tables.build import rows
 from tests.runner.builders import small_cluster, small_matrix
@@ -51,3 +53,30 @@ def test_logs_are_packed_until_there_is_no_room(tmp_path: Path) -> None:
     for log in found[2:]:
         assert f"{log.path} (59 KiB)" in text
     assert found[0].data in text
+
+
+def test_a_secret_that_the_tail_hides_is_in_no_packed_log(tmp_path: Path) -> None:
+    value = "hunter2hunter2"
+    matrix = small_matrix({"seed": [1]}, {"nodes": 1})
+    told = Story({0: f"{torch_gpt(50)}the key is {value}\n"})
+    campaign = write(tmp_path, matrix, small_cluster(), lambda cell, repeat: told)
+    (planned,) = campaign.path.glob(f"*/*/*/{names.RUN}")
+    content = json.loads(planned.read_text())
+    content["nodes"][0]["env"]["OLD_API_KEY"] = value
+    planned.write_text(json.dumps(content))
+    records = records_of(campaign, tmp_path)
+    evidence = evidence_of_records(campaign, records, tmp_path)
+    (log,) = packed_logs(records, evidence, 1 << 20)
+    packed = gzip.decompress(base64.b64decode(log.data))
+    assert value.encode() not in packed
+    assert b"the key is redacted\n" in packed
+    assert value not in repr(evidence)
+
+
+def test_a_secret_across_blocks_is_masked_and_all_else_is_as_it_was() -> None:
+    text = b"a" * 10 + b"secret-1" + b"b" * 10 + b"secret-1" + b"secret"
+    for size in range(1, len(text) + 1):
+        parts = [text[at : at + size] for at in range(0, len(text), size)]
+        found = b"".join(masked(parts, ["secret-1", "x"]))
+        assert found == text.replace(b"secret-1", b"redacted")
+    assert b"".join(masked([text], [])) == text
