@@ -91,7 +91,8 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
         for attempt in reversed(attempts):
             if (cell.id, repeat, attempt.number) in running:
                 tried = earlier(attempts, attempt)
-                yield replace(pending, status="running", reason=RUNNING, tried=tried)
+                now = replace(pending, status="running", reason=RUNNING)
+                yield replace(now, attempt=attempt.number, tried=tried)
                 break
             try:
                 record = _ran(campaign, attempt, *machines, of=(settings, cell))

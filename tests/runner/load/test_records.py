@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,12 @@ def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
     with campaign.locked():
         write_json(attempt.path / "run.json", run)
         found = records_of(campaign, tmp_path)[0]
-    assert (found.status, found.reason) == ("running", RUNNING)
+        again = campaign.new_attempt(before[0].cell_id, 1)
+        write_json(again.path / "run.json", run)
+        second = records_of(campaign, tmp_path)[0]
+    assert (found.status, found.reason, found.attempt) == ("running", RUNNING, 1)
+    assert (second.status, second.attempt) == ("running", 2)  # whose command and log a page has
+    shutil.rmtree(again.path)
     found = records_of(campaign, tmp_path)[0]
     assert (found.status, found.reason) == ("did_not_run", "bench ended before the run did")
 
