@@ -53,6 +53,18 @@ def test_the_report_is_the_one_of_collect_and_its_links_are_answered(tmp_path: P
             urllib.request.urlopen(address[:-3] + "xx/")
 
 
+def test_what_ran_has_its_command_and_the_end_of_its_log(tmp_path: Path) -> None:
+    folder = campaign(tmp_path)
+    text = written(folder, 1).decode()
+    assert text.count("No command: it has not run.") == 1  # the pending cell's
+    assert text.count("<h3>Last lines of the log:") == 1
+    with live_page(folder, 0, str) as live:
+        address = live.words[0].split()[-1]
+        (script,) = re.findall(r'href="([^"]*/launch\.sh)"', text)
+        with urllib.request.urlopen(address + script) as answer:  # our own
+            assert answer.read().startswith(b"#!")
+
+
 def test_who_comes_from_another_machine_is_told_how(tmp_path: Path) -> None:
     with live_page(tmp_path / "m-rack", 0, str) as live:
         first, second = live.words
