@@ -66,6 +66,8 @@ for step in range(1, steps + 1):
         os._exit(5)
     if mine and act == "eat" and step == 3:
         eaten = [bytearray(1 << 20) for _ in range(1 << 14)]
+    while act == "wait" and step == 3 and not os.path.exists(os.environ["WAIT_FOR"]):
+        time.sleep(0.02)
     if act == "hang_one" and step == 3 and not mine:
         time.sleep(1000)  # as in a collective that one rank never joins
     if (act == "hang" or act == "hang_one" and mine) and step == 3:

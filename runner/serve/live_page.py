@@ -16,7 +16,8 @@ from runner.serve.renderer import Renderer
 from runner.serve.responses import Content
 from runner.serve.written import stamp, written
 
-LAST_S = 15.0  # for who looks to have the last page
+LAST_MADE_S = 60.0  # for the last page to be made
+LAST_S = 15.0  # for who looks to have it then
 
 
 class LivePage:
@@ -38,9 +39,9 @@ class LivePage:
         ]
 
     def last(self) -> None:
-        """Wait until who looks has the last page, for LAST_S at most; Ctrl-C does not wait."""
+        """Wait until who looks has the last page, but not long; Ctrl-C does not wait."""
         with suppress(KeyboardInterrupt):
-            self._renderer.finish(LAST_S)
+            self._renderer.finish(LAST_MADE_S, LAST_S)
 
 
 @contextmanager

@@ -69,10 +69,14 @@ class PageHandler(http.server.BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.send_header("Content-Length", str(answer.size))
             self.end_headers()
-            left = 0 if getattr(self, "command", None) == "HEAD" else answer.size
+            if getattr(self, "command", None) == "HEAD":
+                return
+            left = answer.size
             while left and (chunk := body.read(min(left, _CHUNK))):
                 left -= len(chunk)
                 self.wfile.write(chunk)
+        if answer.sent and not left:
+            answer.sent()
 
 
 class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):

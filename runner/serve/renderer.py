@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 SHARE = 10  # a rendering may take one part in so many of the time
 LEAST_S = 5.0  # between two of them
+ASKS_S = 4.0  # between two questions of a page that is open (live.js: 3 s), and some
 WATCHED_S = 15.0  # after the last request somebody still looks
 
 
@@ -37,20 +38,24 @@ class Renderer:
         self._made_of: object = None
         self._sent = 0  # the newest version that somebody has
         self._asked_at = -WATCHED_S
-        self._not_before = 0.0
+        self._not_before = self._made_at = 0.0
         self._final = self._closed = False
         self._turn = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="live page", daemon=True)
         self._thread.start()
 
-    def page(self, *, asked: bool = False) -> Rendered:
-        """Return the newest page, and have another one made if that is due; `asked`: it is sent."""
+    def page(self) -> Rendered:
+        """Return the newest page, and have another one made if that is due."""
         with self._turn:
             self._asked_at = time.monotonic()
-            if asked:
-                self._sent = max(self._sent, self._page.version)
             self._turn.notify_all()
             return self._page
+
+    def sent(self, version: int) -> None:
+        """Note that somebody has all of a page."""
+        with self._turn:
+            self._sent = max(self._sent, version)
+            self._turn.notify_all()
 
     @property
     def over(self) -> bool:
@@ -58,18 +63,27 @@ class Renderer:
         with self._turn:
             return self._final and self._made_of == self._changed()
 
-    def finish(self, patience_s: float) -> None:
-        """Let who still looks have the last page; return at once where nobody does."""
-        until = time.monotonic() + patience_s
+    def finish(self, making_s: float, taking_s: float) -> None:
+        """Let all who still look have the last page; return at once where nobody does.
+
+        It may take `making_s` to be made, and they `taking_s` to take it. Nobody knows how many
+        they are: each of them has asked within ASKS_S after it was made.
+        """
+        begun = time.monotonic()
         with self._turn:
             if not self._watched():
                 return
             self._final, self._not_before = True, 0.0
             self._turn.notify_all()
-        while time.monotonic() < until:
+        while True:
             last = self._changed()
             with self._turn:
-                if self._made_of == last and self._sent == self._page.version:
+                now, made = time.monotonic(), self._made_of == last
+                all_asked = now - self._made_at > ASKS_S
+                if made and self._sent == self._page.version and all_asked:
+                    return
+                until = max(begun, self._made_at) + taking_s if made else begun + making_s
+                if now >= until:
                     return
                 self._turn.wait(0.2)
 
@@ -109,7 +123,7 @@ class Renderer:
             page = Rendered(self._page.version, self._page.content, str(error) or repr(error))
         took_s = time.monotonic() - began
         with self._turn:
-            self._page, self._made_of = page, now
+            self._page, self._made_of, self._made_at = page, now, time.monotonic()
             rest_s = 0.0 if self._final else max(LEAST_S, SHARE * took_s)
             self._not_before = time.monotonic() + rest_s
             self._turn.notify_all()

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -33,13 +33,15 @@ _POLICY = re.compile(rb'<meta http-equiv="Content-Security-Policy" content="([^"
 class Response:
     """An answer of HTTP's: its status, headers besides those of every answer, and its body.
 
-    The body is text, or an open file of which the first `size` bytes are sent.
+    The body is text, or an open file of which the first `size` bytes are sent; `sent` is called
+    once all of them are.
     """
 
     status: int
     body: bytes | IO[bytes]
     size: int
     headers: Mapping[str, str] = field(default_factory=dict)
+    sent: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,12 @@ class Content:
         return _file(self.folder, wished.file)
 
     def _page(self) -> Response:
-        page = self.renderer.page(asked=True)
+        page = self.renderer.page()
         found = _POLICY.search(page.content[:20_000])
         policy = found[1].decode() if found else HEADERS["Content-Security-Policy"]
         headers = {"Content-Security-Policy": f"{policy}; {_FRAMES}"}
-        return _answer(page.content, "text/html; charset=utf-8", headers)
+        answer = _answer(page.content, "text/html; charset=utf-8", headers)
+        return replace(answer, sent=lambda: self.renderer.sent(page.version))
 
     def _now(self) -> Response:
         page = self.renderer.page()

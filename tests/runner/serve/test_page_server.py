@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -135,6 +136,29 @@ def test_a_head_has_no_body(served: PageServer) -> None:
     answer, body = asked(served, method="HEAD")
     assert (answer.status, body) == (200, b"")
     assert int(answer.headers["Content-Length"]) > 1000
+
+
+def test_a_page_counts_as_sent_once_all_of_it_is(tmp_path: Path) -> None:
+    """Else bench would end while its last report is on its way."""
+    size = 32 << 20  # more than the buffers of a connection hold
+    renderer = Renderer(lambda number: b"x" * size, lambda: 0, b"wait")
+    sent: list[int] = []
+    renderer.sent = sent.append  # type: ignore[method-assign, assignment]
+    with listening(0, Content(tmp_path, renderer, str)) as server:
+        while renderer.page().version == 0:
+            time.sleep(0.01)
+        asked(server, method="HEAD")
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("GET", f"/{server.token}/")
+        answer = connection.getresponse()
+        time.sleep(0.3)
+        assert sent == []
+        assert len(answer.read()) == size
+        until = time.monotonic() + 20
+        while not sent and time.monotonic() < until:
+            time.sleep(0.01)
+    assert sent == [1]
+    renderer.close()
 
 
 def test_another_host_is_refused(served: PageServer) -> None:

@@ -33,6 +33,7 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr(module, "LEAST_S", 0.0)
     monkeypatch.setattr(module, "SHARE", 0)
+    monkeypatch.setattr(module, "ASKS_S", 0.0)
     return Made()
 
 
@@ -96,23 +97,61 @@ def test_at_the_end_who_looks_is_waited_for_until_the_last_page_was_sent(made: M
     with rendering(made) as renderer:
         until(lambda: renderer.page().version == 1)
         made.state = 1
-        ending = threading.Thread(target=renderer.finish, args=(60.0,))
+        ending = threading.Thread(target=renderer.finish, args=(60.0, 60.0))
         ending.start()
         until(lambda: renderer.page().version == 2)
         until(lambda: renderer.over)
         assert ending.is_alive()
-        assert renderer.page(asked=True).content == b"page 2 of state 1"
+        assert renderer.page().content == b"page 2 of state 1"
+        assert ending.is_alive()  # it may be on its way
+        renderer.sent(2)
         ending.join(20)
         assert not ending.is_alive()
 
 
+def test_who_else_looks_has_the_time_to_ask_for_it(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ASKS_S", 0.5)
+    with rendering(made) as renderer:
+        until(lambda: renderer.page().version == 1)
+        renderer.sent(1)
+        began = time.monotonic()
+        renderer.finish(60.0, 60.0)
+        assert 0.3 < time.monotonic() - began < 20
+
+
 def test_nobody_is_waited_for_where_nobody_looks(made: Made) -> None:
     with rendering(made) as renderer:
-        renderer.finish(60.0)
+        renderer.finish(60.0, 60.0)
         assert made.numbers == []
 
 
 def test_who_does_not_take_it_is_not_waited_for(made: Made) -> None:
     with rendering(made) as renderer:
         until(lambda: renderer.page().version == 1)
-        renderer.finish(0.3)
+        renderer.finish(60.0, 0.3)
+
+
+def test_one_that_is_made_slowly_may_be_taken_after_that(made: Made) -> None:
+    with rendering(made) as renderer:
+        until(lambda: renderer.page().version == 1)
+        made.go.clear()
+        made.state = 1
+        ending = threading.Thread(target=renderer.finish, args=(60.0, 2.0))
+        ending.start()
+        time.sleep(2.3)
+        assert ending.is_alive()
+        made.go.set()
+        until(lambda: renderer.over)
+        renderer.sent(renderer.page().version)
+        ending.join(20)
+        assert not ending.is_alive()
+
+
+def test_one_that_is_never_made_is_not_waited_for(made: Made) -> None:
+    with rendering(made) as renderer:
+        until(lambda: renderer.page().version == 1)
+        made.go.clear()
+        made.state = 1
+        renderer.finish(0.3, 60.0)
