@@ -5,6 +5,7 @@
   "use strict";
   const EVERY_MS = 3000;
   const AWAY_MS = 10000; // between two questions while nobody answers
+  const FOCUSED = "a, button, input, select, summary, [tabindex]";
   const bar = document.getElementById("live");
   let seen = new Date();
   let over = false;
@@ -18,36 +19,51 @@
     bar.dataset.state = state;
   }
 
-  // A name for an element that the next report has, too: the id it lies in, and which of its kind.
-  function named(element, selector) {
-    const home = element.closest("[id]") || shown();
-    const kind = Array.from(home.querySelectorAll(selector));
-    return [home.id, element.matches("[id]") ? -1 : kind.indexOf(element)];
+  // A name for an element that the next report has, too: what it lies in, by its id or heading, and
+  // which of its kind there. What lies in something else with a name does not count: there may be more.
+  const home = (element) => element.closest("[id], section") || shown();
+  const title = (place) => place.id || (place.matches("section") && place.querySelector("h2[id]")?.id) || "";
+  function kinds(selector) {
+    const all = new Map();
+    for (const each of shown().querySelectorAll(selector)) {
+      const place = home(each);
+      if (!all.has(place)) all.set(place, []);
+      all.get(place).push(each);
+    }
+    return all;
   }
-  function found([id, index], selector) {
-    const home = id ? document.getElementById(id) : shown();
-    return index < 0 || !home ? home : home.querySelectorAll(selector)[index];
+  function named(selector) {
+    const names = new Map();
+    for (const [place, some] of kinds(selector)) {
+      some.forEach((each, at) => names.set(each, `${place.localName} ${at} ${title(place)}`));
+    }
+    return names;
+  }
+  function found(selector) {
+    return new Map(Array.from(named(selector), ([each, name]) => [name, each]));
   }
 
   // What a person did to the page, as a function that does it again.
   function kept() {
-    const details = Array.from(shown().querySelectorAll("details"), (each) => [named(each, "details"), each.open]);
-    const scrolled = Array.from(shown().querySelectorAll(".scroll"), (each) => [named(each, ".scroll"), each.scrollLeft]);
+    const details = Array.from(named("details"), ([each, name]) => [name, each.open]);
+    const scrolled = Array.from(named(".scroll"), ([each, name]) => [name, each.scrollLeft]);
     const focused = document.activeElement && shown().contains(document.activeElement)
-      ? named(document.activeElement, "a, button, input, select, summary, [tabindex]") : null;
+      ? named(FOCUSED).get(document.activeElement) : null;
     const top = Array.from(shown().querySelectorAll("[id]")).find((each) => each.getBoundingClientRect().bottom > 0);
     const anchor = top && window.scrollY > 0 ? [top.id, top.getBoundingClientRect().top] : null;
     const at = [window.scrollX, window.scrollY];
     return () => {
+      const now = found("details");
       for (const [name, open] of details) {
-        const each = found(name, "details");
-        if (each && each.matches("details")) each.open = open;
+        const each = now.get(name);
+        if (each && each.open !== open) each.open = open;
       }
+      const wide = found(".scroll");
       for (const [name, left] of scrolled) {
-        const each = found(name, ".scroll");
-        if (each) each.scrollLeft = left;
+        const each = wide.get(name);
+        if (each && left) each.scrollLeft = left;
       }
-      const focus = focused && found(focused, "a, button, input, select, summary, [tabindex]");
+      const focus = focused && found(FOCUSED).get(focused);
       if (focus) focus.focus({ preventScroll: true });
       const same = anchor && document.getElementById(anchor[0]);
       if (same) window.scrollBy(0, same.getBoundingClientRect().top - anchor[1]);

@@ -116,7 +116,7 @@ class Table {
     });
     const narrow = matchMedia("(max-width: 640px)");
     const filters = make("details", { class: "filters", open: !narrow.matches }, make("summary", {}, "Filters"), choices);
-    narrow.addEventListener("change", () => { filters.open = !narrow.matches; });
+    narrow.addEventListener("change", () => { filters.open = !narrow.matches; }, { signal: ending.signal });
     if (choices.childElementCount) bar.append(filters);
     this.count = make("span", { class: "count", role: "status" });
     this.clear = button("Show all", () => this.change({ q: "", filters: {} }), { class: "quiet" });
@@ -150,7 +150,7 @@ class Table {
     });
     document.addEventListener("click", (event) => {
       if (!picker.contains(event.target)) picker.open = false;
-    });
+    }, { signal: ending.signal });
     return picker;
   }
 
@@ -192,7 +192,7 @@ class Table {
     const typing = how === "typing" && this.typed;
     this.typed = how === "typing";
     Object.assign(this.view, part);
-    this.show();
+    this.show(Object.keys(part).some((key) => key !== "sort" && key !== "open"));
     remember(tables.flatMap((table) => table.pairs()), typing);
   }
 
@@ -224,10 +224,11 @@ class Table {
       cols: picked.length || of("cols") === "" ? picked : null,
       open: list(of("open")).filter((id) => known.has(id)),
     };
-    this.show();
+    this.show(true);
   }
 
-  show() {
+  // `anew`: what is shown may have other widths, so that other columns fit.
+  show(anew) {
     const { sort, q, filters, open } = this.view;
     if (this.query.value !== q) this.query.value = q;
     for (const [key, { choice }] of Object.entries(this.choices)) {
@@ -253,7 +254,7 @@ class Table {
     this.count.textContent = count === this.entries.length ? `${count} rows` : `${count} of ${this.entries.length} rows`;
     this.clear.hidden = !q && !wanted.length;
     this.order(sort);
-    this.pick();
+    if (anew) this.pick();
   }
 
   order(sort) {
@@ -391,11 +392,14 @@ function copyable(text) {
 // --- begin --------------------------------------------------------------------------------------
 
 let tables = [];
+let ending = new AbortController();  // of the listeners that would keep tables which are gone
 root.classList.add("js");
 
 function begin() {
   for (const table of tables) table.hiding.remove();
   tables = [];
+  ending.abort();
+  ending = new AbortController();
   document.querySelectorAll("table.interactive").forEach((table, at) => {
     tables.push(new Table(table, at ? `${table.id}.` : ""));
   });
@@ -414,8 +418,10 @@ function restore(first) {
 begin();
 restore(true);
 document.addEventListener("report:replaced", () => {  // templates/page/live.js
+  const views = new Map(tables.map((table) => [table.prefix, table.pairs()]));
   begin();
-  restore(true);
+  if (addressed() !== null) return void restore(true);
+  for (const table of tables) table.restore(Object.fromEntries(views.get(table.prefix) || []));
 });
 addEventListener("hashchange", () => restore(false));
 addEventListener("popstate", () => restore(false));
