@@ -62,7 +62,7 @@ def roofline(table: Sequence[Row]) -> dict[str, Any] | None:
             points.append(_Point(row, intensity, rate, peak, memory))
     if not points and not bars:
         return None
-    plot = _plot(points) if points else {"svg": "", "legend": []}
+    plot = _plot(points) if points else {"svg": "", "legend": [], "dashed": False}
     notes = [f"{printable(why)} ({count})" for why, count in reasons.items()]
     return {**plot, "bars": bars, "reasons": notes}
 
@@ -89,6 +89,7 @@ def _plot(points: Sequence[_Point]) -> dict[str, Any]:
     return {
         "svg": _svg(points, [kinds.index(value) for value in values]),
         "legend": legend if axis else [],
+        "dashed": bool(_products(points)),
     }
 
 

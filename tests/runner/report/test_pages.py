@@ -1,11 +1,13 @@
 """Whole pages of campaigns as they come: each status, GPUs; nothing empty, nothing dropped."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.report.formats import render
+from runner.terms.record import Reached
 from tests.runner.gpu_campaign import gpus
 from tests.runner.report.test_report import Page
 from tests.runner.status_campaign import WORDS, every_status
@@ -48,3 +50,13 @@ def test_no_plot_has_empty_axes_and_the_page_is_small(gpu_page: str) -> None:
     assert len(drawings) > 40
     assert all("<title>" in drawing for drawing in drawings if 'class="small"' not in drawing)
     assert len(gpu_page) < 1_000_000
+
+
+def test_no_dashed_line_is_named_that_is_not_there(tmp_path: Path) -> None:
+    """Whatever the cells are called."""
+    records = [
+        replace(each, cell=f"{each.cell}-doctor", reached=Reached(None, "it was not asked"))
+        for each in gpus(tmp_path)
+    ]
+    assert "dashed: what doctor" in render(gpus(tmp_path / "with"), "html")
+    assert "dashed: what doctor" not in render(records, "html")
