@@ -126,3 +126,28 @@ def test_nodes_that_only_the_job_knew_stand_in_the_table(
 def test_a_documents_figures_cannot_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--published", "x.yaml", "--shape", "osdi", "--strict"]) == 2
     assert "no --format html or --strict" in capsys.readouterr().err
+
+
+def test_a_page_has_whole_logs_up_to_a_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = small_matrix({"zero_stage": [0, 1]}, {"nodes": 2})
+    write(tmp_path, matrix, small_cluster(), lambda cell, repeat: Story({0: torch_gpt(20)}))
+
+    def page(*words: str) -> str:
+        target = tmp_path / "report.html"
+        words = ("--runs", str(tmp_path), "--format", "html", "--output", str(target), *words)
+        assert main(["collect", *words]) == 0
+        return target.read_text(encoding="utf-8")
+
+    assert page().count("<template ") == 2
+    assert page("--logs", "0").count("<template ") == 0
+    tiny = page("--logs", "0.0001")
+    assert tiny.count("<template ") == 0
+    assert tiny.count("Not in this page, for want of room") == 1
+    for words in (["--logs", "-1", "--format", "html"], ["--logs", "much", "--format", "html"]):
+        with pytest.raises(SystemExit):
+            main(["collect", *words])
+        assert "is no size in MiB" in capsys.readouterr().err
+    assert main(["collect", "--runs", str(tmp_path), "--logs", "1"]) == 2
+    assert "it needs --format html" in capsys.readouterr().err
