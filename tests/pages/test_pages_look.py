@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runner.terms.record import STATUSES
 from tests.pages.conftest import SIZES, Open
 from tests.pages.reports import CAMPAIGNS, page_of
 
@@ -136,6 +137,12 @@ def test_paper_has_every_column_and_nothing_else_that_opens(
         assert re.sub(r"[\s-]", "", head) in letters, head
     assert "Verdict, runs" not in text
     assert "Find in rows" not in text
+
+
+def test_a_campaign_has_every_status(pages: dict[str, Path], opened: Open) -> None:
+    with opened(pages["statuses"]) as shown:
+        texts = shown.page.locator("#cells > tbody .pill").all_text_contents()
+    assert set(texts) == set(STATUSES)
 
 
 def test_forty_cells_are_below_a_megabyte_without_their_logs(tmp_path: Path) -> None:
