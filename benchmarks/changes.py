@@ -49,7 +49,8 @@ def gaussian(random: Random, count: int, sigma: float) -> Floats:
 
 def heavy(random: Random, count: int, sigma: float) -> Floats:
     """Draw noise with heavy tails."""
-    return random.standard_t(2, count) * sigma * 0.6745 / 0.8165
+    noise: Floats = random.standard_t(2, count) * sigma * 0.6745 / 0.8165
+    return noise
 
 
 def outliers(random: Random, count: int, sigma: float) -> Floats:
@@ -112,7 +113,9 @@ def by_otava(values: Floats, sigma: float) -> Found:
     from otava.analysis import compute_change_points
 
     try:
-        found, _ = compute_change_points(values, max_pvalue=0.001, min_magnitude=THRESHOLD / 100)
+        found, _ = compute_change_points(
+            values, window_len=200, max_pvalue=0.001, min_magnitude=THRESHOLD / 100
+        )
     except ValueError:  # of few points
         return []
     return steps_of(values, [point.index for point in found])

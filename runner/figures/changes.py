@@ -70,7 +70,7 @@ def change_points(
     least = max(float(np.median(noise_percent)), _LEAST_NOISE)
     calm = _without_outliers(series, least)
     sigma = _sigma(calm, least)
-    at = _pelt(calm / sigma, PENALTY * math.log(count))
+    at = pelt(calm / sigma, PENALTY * math.log(count))
     kept = _kept(calm, at, least, threshold_percent)
     edges = [0, *kept, count]
     levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
@@ -106,7 +106,7 @@ def _around(series: Floats) -> list[Floats]:
     return parts
 
 
-def _pelt(series: Floats, penalty: float) -> list[int]:
+def pelt(series: Floats, penalty: float) -> list[int]:
     """Return the first points of new segments, of least cost."""
     count = len(series)
     sums = np.concatenate([[0.0], np.cumsum(series)])
@@ -165,7 +165,7 @@ def _chances(series: Floats, at: Sequence[int], least: float, threshold: float) 
             chances.append(1.0 + 1 / (1 + abs(step)))  # the smallest step goes first
             continue
         error = math.sqrt(variance * (1 / len(before) + 1 / len(after)) / fewer)
-        p = _student_tail(abs(step) / error, freedom)
+        p = student_tail(abs(step) / error, freedom)
         chances.append(min(1.0, p * (count - 1)))
     return chances
 
@@ -184,7 +184,7 @@ def _is_drift(before: Floats, after: Floats) -> bool:
     return steps > 0 and (lines <= 0 or len(both) * math.log(lines / steps) < DRIFT_MARGIN)
 
 
-def _student_tail(t: float, freedom: int) -> float:
+def student_tail(t: float, freedom: int) -> float:
     """Return the probability beyond +-t of Student's t (Abramowitz and Stegun, 26.7.3 and 4)."""
     angle = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
