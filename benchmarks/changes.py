@@ -69,7 +69,8 @@ def resembling(random: Random, count: int, sigma: float) -> Floats:
 
 def wandering(random: Random, count: int, sigma: float) -> Floats:
     """Draw noise on a level that wanders."""
-    return random.normal(0, sigma, count) + random.normal(0, sigma / 10, count).cumsum()
+    level: Floats = np.cumsum(random.normal(0, sigma / 10, count))
+    return random.normal(0, sigma, count) + level
 
 
 def sloping(random: Random, count: int, sigma: float) -> Floats:
