@@ -5,7 +5,7 @@ import getpass
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,9 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
                 stream.write(json.dumps(redaction.content(content), indent=1) + "\n")
             else:
                 stream.writelines(map(redaction.text, _texts(path)))
-    return Campaign(home)
+    copy_of = Campaign(home)
+    copy_of.write(replace(copy_of.settings, redacted=True))
+    return copy_of
 
 
 def _user() -> str:

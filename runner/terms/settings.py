@@ -27,6 +27,7 @@ class Settings:
     `table` and `published` are the matrix's, checked again by who shows them; `environment` has
     the pins and datasets that the first run was made with, None before. `imported`: its runs are
     logs from elsewhere (`python -m runner import`), so that bench does not go on with it.
+    `redacted`: it is of an export without names.
 
     What the matrix took out after it had run is kept and hidden: `hidden` are such cells,
     `left_out` such repeats (from 1). So `repeats` counts all that there ever were, and `seeds`, if
@@ -52,6 +53,7 @@ class Settings:
     created_at: Annotated[float, Number(0)] = 0.0
     environment: Mapping[str, Any] | None = None
     imported: bool = False
+    redacted: bool = False
 
     def __post_init__(self) -> None:
         """Refuse more runs than a table can have, and repeats without a seed of their own."""
@@ -71,7 +73,7 @@ class Settings:
                 del cell["repeats"]
         if self.environment is None:
             del content["environment"]
-        for key in ("imported", "hidden", "left_out"):
+        for key in ("imported", "redacted", "hidden", "left_out"):
             if not content[key]:
                 del content[key]
         return content
