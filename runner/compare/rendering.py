@@ -1,6 +1,6 @@
 """A comparison as text: for a terminal, for Markdown (a pull request's comment), as JSON."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
@@ -59,6 +59,28 @@ def to_json(comparison: CampaignComparison) -> str:
         "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
     }
     return json_text(document) + "\n"
+
+
+@dataclass(frozen=True)
+class ComparisonText:
+    """A comparison as texts, for who lays them out: the rows begin with the verdict."""
+
+    above: list[str]
+    headers: list[str]
+    rows: list[list[str]]
+    below: list[str]
+    summary: str
+
+
+def as_texts(comparison: CampaignComparison) -> ComparisonText:
+    """Return what every format writes."""
+    return ComparisonText(
+        above=_above(comparison),
+        headers=_headers(comparison),
+        rows=_rows(comparison),
+        below=_below(comparison),
+        summary=_summary(comparison),
+    )
 
 
 def _above(comparison: CampaignComparison) -> list[str]:

@@ -73,7 +73,8 @@ VERDICTS: Mapping[str, bool] = {
     "better": False,
     "same": False,
 }
-_WORDS = {
+EXACT = ("memory_used_mib", "memory_allocated_mib", "final_loss")  # no spread over steps
+WORDS = {
     "samples_per_s": ("slower", "faster"),
     "step_time_ms": ("slower", "faster"),
     "memory_used_mib": ("more_memory", "less_memory"),
@@ -362,7 +363,7 @@ def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measur
         difference = (theirs - ours) / ours * 100
         noise = _together(_noise(a, name), _noise(b, name))
         gain = difference * QUANTITIES[name][0]
-        worse, better = _WORDS[name]
+        worse, better = WORDS[name]
         if abs(gain) <= limit:
             verdict = "same"
         elif noise is not None and abs(gain) <= noise:
@@ -377,7 +378,7 @@ def _noise(row: _Row, name: str) -> float | None:
     """Return half the width of what a side's median may be, in percent; None where nothing
     says so.
     """
-    if name.startswith("memory") or name == "final_loss":
+    if name in EXACT:
         return 0.0  # a peak, and a loss of the same seed and data, have no spread over steps
     low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
     if low is not None and high is not None and row[name] > 0:

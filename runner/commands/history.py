@@ -1,0 +1,82 @@
+"""`python -m runner history DIR...`: what got worse over many campaigns."""
+
+import argparse
+from pathlib import Path
+
+from runner.base.options import Commands, new_command
+from runner.base.paths import DEFAULT_RUNS
+from runner.base.streams import say, terminal_width
+
+DESCRIPTION = """\
+List what got slower, needs more memory or broke over many campaigns, the newest first: each cell's
+campaigns one after the other, with the change points of its figures, and the commits, drivers and
+versions that changed there. Reads only.
+
+DIR is a folder of campaigns (runs, which is meant where none is named), one campaign, or an archive
+that `export` wrote; several may be named.
+
+  python -m runner history
+  python -m runner history runs nightly/*.tar.gz --cell nodes=2
+  python -m runner history runs --strict
+
+A change is found once two campaigns have it, and of five campaigns on; `compare` tells two apart.
+docs/measures.md says how, and how surely. What is imported is shown on pages, and not judged.
+
+exit codes: 0 the list was printed, 1 --strict: a regression is open, 2 bad input
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(
+        commands, "history", "what got worse over many campaigns, and what changed", DESCRIPTION
+    )
+    add_sources(command)
+    command.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
+    )
+    command.add_argument("--format", choices=("table", "json", "markdown"), default="table")
+    command.add_argument(
+        "--strict", action="store_true", help="exit code 1 where a regression is open"
+    )
+
+
+def add_sources(command: argparse.ArgumentParser) -> None:
+    """Add DIR..., what is read."""
+    command.add_argument(
+        "sources",
+        nargs="*",
+        type=Path,
+        default=[DEFAULT_RUNS],
+        metavar="DIR",
+        help="folders of campaigns, campaigns, exports (default: runs)",
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the list; exit code 1 where something is worse and that was asked."""
+    from runner.history import regression_list
+    from runner.history.reading import read_all
+    from runner.history.regressions import regressions
+    from runner.history.series import all_series
+    from runner.history.sources import sources
+    from runner.matrix.select import choose
+
+    campaigns, left_out = read_all(sources(chosen.sources))
+    every = all_series(campaigns)
+    if every or chosen.cell:
+        every = choose(every, chosen.cell, lambda series: (series.cell, series.slug))
+    found = regressions(every, campaigns)
+    read = regression_list.Listed(campaigns, left_out, every)
+    if chosen.format == "json":
+        text = regression_list.to_json(found, read)
+    elif chosen.format == "markdown":
+        text = regression_list.to_markdown(found, read)
+    else:
+        text = regression_list.to_table(found, read, terminal_width())
+    say(text, end="")
+    return 1 if chosen.strict and any(each.open for each in found) else 0

@@ -1,0 +1,105 @@
+"""Which cells of several campaigns are the same one: what a series is made of. Pure.
+
+`compare` is told by a person that two campaigns belong together; so it pairs what has the same
+parameters, then what is only named alike. Of many campaigns nobody says that, so the second is
+narrower here. Two cells are the same one when these are:
+
+- system, nodes, devices_per_node, and every parameter as it was resolved, the dataset's name with
+  them, but for the pin and the environment variables: those may change over time, and are shown
+  where they did. A key whose values tell cells of the same campaign apart (an axis) is no such one;
+- the kind of machine: the devices' name, or of nodes without devices their processors.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runner.base.escapes import plain
+from runner.tables.ran_on import environment_section, facts_as_text
+from runner.tables.row import Row
+from runner.terms.record import Record
+
+MAY_CHANGE = ("pin", "env")
+UNKNOWN_MACHINE = "unknown machine"
+MOST_LETTERS = 60  # of a name in a file's name, before its digest
+_OF_ALL = ("campaign", "inventory")  # names that people give: no facts of a machine
+
+
+def cell_key(row: Row) -> str:
+    """Return what tells a row's cell from others, as JSON."""
+    record = row.record
+    held = {
+        name: value
+        for name, value in record.parameters.items()
+        if name not in MAY_CHANGE or name in row.axes
+    }
+    told = {
+        "system": record.system,
+        "machine": machine_of(record),
+        "nodes": record.nodes,
+        "devices_per_node": record.devices_per_node,
+        "parameters": held,
+    }
+    return json.dumps(plain(told), sort_keys=True)
+
+
+def machine_of(record: Record) -> str:
+    """Return the kind of machine that a run was on."""
+    if record.device:
+        return record.device
+    nodes = _own_nodes(record)
+    kinds = {
+        f"{facts['cpu']}, {facts.get('cpu_count')} processors"
+        for facts in nodes.values()
+        if facts.get("cpu")
+    }
+    return "; ".join(sorted(kinds)) or UNKNOWN_MACHINE
+
+
+def facts_of(row: Row, *, names: bool = True) -> dict[str, str]:
+    """Return what a row's runs were made of and ran on, as text: its own nodes, pin and dataset.
+
+    Without `names` no node is told from another.
+    """
+    records = [_own(record) for record in row.records]
+    facts = facts_as_text(environment_section(records))
+    if not names:
+        facts.pop("nodes", None)
+    asked = {key: row.record.parameters.get(key) for key in MAY_CHANGE}
+    env = asked.pop("env") or {}
+    more = {key: str(value) for key, value in asked.items() if value is not None}
+    if isinstance(env, Mapping):
+        more |= {f"env / {name}": str(value) for name, value in env.items()}
+    return {**more, **facts}
+
+
+def safe_name(text: str, *told_by: str) -> str:
+    """Return a name for files and addresses: safe letters, and a digest of what tells it apart."""
+    digest = hashlib.sha256("\0".join(told_by).encode("utf-8", "replace")).hexdigest()[:8]
+    letters = re.sub(r"[^A-Za-z0-9_=+,-]+", "_", text)[:MOST_LETTERS].strip("_-")
+    return f"{letters}-{digest}" if letters else digest
+
+
+def _own_nodes(record: Record) -> dict[str, Mapping[str, Any]]:
+    nodes = record.environment.get("nodes") or {}
+    own = {host: nodes[host] for host in record.hosts if host in nodes}
+    return own or dict(nodes)
+
+
+def _own(record: Record) -> Record:
+    """Return the record with what its own run hangs on of what its campaign's runs do."""
+    environment = {k: v for k, v in record.environment.items() if k not in _OF_ALL}
+    if "nodes" in environment:
+        environment["nodes"] = _own_nodes(record)
+    prints = environment.get("fingerprints")
+    if isinstance(prints, Mapping):
+        own = {name: prints[name] for name in record.fingerprinted if name in prints}
+        kinds = [name.split(" ")[0] for name in own]
+        environment["fingerprints"] = {
+            kind if kinds.count(kind) == 1 else name: value
+            for kind, (name, value) in zip(kinds, own.items(), strict=True)
+        }
+    return replace(record, environment=environment)

@@ -1,0 +1,159 @@
+"""A campaign or an export, opened and read whole; what stays of it is small (cell_points.py)."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.printable import printable
+from runner.archive import archive
+from runner.base.errors import UserError
+from runner.folder.campaign import Campaign
+from runner.history.cell_points import (
+    IMPORTED,
+    NOT_PUBLISHABLE,
+    REDACTED,
+    CampaignPoints,
+    LeftOut,
+    Point,
+    order,
+)
+from runner.history.identity import cell_key, facts_of, machine_of, safe_name
+from runner.history.workers import each
+from runner.load.records import records_of
+from runner.matrix.published import PublishedRow
+from runner.tables.build import rows
+from runner.tables.machine import to_json
+from runner.tables.ran_on import environment_section, facts_as_text
+from runner.tables.row import Row
+from runner.terms.record import Record
+from runner.terms.settings import Settings
+
+
+@dataclass(frozen=True)
+class OpenCampaign:
+    """A campaign while its files can be read: its records with logs as paths in its folder."""
+
+    source: Path
+    campaign: Campaign
+    settings: Settings
+    records: Sequence[Record]
+    table: Sequence[Row]
+    published: Sequence[PublishedRow] = ()
+
+    @property
+    def name(self) -> str:
+        """The campaign's name, printable."""
+        return printable(self.campaign.name)
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[OpenCampaign]:
+    """Open a campaign's folder, or an export in a temporary one. Raises UserError."""
+    with archive.opened(source, str(source)) as found:
+        campaign = found.campaign
+        records = records_of(campaign, campaign.path)
+        settings = campaign.settings
+        yield OpenCampaign(source, campaign, settings, records, rows(records, settings.baseline))
+
+
+def points_of(read: OpenCampaign) -> CampaignPoints:
+    """Return what stays of an open campaign."""
+    settings = read.settings
+    document = json.loads(to_json(read.table))
+    name = read.name
+    digest = hashlib.sha256(json.dumps([name, document["rows"]]).encode()).hexdigest()
+    began = [record.began for record in read.records if record.began is not None]
+    ended = [record.began + record.wall_s for record in read.records if record.began is not None]
+    return CampaignPoints(
+        id=safe_name(name, name, settings.inventory_digest, repr(settings.created_at)),
+        name=name,
+        source=printable(read.source.name),
+        digest=digest,
+        began=min(began, default=None),
+        wall_s=max(ended) - min(began) if began else 0.0,
+        machines=tuple(dict.fromkeys(machine_of(row.record) for row in read.table)),
+        points=tuple(
+            _point(row, values, settings)
+            for row, values in zip(read.table, document["rows"], strict=True)
+        ),
+        environment=facts_as_text(environment_section(read.records)),
+        hidden=read.campaign.hidden.words,
+        live=read.campaign.is_locked(),
+        imported=settings.imported,
+        redacted=settings.redacted,
+    )
+
+
+def _point(row: Row, values: dict[str, object], settings: Settings) -> Point:
+    record = row.record
+    held = {
+        IMPORTED: settings.imported or any(run.imported for run in row.records),
+        REDACTED: settings.redacted,
+        NOT_PUBLISHABLE: row.finished and not row.publishable,
+    }
+    began = [run.began for run in row.records if run.began is not None]
+    return Point(
+        campaign=printable(record.campaign),
+        key=cell_key(row),
+        machine=machine_of(record),
+        row={**values, "parameters": record.parameters},
+        facts=facts_of(row, names=not settings.redacted),
+        unofficial=tuple(mark for mark, holds in held.items() if holds),
+        began=min(began, default=None),
+    )
+
+
+def read_all(found: Sequence[Path]) -> tuple[list[CampaignPoints], list[LeftOut]]:
+    """Read each; those that cannot be read, and copies of others, are left out with the reason."""
+    return sorted_out(list(zip(found, each(read_or_reason, found), strict=True)))
+
+
+def read_or_reason(source: Path) -> CampaignPoints | str:
+    """Read one; a sentence where it cannot be."""
+    try:
+        with opened(source) as read:
+            return points_of(read)
+    except Exception as error:  # whatever is in one campaign, the list has the others
+        return why_unread(error)
+
+
+def why_unread(error: Exception) -> str:
+    """Say why a campaign cannot be read."""
+    if isinstance(error, UserError):
+        return str(error)
+    said = error.strerror if isinstance(error, OSError) else str(error)
+    return f"it cannot be read: {printable(said or '')[:200] or type(error).__name__}"
+
+
+def sorted_out(
+    read: Sequence[tuple[Path, CampaignPoints | str]],
+) -> tuple[list[CampaignPoints], list[LeftOut]]:
+    """Return the campaigns as they followed each other, each once, and what is none."""
+    campaigns: dict[str, CampaignPoints] = {}
+    left_out = []
+    for source, one in read:
+        name = printable(source.name)
+        if isinstance(one, str):
+            left_out.append(LeftOut(name, printable(_without_folder(one, source))))
+            continue
+        other = campaigns.setdefault(one.id, one)
+        if other is not one:
+            less, more = (other, one) if _ended(one) > _ended(other) else (one, other)
+            campaigns[one.id] = more
+            why = f"it is the same campaign as {more.source}, and counts once"
+            left_out.append(LeftOut(less.source, why))
+    return sorted(campaigns.values(), key=order), left_out
+
+
+def _ended(campaign: CampaignPoints) -> int:
+    return sum(point.finished for point in campaign.points)
+
+
+def _without_folder(reason: str, source: Path) -> str:
+    """Leave out of a sentence where a source lies: that is of the machine that reads it."""
+    for folder in (source.resolve().parent, source.parent):
+        reason = reason.replace(f"{folder}/", "") if folder != Path("/") else reason
+    return reason

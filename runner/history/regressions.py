@@ -1,0 +1,121 @@
+"""What got worse, newest first: the list that `history` prints and the feed has. Pure."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.history.cell_points import IMPORTED, CampaignPoints, Point
+from runner.history.series import Series, differing, running
+from runner.tables.formatting import number_text
+
+BROKE = "broke"
+MOST_REASON = 160  # letters of one, in a sentence
+TITLES = {
+    "samples_per_s": "samples/s",
+    "memory_used_mib": "used MiB",
+    "memory_allocated_mib": "allocated MiB",
+}
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "regressions.trainbench")
+
+
+@dataclass(frozen=True)
+class Regression:
+    """One thing that got worse, in a campaign (its id) after another.
+
+    `word` is compare's: slower, more_memory, broke. `quantity` is None of what broke, whose
+    `reason` says how. `open`: it is still so in the newest campaign that has the cell.
+    """
+
+    series: Series
+    word: str
+    first: Point
+    last: Point
+    first_id: str
+    last_id: str
+    open: bool
+    differs: tuple[tuple[str, str, str], ...]
+    quantity: str | None = None
+    before: float | None = None
+    after: float | None = None
+    percent: float | None = None
+    p: float | None = None
+    reason: str = ""
+
+    @property
+    def id(self) -> str:
+        """A name that stays the same, whatever campaigns come later."""
+        told = (self.series.key, self.word, self.quantity or "", self.first_id)
+        return f"urn:uuid:{uuid.uuid5(NAMESPACE, chr(0).join(told))}"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in one sentence."""
+        if self.quantity is None or self.before is None or self.after is None:
+            why = (
+                self.reason if len(self.reason) <= MOST_REASON else f"{self.reason[:MOST_REASON]}…"
+            )
+            return f"{self.series.cell}: ok, then {self.first.row['status']}: {why}"
+        places = None if self.quantity == "samples_per_s" else 0
+        was, now = (number_text(value, places) for value in (self.before, self.after))
+        change = f"{self.percent:+.1f} %"
+        return f"{self.series.cell}: {TITLES[self.quantity]} {was}, then {now} ({change})"
+
+
+def regressions(every: Sequence[Series], campaigns: Sequence[CampaignPoints]) -> list[Regression]:
+    """List all, those of the newest campaign first; of one campaign in the order of the cells."""
+    place = {campaign.id: at for at, campaign in enumerate(campaigns)}
+    found = [each for series in every for each in (*_slower(series), *_broke(series))]
+    return sorted(found, key=lambda each: place[each.first_id], reverse=True)
+
+
+def _slower(series: Series) -> list[Regression]:
+    ids = dict(zip(map(id, series.points), series.campaigns, strict=True))
+    return [
+        Regression(
+            series=series,
+            word=change.word,
+            first=change.first,
+            last=change.last,
+            first_id=ids[id(change.first)],
+            last_id=ids[id(change.last)],
+            open=change.open,
+            differs=change.differs,
+            quantity=change.quantity,
+            before=change.change.before,
+            after=change.change.after,
+            percent=change.change.percent,
+            p=change.change.p,
+        )
+        for change in series.changes
+        if change.worse
+    ]
+
+
+def _broke(series: Series) -> list[Regression]:
+    """Find where a cell that had ended ok did not; what has not ended yet, or is not of ours,
+    says nothing.
+    """
+    told = [
+        (name, point)
+        for name, point in zip(series.campaigns, series.points, strict=True)
+        if not running(point) and IMPORTED not in point.unofficial
+    ]
+    found = []
+    for at in range(1, len(told)):
+        (last_id, last), (first_id, first) = told[at - 1], told[at]
+        if last.finished and not first.finished:
+            later = any(point.finished for _, point in told[at + 1 :])
+            found.append(
+                Regression(
+                    series=series,
+                    word=BROKE,
+                    first=first,
+                    last=last,
+                    first_id=first_id,
+                    last_id=last_id,
+                    open=not later,
+                    differs=differing(last, first),
+                    reason=str(first.row.get("reason") or "nobody says why"),
+                )
+            )
+    return found

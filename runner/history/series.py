@@ -1,0 +1,151 @@
+"""The points of one cell over all campaigns, and where its quantities changed. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runner.compare.verdicts import QUANTITIES, WORDS
+from runner.figures.changes import Change, change_points
+from runner.history.cell_points import IMPORTED, UNOFFICIAL, CampaignPoints, Point
+from runner.history.identity import safe_name
+from runner.terms.record import NOT_ENDED
+
+# Those that `compare` judges unless told otherwise, to the least change in percent.
+THRESHOLDS: Mapping[str, float] = {
+    name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None
+}
+_NORMAL_95 = 1.959964  # standard errors of half a 95 % interval
+
+
+@dataclass(frozen=True)
+class SeriesChange:
+    """One change of a quantity: from the last point of the old level to the first of the new.
+
+    `word` is compare's (slower, more_memory), `differs` are the facts that are others there:
+    (key, was, is). `open`: no later point is back.
+    """
+
+    quantity: str
+    change: Change
+    last: Point
+    first: Point
+    word: str
+    worse: bool
+    open: bool
+    differs: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One cell of one kind of machine, as campaigns followed each other.
+
+    `campaigns` has the ids, one a point.
+    """
+
+    key: str
+    points: tuple[Point, ...]
+    campaigns: tuple[str, ...]
+    changes: tuple[SeriesChange, ...] = ()
+    left_out: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def cell(self) -> str:
+        """The cell's name, as the newest campaign has it."""
+        return self.points[-1].cell
+
+    @property
+    def machine(self) -> str:
+        """The kind of machine."""
+        return self.points[-1].machine
+
+    @property
+    def system(self) -> str:
+        """The system that trains."""
+        return str(self.points[-1].row["system"])
+
+    @property
+    def slug(self) -> str:
+        """The name of its page."""
+        return safe_name(self.cell, self.key)
+
+
+def all_series(campaigns: Sequence[CampaignPoints]) -> list[Series]:
+    """Make the series of campaigns that stand in their order, each as it first appeared."""
+    found: dict[str, list[tuple[str, Point]]] = {}
+    for campaign in campaigns:
+        for point in campaign.points:
+            found.setdefault(point.key, []).append((campaign.id, point))
+    return [_series(key, pairs) for key, pairs in found.items()]
+
+
+def _series(key: str, pairs: Sequence[tuple[str, Point]]) -> Series:
+    points = tuple(point for _, point in pairs)
+    changes: list[SeriesChange] = []
+    left_out = {}
+    for quantity, threshold in THRESHOLDS.items():
+        why = {at: reason for at, p in enumerate(points) if (reason := why_left_out(p, quantity))}
+        left_out[quantity] = why
+        counted = [point for at, point in enumerate(points) if at not in why]
+        changes += _changes(counted, quantity, threshold)
+    return Series(key, points, tuple(id for id, _ in pairs), tuple(changes), left_out)
+
+
+def why_left_out(point: Point, quantity: str) -> str:
+    """Say why a point is not looked at for changes; nothing where it is."""
+    row = point.row
+    if IMPORTED in point.unofficial:
+        return UNOFFICIAL[IMPORTED]
+    if not point.finished:
+        status = str(row["status"])
+        return f"{status}: {row['reason']}" if row.get("reason") else status
+    value = point.figure(quantity)
+    if value is None or value <= 0:
+        return str(row.get("missing", {}).get(quantity) or "no result")
+    return ""
+
+
+def _changes(points: Sequence[Point], quantity: str, threshold: float) -> list[SeriesChange]:
+    values = [point.figure(quantity) or 0.0 for point in points]
+    noise = [standard_error(point, quantity) for point in points]
+    found = change_points(values, noise, threshold)
+    better = QUANTITIES[quantity][0]
+    changes = []
+    for change in found:
+        before, first = points[change.at - 1], points[change.at]
+        worse = change.percent * better < 0
+        newest = (found[-1].after / change.before - 1) * 100
+        changes.append(
+            SeriesChange(
+                quantity=quantity,
+                change=change,
+                last=before,
+                first=first,
+                word=WORDS[quantity][not worse],
+                worse=worse,
+                open=worse and newest * better < -threshold,
+                differs=differing(before, first),
+            )
+        )
+    return changes
+
+
+def standard_error(point: Point, quantity: str) -> float:
+    """Return the standard error of a point's median in percent of it; 0 where nobody knows it."""
+    value, interval = point.figure(quantity), point.interval(quantity)
+    if not value or interval is None:
+        return 0.0
+    return (interval[1] - interval[0]) / 2 / _NORMAL_95 / value * 100
+
+
+def differing(before: Point, after: Point) -> tuple[tuple[str, str, str], ...]:
+    """Return the facts that are others: (key, was, is)."""
+    was, now = before.facts, after.facts
+    names = "nodes"
+    keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+    if names not in was or names not in now:  # one is redacted, or imported
+        keys = [key for key in keys if key != names]
+    return tuple((key, was.get(key, "–"), now.get(key, "–")) for key in keys)
+
+
+def running(point: Point) -> bool:
+    """Whether the point's cell has not ended yet."""
+    return point.row["status"] in NOT_ENDED

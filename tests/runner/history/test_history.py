@@ -1,0 +1,170 @@
+"""Campaigns of many nights: series, changes with what changed there, regressions, the command."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runner.__main__ import main
+from runner.archive.export import export
+from runner.base.errors import UserError
+from runner.folder import names
+from runner.folder.campaign import Campaign
+from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints
+from runner.history.reading import read_all
+from runner.history.regressions import Regression, regressions
+from runner.history.series import Series, all_series
+from runner.history.sources import sources
+from runner.terms.cell import Cell
+from tests.runner.many_campaigns import nights, steady, stepping
+
+NIGHTS = 9
+STEP = 6
+
+
+def second(cell: Cell) -> bool:
+    return bool(cell.parameters["zero_stage"] == 1)
+
+
+def kernel(night: int) -> str:
+    return "Linux 6.5.0" if night >= STEP else "Linux 6.1.0"
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nine nights of two cells; from the seventh on one is a tenth slower, on another kernel."""
+    runs = tmp_path_factory.mktemp("slower")
+    nights(runs, NIGHTS, stepping(STEP, -10, second), kernel=kernel)
+    return runs
+
+
+def read(*given: Path) -> tuple[list[CampaignPoints], list[Series], list[Regression]]:
+    campaigns, _ = read_all(sources(given))
+    every = all_series(campaigns)
+    return campaigns, every, regressions(every, campaigns)
+
+
+def test_a_planted_regression_is_found_with_what_changed_there(slower: Path) -> None:
+    campaigns, every, found = read(slower)
+    assert [campaign.name for campaign in campaigns] == [f"speed-{n:02d}-rack" for n in range(9)]
+    assert [len(series.points) for series in every] == [NIGHTS, NIGHTS]
+    (one,) = found
+    assert (one.word, one.quantity, one.open) == ("slower", "samples_per_s", True)
+    assert one.series.cell == "zero_stage=1"
+    assert one.first_id == campaigns[STEP].id
+    assert one.last_id == campaigns[STEP - 1].id
+    assert one.percent == pytest.approx(-10, abs=1)
+    assert one.differs == (("node kernel", "Linux 6.1.0", "Linux 6.5.0"),)
+    assert one.sentence.startswith("zero_stage=1: samples/s ")
+
+
+def test_planted_noise_is_no_regression(tmp_path: Path) -> None:
+    nights(tmp_path, NIGHTS, steady(sigma=1.5))
+    _, every, found = read(tmp_path)
+    assert found == []
+    assert [series.changes for series in every] == [(), ()]
+
+
+def test_one_that_recovered_is_no_longer_open_and_its_id_stays(
+    tmp_path: Path, slower: Path
+) -> None:
+    for path in slower.iterdir():
+        shutil.copytree(path, tmp_path / path.name)
+    (before,) = read(tmp_path)[2]
+
+    def back(night: int, cell: Cell) -> float:
+        return steady()(night, cell) * (0.9 if STEP <= night < NIGHTS and second(cell) else 1)
+
+    nights(tmp_path / "more", 13, back)
+    for path in sorted((tmp_path / "more").iterdir())[NIGHTS:]:
+        shutil.move(path, tmp_path / path.name)
+    shutil.rmtree(tmp_path / "more")
+    _, every, (after,) = read(tmp_path)
+    assert (before.open, after.open) == (True, False)
+    assert before.id == after.id
+    assert [change.word for change in every[1].changes] == ["slower", "faster"]
+
+
+def test_a_cell_that_broke_is_one_until_it_ends_ok_again(tmp_path: Path) -> None:
+    nights(tmp_path, 4, steady(), fails=lambda night, cell: night == 2 and second(cell))
+    _, every, (broke,) = read(tmp_path)
+    assert (broke.word, broke.open, broke.quantity) == ("broke", False, None)
+    assert "memory ran out" in broke.reason
+    assert "failed" in every[1].left_out["samples_per_s"][2]
+
+
+def test_an_order_of_folders_says_nothing(slower: Path) -> None:
+    forward, _, one = read(*sorted(slower.iterdir()))
+    backward, _, other = read(*sorted(slower.iterdir(), reverse=True))
+    assert [c.id for c in forward] == [c.id for c in backward]
+    assert [each.id for each in one] == [each.id for each in other]
+
+
+def test_imports_are_shown_and_not_judged(tmp_path: Path) -> None:
+    for campaign in nights(tmp_path, NIGHTS, stepping(STEP, -10, second)):
+        path = campaign.path / names.CAMPAIGN
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps({**content, "imported": True}))
+    campaigns, every, found = read(tmp_path)
+    assert found == []
+    assert campaigns[0].marks == (IMPORTED,)
+    assert len(every[0].left_out["samples_per_s"]) == NIGHTS
+
+
+def test_a_redacted_export_is_marked_counts_and_has_no_names_to_compare(
+    slower: Path, tmp_path: Path
+) -> None:
+    for path in sorted(slower.iterdir()):
+        export(Campaign(path), tmp_path / f"{path.name}.tar.gz", redact=True)
+    campaigns, every, (one,) = read(tmp_path)
+    assert {campaign.marks for campaign in campaigns} == {(REDACTED,)}
+    assert all("nodes" not in point.facts for series in every for point in series.points)
+    assert one.differs == (("node kernel", "Linux 6.1.0", "Linux 6.5.0"),)
+
+
+def test_what_cannot_be_read_and_what_is_there_twice_is_left_out(
+    slower: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(slower / "speed-00-rack", tmp_path / "a")
+    shutil.copytree(slower / "speed-00-rack", tmp_path / "b")
+    shutil.copytree(slower / "speed-01-rack", tmp_path / "bad")
+    (tmp_path / "bad" / names.CAMPAIGN).write_text("{")
+    (tmp_path / "no.tar.gz").write_bytes(b"\x1f\x8bno")
+    campaigns, left_out = read_all(sources([tmp_path]))
+    # A copy under another name is another campaign's name, and so another campaign.
+    assert [campaign.name for campaign in campaigns] == ["a", "b"]
+    reasons = {each.source: each.reason for each in left_out}
+    assert set(reasons) == {"bad", "no.tar.gz"}
+    assert "is not JSON" in reasons["bad"]
+    assert str(tmp_path) not in " ".join(reasons.values())
+    export(Campaign(tmp_path / "a"), tmp_path / "a.tar.gz", redact=False)
+    _, left_out = read_all(sources([tmp_path]))
+    assert "the same campaign as a" in {e.source: e.reason for e in left_out}["a.tar.gz"]
+
+
+def test_sources_that_hold_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no file or folder"):
+        sources([tmp_path / "nowhere"])
+    with pytest.raises(UserError, match="holds no campaign in which anything ran"):
+        sources([tmp_path])
+
+
+def test_the_command_lists_and_strict_fails(
+    slower: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["history", str(slower)]) == 0
+    shown = capsys.readouterr().out
+    assert "slower (samples/s)" in shown
+    assert "node kernel: Linux 6.1.0, then Linux 6.5.0" in shown
+    assert "1 regression, 1 open: 9 campaigns, 2 cells" in shown
+    assert main(["history", str(slower), "--strict", "--format", "markdown"]) == 1
+    assert "| slower (samples/s) |" in capsys.readouterr().out
+    assert main(["history", str(slower), "--strict", "--cell", "zero_stage=0"]) == 0
+    assert "no regression" in capsys.readouterr().out
+    assert main(["history", str(slower), "--cell", "zero_stage=9"]) == 2
+    assert "matches no cell" in capsys.readouterr().err
+    assert main(["history", str(slower), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["regressions"][0]["verdict"] == "slower"
