@@ -4,6 +4,7 @@ A value that is named like a secret is masked, in variables, in arguments and wh
 it, as `export --redact` does. No plan has secrets of an inventory at all (docs/security.md).
 """
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -100,6 +101,19 @@ def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
         step=_masked(node.step),
         note=note or ("" if started else STARTED_ELSEWHERE),
     )
+
+
+def secret_values(attempt: Attempt) -> dict[str, str]:
+    """Return what a run's logs may repeat of its plan's secrets, each to what masks it."""
+    parts: list[NodeRun | Started] = []
+    with contextlib.suppress(UnreadableError):
+        run = attempt.run
+        parts += run.nodes if run else ()
+        for rank in attempt.hosts if run else ():
+            started = attempt.started(rank)
+            parts += [started] if started else []
+    hidden = [value for part in parts for name, value in part.env.items() if _secret(name, value)]
+    return {value: MASKED for value in hidden if len(value) >= SHORTEST_SECRET}
 
 
 def _secret(name: str, value: str) -> bool:

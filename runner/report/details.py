@@ -56,9 +56,14 @@ def anchors(table: Sequence[Row]) -> list[str]:
     """Return what each row is called in an address: `cell-` and its cell's id, each once."""
     names: list[str] = []
     for row in table:
-        name = "cell-" + re.sub(r"[^A-Za-z0-9._=+,-]", "_", row.record.cell_id)
+        name = anchor(row.record.cell_id)
         names.append(f"{name}.{len(names)}" if name in names else name)
     return names
+
+
+def anchor(cell_id: str) -> str:
+    """Return what the row of a cell is called in an address."""
+    return "cell-" + re.sub(r"[^A-Za-z0-9._=+,-]", "_", cell_id)
 
 
 def _verdict(row: Row) -> list[dict[str, str]]:

@@ -5,22 +5,17 @@ policy forbids anything else. Everything that comes from a log or a matrix is es
 template; only SVG made here is trusted.
 """
 
-import re
 from collections.abc import Sequence
 
-import jinja2
-from markupsafe import Markup
-
 from node.printable import printable
-from runner.base.escapes import TerminalLine, TerminalText
-from runner.base.paths import TEMPLATES
 from runner.report.conclusion import compared_axes, conclusion, ran
-from runner.report.details import bytes_text, details
+from runner.report.details import details
 from runner.report.heatmap import heatmaps
 from runner.report.page_script import content_policy, live_script, page_script
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
+from runner.report.templating import templates
 from runner.report.timeline import timelines
 from runner.tables.ran_on import environment_section
 from runner.tables.row import Row
@@ -35,30 +30,28 @@ def to_html(
     evidence: Evidences | None = None,
     logs: Sequence[PackedLog] = (),
     live: str = "",
+    home: str = "",
+    notices: Sequence[str] = (),
+    side_by_side: bool = True,
 ) -> str:
     """Write the whole page. `table` is `build.rows(records, baseline)`; it may be empty.
 
     `hidden` says what the campaign keeps and the page does not show; `evidence` has each run's
     commands and logs' ends (runner/load/evidence.py), `logs` those that are in the page whole.
-    `live` is the number of a page that is served while the campaign runs (runner/serve/).
+    `live` is the number of a page that is served while the campaign runs (runner/serve/). `home` is
+    the first page of the site that it belongs to, `notices` are what readers there should know.
+    Without `side_by_side` curves stand in the rows' details alone.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_shown,
-    )
-    environment.filters |= {"breakable": breakable, "grouped": grouped, "size": bytes_text}
     chosen = select_columns(table)
     inside = {log.path: at for at, log in enumerate(log for log in logs if log.data)}
     statuses = [row.status for row in table]
     campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
     scripts = [page_script(), *([live_script()] if live else [])]
-    return environment.get_template("page/report.html.j2").render(
+    page = templates().get_template("page/report.html.j2")
+    return page.render(
         live=live,
+        home=home,
+        notices=notices,
         policy=content_policy(scripts, live=bool(live)),
         scripts=scripts,
         title=", ".join(campaigns) or "no cells",
@@ -77,31 +70,8 @@ def to_html(
         notes=chosen.notes,
         baseline=against_baseline(table),
         scaling=scaling(table),
-        plots=plots(table),
+        plots=plots(table, side_by_side=side_by_side),
         heatmaps=heatmaps(table),
         timelines=timelines(table),
         problems=problems(table),
     )
-
-
-def _shown(value: object) -> object:
-    """Leave out of what the templates write what no page should hold; they escape it then."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return TerminalText(value)
-    return value
-
-
-def breakable(text: str) -> Markup:
-    """Escape `text`, with a possible line break after each sign that joins words."""
-    return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", TerminalLine(text)))
-
-
-def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Group facts by what they belong to: [("a / b", "1")] -> [("a", [("b", "1")])], loose ones
-    first.
-    """
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for key, value in pairs:
-        group, _, name = key.rpartition(" / ")
-        groups.setdefault(group, []).append((name, value))
-    return sorted(groups.items(), key=lambda item: item[0] != "")

@@ -20,9 +20,14 @@ def live_script() -> Markup:
     return _script("live.js")
 
 
+def site_script() -> Markup:
+    """Return templates/site/compare.js: two campaigns of a site that a person picks."""
+    return _script("compare.js", "site")
+
+
 @cache
-def _script(name: str) -> Markup:
-    return Markup((TEMPLATES / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 (our own)
+def _script(name: str, folder: str = "page") -> Markup:
+    return Markup((TEMPLATES / folder / name).read_text(encoding="utf-8"))  # noqa: S704 (our own)
 
 
 def content_policy(scripts: Sequence[str], *, live: bool = False) -> Markup:
@@ -34,7 +39,8 @@ def content_policy(scripts: Sequence[str], *, live: bool = False) -> Markup:
     sums = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
     rules = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
     rules += ["base-uri 'none'", "form-action 'none'"]
-    rules.append(" ".join(["script-src", *(f"'sha256-{digest}'" for digest in sums)]))
+    if sums:
+        rules.append(" ".join(["script-src", *(f"'sha256-{digest}'" for digest in sums)]))
     if live:
         rules.append("connect-src 'self'")
     return Markup("; ".join(rules))  # noqa: S704 (of words of ours)

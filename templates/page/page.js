@@ -79,6 +79,9 @@ class Table {
       const detail = next?.classList.contains("detail") ? next : null;
       return { row, detail, at, words: row.textContent.toLowerCase() };
     });
+    this.sorted = "";
+    this.ordered = this.entries;
+    this.most = Number(table.dataset.most) || Infinity;
     this.view = { sort: "", q: "", filters: {}, cols: null, open: [] };
     this.hiding = document.head.appendChild(make("style"));
     this.controls();
@@ -119,8 +122,12 @@ class Table {
     narrow.addEventListener("change", () => { filters.open = !narrow.matches; }, { signal: ending.signal });
     if (choices.childElementCount) bar.append(filters);
     this.count = make("span", { class: "count", role: "status" });
+    this.all = button("", () => {
+      this.most = Infinity;
+      this.show();
+    }, { class: "quiet" });
     this.clear = button("Show all", () => this.change({ q: "", filters: {} }), { class: "quiet" });
-    bar.append(this.picker(), make("span", { class: "field shown" }, this.count, this.clear));
+    bar.append(this.picker(), make("span", { class: "field shown" }, this.count, this.all, this.clear));
     (this.table.closest(".scroll") || this.table).before(bar);
   }
 
@@ -254,7 +261,21 @@ class Table {
     this.count.textContent = count === this.entries.length ? `${count} rows` : `${count} of ${this.entries.length} rows`;
     this.clear.hidden = !q && !wanted.length;
     this.order(sort);
+    this.limit(open.length ? Infinity : this.most, count);
     if (anew) this.pick();
+  }
+
+  // Of many rows the first, until a person asks for all: a thousand take a second to lay out.
+  limit(most, count) {
+    let left = most;
+    for (const { row, detail, shown } of this.ordered) {
+      row.classList.remove("more");
+      left -= shown;
+      if (shown && left < 0) row.hidden = true;
+      if (detail && left < 0) detail.hidden = true;
+    }
+    this.all.hidden = left >= 0;
+    this.all.textContent = `The first ${most}: show all ${count}`;
   }
 
   order(sort) {
@@ -281,6 +302,7 @@ class Table {
       });
       entries.splice(0, entries.length, ...keyed.map(({ entry }) => entry));
     }
+    this.ordered = entries;
     const rows = document.createDocumentFragment();
     for (const { row, detail } of entries) rows.append(row, ...(detail ? [detail] : []));
     this.body.append(rows);

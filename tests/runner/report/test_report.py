@@ -19,7 +19,7 @@ from runner.load.records import records_of
 from runner.report.formats import render
 from runner.report.groups import MOST_CURVES, groups
 from runner.report.links import href
-from runner.report.page import breakable, grouped
+from runner.report.templating import breakable, grouped
 from runner.tables.ran_on import environment_section
 from runner.terms.record import Interval, Measurement, Record
 from tests.runner.builders import small_cluster, small_matrix

@@ -1,0 +1,49 @@
+"""The templates, and what every one of them may use. All that they are given is escaped."""
+
+import re
+from collections.abc import Sequence
+
+import jinja2
+from markupsafe import Markup
+
+from runner.base.escapes import TerminalLine, TerminalText
+from runner.base.paths import TEMPLATES
+from runner.report.details import bytes_text
+
+
+def templates() -> jinja2.Environment:
+    """Return the templates of pages, which escape whatever is no SVG or script of ours."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_shown,
+    )
+    environment.filters |= {"breakable": breakable, "grouped": grouped, "size": bytes_text}
+    return environment
+
+
+def _shown(value: object) -> object:
+    """Leave out of what the templates write what no page should hold; they escape it then."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return TerminalText(value)
+    return value
+
+
+def breakable(text: str) -> Markup:
+    """Escape `text`, with a possible line break after each sign that joins words."""
+    return Markup("<wbr>").join(re.findall(r"[^-_,./=]*[-_,./=]?", TerminalLine(text)))
+
+
+def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Group facts by what they belong to: [("a / b", "1")] -> [("a", [("b", "1")])], loose ones
+    first.
+    """
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for key, value in pairs:
+        group, _, name = key.rpartition(" / ")
+        groups.setdefault(group, []).append((name, value))
+    return sorted(groups.items(), key=lambda item: item[0] != "")
