@@ -218,6 +218,15 @@ reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARE
 collecting: $(VENV)/.dev  ## Measure how fast a campaign of 1,000 runs is collected (1 GB of /tmp)
 	python -m benchmarks.collect
 
+.PHONY: site-scale
+site-scale: $(VENV)/.pages  ## Measure how fast a site of 1,000 runs is made, and its pages open (Chromium)
+	tools/system-packages chromium
+	python -m benchmarks.site
+
+.PHONY: changes
+changes: $(VENV)/.dev  ## Measure how well change points are found: planted steps, planted noise (minutes)
+	python -m benchmarks.changes
+
 .PHONY: learning
 learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
 	python -m benchmarks.learning

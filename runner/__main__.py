@@ -24,6 +24,7 @@ from runner.commands import (
     completion,
     doctor,
     export,
+    history,
     import_,
     init,
     parse,
@@ -31,6 +32,7 @@ from runner.commands import (
     publish,
     rerun,
     setup,
+    site,
     status,
     stop,
     systems,
@@ -41,8 +43,8 @@ from runner.commands import (
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
 COMMANDS = (
-    *(init, setup, verify, doctor, bench, status, stop, collect, compare, export),
-    *(publish, rerun, parse, import_, systems, prefetch, teardown, completion),
+    *(init, setup, verify, doctor, bench, status, stop, collect, compare, history, site),
+    *(export, publish, rerun, parse, import_, systems, prefetch, teardown, completion),
 )
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 

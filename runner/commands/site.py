@@ -1,0 +1,84 @@
+"""`python -m runner site DIR... -o OUT`: many campaigns as pages that need no server."""
+
+import argparse
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, new_command
+from runner.base.streams import complain
+from runner.commands.history import add_sources
+
+LOG_KIB = 256
+MOST_LOG_KIB = 1 << 20
+
+DESCRIPTION = """\
+Write many campaigns as a static site: a page each, cells over time with what changed, any two
+campaigns side by side, every point with its command, log, environment and verdict, a feed of
+regressions, and the same as plain JSON. It opens from disk, and from any host of files.
+
+DIR is a folder of campaigns (runs, which is meant where none is named), one campaign, or an archive
+that `export` wrote; several may be named.
+
+  python -m runner site -o pages
+  python -m runner site runs exports/*.tar.gz -o public --url https://example.org/bench
+
+OUT is written whole or not at all. A site that is there is replaced; any other folder is refused.
+What names nodes and people is in it as in the campaigns: `export --redact` takes it out first.
+
+exit codes: 0 the site was written, 2 bad input, 130 Ctrl-C
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(commands, "site", "many campaigns as pages to publish", DESCRIPTION)
+    add_sources(command)
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="folder")
+    command.add_argument(
+        "--url", default="", help="where the site will be, for whole links in the feed"
+    )
+    command.add_argument(
+        "--log-kib",
+        type=int,
+        default=LOG_KIB,
+        metavar="N",
+        help=f"KiB of each log that are kept, its begin and end (default: {LOG_KIB}; 0: no logs)",
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Write the site."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from runner.base.console import Screen
+    from runner.history.sources import sources
+    from runner.site.site_making import make_site
+
+    if not 0 <= chosen.log_kib <= MOST_LOG_KIB:
+        raise UserError(f"--log-kib {chosen.log_kib}: write a number from 0 to {MOST_LOG_KIB}")
+    if chosen.url and not chosen.url.startswith(("https://", "http://")):
+        raise UserError(f"--url {chosen.url}: write it as https://example.org/bench")
+    found = sources(chosen.sources)
+    screen = Screen(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+    )
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("", total=len(found))
+
+        def told(words: str, done: int, count: int) -> None:
+            bar.update(task, description=words, completed=done, total=count)
+
+        site = make_site(
+            found, chosen.output, url=chosen.url, log_bytes=chosen.log_kib << 10, told=told
+        )
+    for each in site.left_out:
+        complain(f"left out: {each.source}: {each.reason}")
+    worse = sum(each.open for each in site.regressions)
+    complain(
+        f"wrote {chosen.output}/index.html: {len(site.campaigns)} campaigns, {len(site.series)}"
+        f" cells, {worse} open regression{'' if worse == 1 else 's'}"
+    )
+    return 0

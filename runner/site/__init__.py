@@ -1,0 +1,1 @@
+"""Many campaigns as a folder of pages that needs no server."""

@@ -1,0 +1,184 @@
+"""The page of a cell over time: plots, changes with what changed there, and its campaigns. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from node.printable import printable
+from runner.figures.changes import FEWEST_POINTS
+from runner.history.cell_points import Point
+from runner.history.regression_list import day
+from runner.history.regressions import TITLES
+from runner.history.series import THRESHOLDS, Series, SeriesChange, differing
+from runner.report.details import anchor
+from runner.site import places
+from runner.site.drawing import Level, Mark, plot
+from runner.site.sheets import (
+    PageCell,
+    PageColumn,
+    PageRow,
+    PageSheet,
+    status,
+    why_not,
+    with_interval,
+    words,
+)
+from runner.site.whole import WholeSite
+from runner.tables.formatting import MISSING, number_text
+
+ROOT = "../"
+_PLACES = {"samples_per_s": None}
+MOST_FACTS = 4  # that are named in a row of the table
+
+
+def page(site: WholeSite, series: Series) -> dict[str, Any]:
+    """Return what templates/site/cell.html.j2 needs."""
+    first, last = series.points[0], series.points[-1]
+    return {
+        "title": printable(series.cell),
+        "home": f"{ROOT}{places.INDEX}",
+        "words": (
+            f"{series.system} on {series.machine}; {len(series.points)} campaigns from"
+            f" {day(first.began)} to {day(last.began)}"
+        ),
+        "changes": [_change(site, series, change) for change in series.changes],
+        "no_change": _no_change(series),
+        "plots": [_plot(series, name) for name in THRESHOLDS if _known(series, name)],
+        "table": _table(site, series),
+    }
+
+
+def sentence(change: SeriesChange) -> str:
+    """Say what a quantity was and is."""
+    spots = _PLACES.get(change.quantity, 0)
+    step = change.change
+    was, now = (number_text(value, spots) for value in (step.before, step.after))
+    return f"{TITLES[change.quantity]} {was}, then {now} ({step.percent:+.1f} %)"
+
+
+def chance(p: float | None) -> str:
+    """Say how likely noise alone makes such a change anywhere in the series."""
+    if p is None:
+        return ""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def campaign_link(id: str, point: Point) -> str:
+    """Return the row of a point's cell in its campaign's page, from the site's first page."""
+    return f"{places.campaign(id)}#{anchor(str(point.row['cell_id']))}"
+
+
+def _known(series: Series, quantity: str) -> bool:
+    return any(point.figure(quantity) is not None for point in series.points)
+
+
+def _no_change(series: Series) -> str:
+    counted = len(series.points) - len(series.left_out["samples_per_s"])
+    if counted < FEWEST_POINTS:
+        return (
+            f"Changes are looked for among {FEWEST_POINTS} campaigns or more whose figures count;"
+            f" here are {counted}."
+        )
+    return "No change beyond noise and thresholds."
+
+
+def _id(series: Series, point: Point) -> str:
+    return next(id for id, p in zip(series.campaigns, series.points, strict=True) if p is point)
+
+
+def _change(site: WholeSite, series: Series, change: SeriesChange) -> dict[str, Any]:
+    first, last = _id(series, change.first), _id(series, change.last)
+    there = (last, first) in site.comparisons
+    return {
+        "word": change.word,
+        "worse": change.worse,
+        "open": change.open,
+        "sentence": sentence(change),
+        "chance": chance(change.change.p),
+        "differs": change.differs,
+        "first": f"{site.by_id[first].name}, {day(change.first.began)}",
+        "first_href": ROOT + campaign_link(first, change.first),
+        "last": f"{site.by_id[last].name}, {day(change.last.began)}",
+        "last_href": ROOT + campaign_link(last, change.last),
+        "comparison": ROOT + places.comparison(last, first) if there else "",
+    }
+
+
+def _plot(series: Series, quantity: str) -> dict[str, Any]:
+    left_out = series.left_out[quantity]
+    marks = [
+        Mark(
+            at=at,
+            value=point.figure(quantity),
+            low=(point.interval(quantity) or (None, None))[0],
+            high=(point.interval(quantity) or (None, None))[1],
+            counted=at not in left_out,
+            words=_words(point, quantity, left_out.get(at, "")),
+            href=ROOT + campaign_link(id, point),
+            date=day(point.began),
+        )
+        for at, (id, point) in enumerate(zip(series.campaigns, series.points, strict=True))
+    ]
+    counted = [at for at in range(len(series.points)) if at not in left_out]
+    changes = [each.change for each in series.changes if each.quantity == quantity]
+    levels = []
+    if changes:
+        edges = [0, *(each.at for each in changes), len(counted)]
+        heights = [changes[0].before, *(each.after for each in changes)]
+        levels = [
+            Level(counted[begin], counted[end - 1], height)
+            for begin, end, height in zip(edges, edges[1:], heights, strict=False)
+        ]
+    hollow = "; hollow points do not count for changes" if left_out else ""
+    return {
+        "title": TITLES[quantity],
+        "caption": f"A point is a campaign and leads to its row; lines are 95 % intervals{hollow}.",
+        "svg": plot(
+            f"{TITLES[quantity]} of {series.cell} over campaigns",
+            marks,
+            levels,
+            [counted[each.at] for each in changes],
+        ),
+    }
+
+
+def _words(point: Point, quantity: str, why: str) -> str:
+    value, interval = point.figure(quantity), point.interval(quantity)
+    text = f"{point.campaign}, {day(point.began)}: "
+    text += MISSING if value is None else number_text(value, _PLACES.get(quantity, 0))
+    if interval:
+        text += f" ({', '.join(number_text(end, _PLACES.get(quantity, 0)) for end in interval)})"
+    return f"{text}; {why}" if why else text
+
+
+def _table(site: WholeSite, series: Series) -> PageSheet:
+    columns = [
+        PageColumn("campaign", "campaign"),
+        PageColumn("date", "date"),
+        PageColumn("status", "status", filtered=True),
+        *(PageColumn(name, TITLES[name], number=True) for name in THRESHOLDS),
+        PageColumn("changed", "changed since the one before"),
+        PageColumn("why", "what speaks against it"),
+        PageColumn("unofficial", "unofficial", filtered=True),
+    ]
+    rows = []
+    before = None
+    for id, point in zip(series.campaigns, series.points, strict=True):
+        rows.append(PageRow(_cells(site, id, point, before), f"in-{id}", not point.finished))
+        before = point
+    return PageSheet("campaigns", "Campaigns of this cell", columns, rows[::-1])
+
+
+def _cells(site: WholeSite, id: str, point: Point, before: Point | None) -> Sequence[PageCell]:
+    href = ROOT + campaign_link(id, point)
+    differs = differing(before, point) if before else ()
+    facts = "; ".join(f"{key}: {now}" for key, _, now in differs[:MOST_FACTS])
+    more = f"; and {len(differs) - MOST_FACTS} more" if len(differs) > MOST_FACTS else ""
+    return [
+        words(site.by_id[id].name, href=href),
+        words(day(point.began)),
+        status(point),
+        *(with_interval(point, name, _PLACES.get(name, 0)) for name in THRESHOLDS),
+        words(facts + more, "spread"),
+        words(why_not(point), "why"),
+        words(", ".join(point.unofficial)),
+    ]

@@ -1,0 +1,119 @@
+"""Two campaigns side by side: those that followed each other, and any two. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from runner.base.escapes import json_text
+from runner.compare.rendering import as_texts
+from runner.compare.verdicts import EXACT, QUANTITIES, RULE, VERDICTS, WORDS, CampaignComparison
+from runner.history.cell_points import CampaignPoints, Point
+from runner.history.regression_list import day
+from runner.history.regressions import TITLES
+from runner.history.series import THRESHOLDS, running
+from runner.site import places
+from runner.site.cell_pages import campaign_link
+from runner.site.sheets import PageCell, PageColumn, PageRow, PageSheet, words
+from runner.site.whole import WholeSite
+
+ROOT = "../"
+
+
+def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -> dict[str, Any]:
+    """Return what templates/site/comparison.html.j2 needs."""
+    texts = as_texts(comparison)
+    verdict, cell, *quantities = texts.headers
+    columns = [
+        PageColumn("cell", cell),
+        PageColumn("verdict", verdict),
+        *(PageColumn(f"c{at}", title, number=True) for at, title in enumerate(quantities)),
+    ]
+    rows = [
+        PageRow(
+            [
+                words(row[1]),
+                words(row[0], "bad-text" if compared.regressed else ""),
+                *(PageCell(text, None, "number") for text in row[2:]),
+            ],
+            faint=not compared.measures,
+        )
+        for row, compared in zip(texts.rows, comparison.cells, strict=True)
+    ]
+    return {
+        "a": a.name,
+        "b": b.name,
+        "a_date": day(a.began),
+        "b_date": day(b.began),
+        "a_href": ROOT + places.campaign(a.id),
+        "b_href": ROOT + places.campaign(b.id),
+        "home": ROOT + places.INDEX,
+        "pick": f"{ROOT}{places.PICK}#a={a.id}&b={b.id}",
+        "summary": texts.summary,
+        "environment": comparison.environment,
+        "table": PageSheet(
+            "cells", "Cells of both", columns, rows, interactive=False, most=len(rows)
+        ),
+        "notes": [*comparison.notes, *texts.below],
+    }
+
+
+def pick(site: WholeSite) -> dict[str, Any]:
+    """Return what templates/site/compare.html.j2 needs."""
+    limits = ", ".join(f"{TITLES[name]} {limit:g} %" for name, limit in THRESHOLDS.items())
+    return {"home": places.INDEX, "rule": RULE, "limits": limits, "data": as_script(_data(site))}
+
+
+def as_script(data: Any) -> Markup:
+    """Write JSON that may stand in a script element, which only `</script` and `<!--` could end."""
+    text = json_text(data, indent=0).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    return Markup(text)  # noqa: S704 (JSON, and no sign of HTML's in it)
+
+
+def _data(site: WholeSite) -> dict[str, Any]:
+    numbers = {series.key: at for at, series in enumerate(site.series)}
+    texts: dict[str, int] = {}
+    return {
+        "quantities": [
+            {
+                "name": name,
+                "title": TITLES[name],
+                "better": QUANTITIES[name][0],
+                "words": WORDS[name],
+                "threshold": limit,
+                "exact": name in EXACT,
+                "places": None if name == "samples_per_s" else 0,
+            }
+            for name, limit in THRESHOLDS.items()
+        ],
+        "verdicts": list(VERDICTS),
+        "worse": [word for word, worse in VERDICTS.items() if worse],
+        "campaigns": [_campaign(campaign, numbers, texts) for campaign in site.campaigns],
+        "texts": list(texts),
+    }
+
+
+def _campaign(
+    campaign: CampaignPoints, numbers: Mapping[str, int], texts: dict[str, int]
+) -> dict[str, Any]:
+    facts = {k: v for k, v in campaign.environment.items() if k not in ("campaign", "inventory")}
+    marks = f" ({', '.join(campaign.marks)})" if campaign.marks else ""
+    return {
+        "id": campaign.id,
+        "title": f"{day(campaign.began)} {campaign.name}{marks}",
+        "facts": {key: texts.setdefault(value, len(texts)) for key, value in facts.items()},
+        "cells": {str(numbers[point.key]): _cell(campaign, point) for point in campaign.points},
+    }
+
+
+def _cell(campaign: CampaignPoints, point: Point) -> dict[str, Any]:
+    return {
+        "name": point.cell,
+        "status": point.row["status"],
+        "ended": not running(point),
+        "finished": point.finished,
+        "href": campaign_link(campaign.id, point),
+        "figures": [
+            [point.figure(name), *(point.interval(name) or (None, None))] for name in THRESHOLDS
+        ],
+    }

@@ -1,0 +1,232 @@
+"""A site's first page: regressions, campaigns, cells over time, all points. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from runner.base.text import lasts
+from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
+from runner.history.regression_list import day
+from runner.history.regressions import Regression
+from runner.history.series import Series
+from runner.report.details import anchor
+from runner.site import places
+from runner.site.cell_pages import campaign_link, chance
+from runner.site.sheets import (
+    PageCell,
+    PageColumn,
+    PageRow,
+    PageSheet,
+    axes,
+    axis_cell,
+    figure,
+    status,
+    why_not,
+    with_interval,
+    words,
+)
+from runner.site.whole import WholeSite
+from runner.tables.formatting import MISSING
+
+MOST_REGRESSIONS = 20  # that the page names; the file has all
+MOST_AXES = 8  # columns of the table of points
+IDENTITY = (
+    "A cell is the same one where system, nodes, devices a node, the kind of machine and every"
+    " parameter but the pin and the environment variables are."
+)
+
+
+def page(site: WholeSite) -> dict[str, Any]:
+    """Return what templates/site/index.html.j2 needs."""
+    points = [point for campaign in site.campaigns for point in campaign.points]
+    statuses = [str(point.row["status"]) for point in points]
+    found = site.regressions
+    still = sum(each.open for each in found)
+    return {
+        "title": f"{len(site.campaigns)} campaigns",
+        "counts": [(statuses.count(word), word) for word in dict.fromkeys(statuses)],
+        "words": f"{len(site.series)} cells, {len(site.over_time)} of them in several campaigns",
+        "pick": places.PICK,
+        "feed": places.FEED,
+        "points": places.POINTS,
+        "regressions_json": places.REGRESSIONS,
+        "regression_words": (
+            f"{len(found)} found, {still} open: no later campaign is back."
+            if found
+            else "None was found: no cell changed for the worse beyond noise and thresholds."
+        ),
+        "regressions": _grouped(site, found[:MOST_REGRESSIONS]),
+        "regressions_left": max(0, len(found) - MOST_REGRESSIONS),
+        "campaigns": _campaigns(site),
+        "left_out": site.left_out,
+        "identity": IDENTITY,
+        "over_time": _over_time(site),
+        "all_points": _points(site, points),
+        "unofficial": UNOFFICIAL,
+    }
+
+
+def _grouped(site: WholeSite, found: Sequence[Regression]) -> list[dict[str, Any]]:
+    """Group what a campaign's cells have in common: the campaign, the machine, what changed."""
+    groups: dict[tuple[Any, ...], list[Regression]] = {}
+    for each in found:
+        groups.setdefault((each.first_id, each.series.machine, each.differs), []).append(each)
+    return [
+        {
+            "date": day(those[0].first.began),
+            "campaign": site.by_id[first_id].name,
+            "campaign_href": places.campaign(first_id),
+            "machine": machine,
+            "differs": differs,
+            "cells": [
+                {
+                    "word": each.word,
+                    "open": each.open,
+                    "sentence": each.sentence,
+                    "href": places.cell(each.series),
+                    "chance": chance(each.p),
+                }
+                for each in those
+            ],
+        }
+        for (first_id, machine, differs), those in groups.items()
+    ]
+
+
+def _campaigns(site: WholeSite) -> PageSheet:
+    columns = [
+        PageColumn("campaign", "campaign"),
+        PageColumn("date", "began"),
+        PageColumn("before", "against the one before"),
+        PageColumn("cells", "cells", number=True),
+        PageColumn("ok", "ok", number=True),
+        PageColumn("not_ok", "not ok", number=True),
+        PageColumn("publishable", "publishable", number=True),
+        PageColumn("unofficial", "unofficial", filtered=True),
+        PageColumn("machine", "machine", filtered=True),
+        PageColumn("took", "took", number=True),
+        PageColumn("source", "read from"),
+    ]
+    before = {now: (was, comparison) for (was, now), comparison in site.comparisons.items()}
+    rows = []
+    for campaign in site.campaigns:
+        cells, ok = len(campaign.points), campaign.count("ok")
+        good = sum(point.finished and not point.row["verdict_reasons"] for point in campaign.points)
+        was = before.get(campaign.id)
+        versus = words("first of its cells")
+        if was:
+            worse = was[1].regressions
+            said = f"{worse} regression{'' if worse == 1 else 's'}" if worse else "no regression"
+            versus = words(
+                said, "bad-text" if worse else "", places.comparison(was[0], campaign.id)
+            )
+        rows.append(
+            PageRow(
+                [
+                    words(campaign.name, href=places.campaign(campaign.id)),
+                    words(day(campaign.began)),
+                    versus,
+                    *(PageCell(str(n), n, "number") for n in (cells, ok, cells - ok, good)),
+                    words(", ".join([*campaign.marks, *(["running"] if campaign.live else [])])),
+                    words(", ".join(campaign.machines), "spread"),
+                    PageCell(lasts(campaign.wall_s), campaign.wall_s, "number"),
+                    words(campaign.source),
+                ],
+                f"campaign-{campaign.id}",
+            )
+        )
+    return PageSheet("runs", "Campaigns", columns, rows[::-1])
+
+
+def _over_time(site: WholeSite) -> PageSheet:
+    columns = [
+        PageColumn("cell", "cell"),
+        PageColumn("now", "samples/s now", number=True),
+        PageColumn("regressed", "regressed", filtered=True),
+        PageColumn("last", "last change"),
+        PageColumn("changes", "changes", number=True),
+        PageColumn("campaigns", "campaigns", number=True),
+        PageColumn("system", "system", filtered=True),
+        PageColumn("machine", "machine", filtered=True),
+    ]
+    return PageSheet("over", "Cells over time", columns, [_over(site, s) for s in site.over_time])
+
+
+def _over(site: WholeSite, series: Series) -> PageRow:
+    last = series.changes[-1] if series.changes else None
+    finished = [point for point in series.points if point.finished]
+    worse = [each for each in site.regressions if each.series is series]
+    state = "open" if any(each.open for each in worse) else "recovered" if worse else "no"
+    return PageRow(
+        [
+            words(series.cell, href=places.cell(series)),
+            figure(finished[-1], "samples_per_s") if finished else PageCell(MISSING, "", "number"),
+            words(state, "bad-text" if state == "open" else ""),
+            words(
+                f"{last.word} {last.change.percent:+.1f} %, {day(last.first.began)}" if last else ""
+            ),
+            PageCell(str(len(series.changes)), len(series.changes), "number"),
+            PageCell(str(len(series.points)), len(series.points), "number"),
+            words(series.system),
+            words(series.machine, "spread"),
+        ]
+    )
+
+
+def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
+    names = list(dict.fromkeys(name for point in points for name in axes(point)))[:MOST_AXES]
+    columns = [
+        PageColumn("cell", "cell"),
+        PageColumn("samples_per_s", "samples/s", number=True),
+        PageColumn("status", "status", filtered=True),
+        PageColumn("campaign", "campaign", filtered=True),
+        PageColumn("date", "date"),
+        PageColumn("why", "what speaks against it"),
+        PageColumn("tokens_per_s_per_device", "tokens/s a device", number=True),
+        PageColumn("mfu_percent", "MFU %", number=True),
+        PageColumn("memory_used_mib", "used MiB", number=True),
+        PageColumn("unofficial", "unofficial", filtered=True),
+        PageColumn("system", "system", filtered=True),
+        PageColumn("machine", "machine", filtered=True),
+        PageColumn("nodes", "nodes", number=True, filtered=True),
+        PageColumn("devices", "devices", number=True, filtered=True),
+        *(
+            PageColumn(f"axis.{name}", name, filtered=True)
+            for name in names
+            if name not in ("nodes", "devices")
+        ),
+    ]
+    shown = [name for name in names if name not in ("nodes", "devices")]
+    rows = [
+        _point(site, campaign, point, shown)
+        for campaign in reversed(site.campaigns)
+        for point in campaign.points
+    ]
+    return PageSheet("cells", "All points", columns, rows)
+
+
+def _point(
+    site: WholeSite, campaign: CampaignPoints, point: Point, names: Sequence[str]
+) -> PageRow:
+    row, href = point.row, campaign_link(campaign.id, point)
+    series = site.by_key.get(point.key)
+    return PageRow(
+        [
+            words(point.cell, href=places.cell(series) if series else href),
+            with_interval(point, "samples_per_s", None, href),
+            status(point),
+            words(campaign.name, href=href),
+            words(day(point.began)),
+            words(why_not(point), "why"),
+            figure(point, "tokens_per_s_per_device", 0),
+            figure(point, "mfu_percent", 1),
+            figure(point, "memory_used_mib", 0),
+            words(", ".join(point.unofficial)),
+            words(row["system"]),
+            words(point.machine, "spread"),
+            PageCell(str(row["nodes"]), row["nodes"], "number"),
+            PageCell(str(row["devices"]), row["devices"], "number"),
+            *(axis_cell(point, name) for name in names),
+        ],
+        f"{anchor(campaign.id)}-{anchor(str(row['cell_id']))}",
+        not point.finished,
+    )

@@ -1,0 +1,82 @@
+"""Logs as text files of a site: their begin and end, printable, without secrets."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from node.files import open_plain
+from runner.base.escapes import TerminalLine
+from runner.folder.attempt import Attempt
+from runner.history.reading import OpenCampaign
+from runner.load.evidence import secret_values
+from runner.site import places
+from runner.site.site_folder import write
+from runner.terms.record import Record
+from runner.terms.run_evidence import Evidence, NodeEvidence
+
+BEGIN_SHARE = 4  # of what is kept of a log that is cut, one part in so many is its begin
+
+
+def copied(
+    read: OpenCampaign, evidence: Mapping[tuple[str, int], Evidence], home: Path, most_bytes: int
+) -> tuple[dict[str, str], dict[tuple[str, int], Evidence]]:
+    """Copy the logs of the runs that the records are of into the campaign's folder of the site.
+
+    Returns the log of each run, as a path in the campaign to that in the site, and the evidence
+    with these. Of each log at most `most_bytes` are kept, with a line where it was cut.
+    """
+    paths: dict[str, str] = {}
+    moved = {}
+    for key, each in evidence.items():
+        folder = places.run_folder(each.cell_id, each.repeat, each.attempt)
+        inside = each.folder.relative_to(read.campaign.path).as_posix()
+        attempt = Attempt(each.folder, each.cell_id, each.repeat, each.attempt)
+        secrets = secret_values(attempt)
+        nodes = []
+        for node in each.nodes:
+            name = f"node{node.rank}.txt"
+            if node.log.bytes is not None and most_bytes:
+                text = log_text(each.folder / node.log.path, most_bytes, secrets)
+                write(home / folder / name, text)
+                paths[f"{inside}/{node.log.path}"] = f"{folder}/{name}"
+            nodes.append(_of_site(node, name, kept=bool(most_bytes)))
+        moved[key] = replace(
+            each, shown=folder if most_bytes else "", script="", nodes=tuple(nodes)
+        )
+    return paths, moved
+
+
+def _of_site(node: NodeEvidence, name: str, *, kept: bool) -> NodeEvidence:
+    log = replace(node.log, path=name)
+    if not kept and log.bytes is not None:
+        log = replace(log, bytes=None, missing="this site has no logs")
+    return replace(node, log=log)
+
+
+def log_text(path: Path, most_bytes: int, secrets: Mapping[str, str]) -> str:
+    """Return a log's text: all of it, or its begin and its end with what was left out between."""
+    with open_plain(path) as stream:
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        if size <= most_bytes:
+            return _text(stream.read(size), secrets)
+        begin = stream.read(most_bytes // BEGIN_SHARE)
+        stream.seek(size - (most_bytes - len(begin)))
+        end = stream.read(most_bytes - len(begin))
+    begin, end = begin[: begin.rfind(b"\n") + 1] or begin, end[end.find(b"\n") + 1 :]
+    cut = size - len(begin) - len(end)
+    note = f"\n[the site leaves out {cut} of {size} bytes here; the campaign has them]\n\n"
+    return _text(begin, secrets) + note + _text(end, secrets)
+
+
+def _text(content: bytes, secrets: Mapping[str, str]) -> str:
+    text = content.decode("utf-8", "replace")
+    for value, mask in secrets.items():
+        text = text.replace(value, mask)
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return "\n".join(map(TerminalLine, lines))
+
+
+def with_logs(records: Iterable[Record], paths: Mapping[str, str]) -> list[Record]:
+    """Return the records with their logs as the campaign's page finds them; none of others."""
+    return [replace(record, log=paths.get(record.log, "")) for record in records]

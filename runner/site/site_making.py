@@ -1,0 +1,128 @@
+"""Folders and exports to a site: each campaign is read once, its page and logs written at once."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
+from runner.history.reading import OpenCampaign, opened, points_of, sorted_out, why_unread
+from runner.history.workers import each
+from runner.load.evidence import evidence_of_records
+from runner.report.page import to_html
+from runner.report.page_script import content_policy, page_script, site_script
+from runner.report.templating import templates
+from runner.site import cell_pages, comparison_pages, data_files, feed, index_page, places
+from runner.site.logs import copied, with_logs
+from runner.site.site_folder import new_site, write
+from runner.site.whole import WholeSite
+from runner.tables.build import rows
+
+Told = Callable[[str, int, int], None]  # what goes on, how many of how many are done
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What a process is told: read this, write it there."""
+
+    source: Path
+    folder: Path
+    log_bytes: int
+
+
+def make_site(
+    found: Sequence[Path], target: Path, *, url: str = "", log_bytes: int, told: Told
+) -> WholeSite:
+    """Write a site of the campaigns `found` to `target`, whole or not at all.
+
+    `url` is where it will be, for links that must be whole; of each log `log_bytes` are kept.
+    Raises UserError where none of them can be read, or the folder cannot be written.
+    """
+    with new_site(target) as folder:
+        orders = [
+            _Order(source, folder / places.unsorted(number), log_bytes)
+            for number, source in enumerate(found)
+        ]
+        read: list[tuple[Path, CampaignPoints | str]] = []
+        told("reading campaigns", 0, len(found))
+        for order, one in zip(orders, each(_campaign, orders), strict=True):
+            read.append((order.source, one))
+            told("reading campaigns", len(read), len(found))
+        site = WholeSite(*sorted_out(read))
+        if not site.campaigns:
+            raise UserError(f"none of {len(found)} can be read: {site.left_out[0].reason}")
+        for order, (_, one) in zip(orders, read, strict=True):
+            if isinstance(one, CampaignPoints) and site.by_id.get(one.id) is one:
+                order.folder.rename((folder / places.campaign(one.id)).parent)
+            else:
+                shutil.rmtree(order.folder, ignore_errors=True)
+        _pages(site, folder, url, told)
+    return site
+
+
+def _campaign(order: _Order) -> CampaignPoints | str:
+    """Read a campaign and write its page and logs; a sentence where it cannot be read."""
+    try:
+        with opened(order.source) as read:
+            return _written(read, order)
+    except Exception as error:  # whatever is in one campaign, the site has the others
+        if isinstance(error, OSError) and str(order.folder) in str(error.filename):
+            raise  # the site's own disk
+        return why_unread(error)
+
+
+def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
+    campaign = points_of(read)
+    evidence = evidence_of_records(read.campaign, read.records, read.campaign.path)
+    logs, evidence = copied(read, evidence, order.folder, order.log_bytes)
+    table = rows(with_logs(read.records, logs), read.settings.baseline)
+    notices = [f"Unofficial: {UNOFFICIAL[mark]}." for mark in campaign.marks]
+    write(
+        order.folder / places.INDEX,
+        to_html(
+            table,
+            campaign.hidden,
+            evidence=evidence,
+            home=f"../../{places.INDEX}",
+            notices=notices,
+            side_by_side=False,
+        ),
+    )
+    return replace(
+        campaign, points=tuple(_with_logs(campaign, point, logs) for point in campaign.points)
+    )
+
+
+def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) -> Point:
+    own = f"{point.row['cell_id']}/"
+    home = places.campaign(campaign.id).rpartition("/")[0]
+    kept = {name: f"{home}/{path}" for name, path in logs.items() if name.startswith(own)}
+    return replace(point, logs=kept)
+
+
+def _pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
+    """Write every page but the campaigns' own."""
+    pages = templates()
+    table, pick = page_script(), site_script()
+
+    def put(place: str, template: str, scripts: list[str], values: dict[str, object]) -> None:
+        text = pages.get_template(f"site/{template}.html.j2").render(
+            policy=content_policy(scripts), scripts=scripts, **{"feed": "", **values}
+        )
+        write(folder / place, text)
+
+    count = len(site.over_time) + len(site.comparisons)
+    for at, series in enumerate(site.over_time):
+        told("writing pages", at, count)
+        put(places.cell(series), "cell", [table], cell_pages.page(site, series))
+    for at, ((a, b), comparison) in enumerate(site.comparisons.items(), len(site.over_time)):
+        told("writing pages", at, count)
+        values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
+        put(places.comparison(a, b), "comparison", [], values)
+    put(places.PICK, "compare", [pick], comparison_pages.pick(site))
+    put(places.INDEX, "index", [table], {**index_page.page(site), "feed": places.FEED})
+    write(folder / places.POINTS, data_files.points(site))
+    write(folder / places.REGRESSIONS, data_files.regressions(site))
+    write(folder / places.FEED, feed.feed(site, url))
+    told("writing pages", count, count)
