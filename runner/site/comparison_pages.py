@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from markupsafe import Markup
-
-from runner.base.escapes import json_text
 from runner.compare.rendering import as_texts
 from runner.compare.verdicts import EXACT, QUANTITIES, RULE, VERDICTS, WORDS, CampaignComparison
 from runner.history.cell_points import CampaignPoints, Point
 from runner.history.regression_list import day
 from runner.history.regressions import TITLES
 from runner.history.series import THRESHOLDS, running
+from runner.report.page_script import script_data
 from runner.site import places
 from runner.site.cell_pages import campaign_link
 from runner.site.sheets import PageCell, PageColumn, PageRow, PageSheet, words
@@ -61,13 +59,7 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
 def pick(site: WholeSite) -> dict[str, Any]:
     """Return what templates/site/compare.html.j2 needs."""
     limits = ", ".join(f"{TITLES[name]} {limit:g} %" for name, limit in THRESHOLDS.items())
-    return {"home": places.INDEX, "rule": RULE, "limits": limits, "data": as_script(_data(site))}
-
-
-def as_script(data: Any) -> Markup:
-    """Write JSON that may stand in a script element, which only `</script` and `<!--` could end."""
-    text = json_text(data, indent=0).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    return Markup(text)  # noqa: S704 (JSON, and no sign of HTML's in it)
+    return {"home": places.INDEX, "rule": RULE, "limits": limits, "data": script_data(_data(site))}
 
 
 def _data(site: WholeSite) -> dict[str, Any]:
