@@ -158,8 +158,8 @@ def end_all(mark: str, root: int, grace_s: float, dead: dict[int, int]) -> tuple
         until = time.monotonic() + patience
         sent: dict[int, int] = {}
         while True:
-            dead.update(reap())
             alive = ours(mark, root)
+            dead.update(reap())  # after the look: who died during it has a status, too
             if not alive:
                 return len(signalled), 0
             new = {pid: start for pid, start in alive.items() if sent.get(pid) != start}

@@ -265,6 +265,30 @@ def test_a_launcher_may_end_well_within_the_grace(make: Make) -> None:
     assert run.log.endswith(b"saved\n")
 
 
+# The supervisor's look for what is left to end takes until the launcher has ended.
+LONG_LOOK = """
+looks = []
+_ours = ours
+
+def ours(mark, root):
+    found = _ours(mark, root)
+    while looks and found:
+        time.sleep(0.01)
+        found = _ours(mark, root)
+    looks.append(found)
+    return found
+"""
+
+
+def test_a_launcher_that_ends_while_it_is_looked_for_has_its_exit_status(make: Make) -> None:
+    saves = '(trap "" TERM; exec sleep 0.3); exit 7'
+    run = make(f"trap '{saves}' TERM; echo up; while :; do sleep 0.05; done", grace_s=9)
+    assert "refused" not in run.prepare(change={"processes": LONG_LOOK})
+    run.poll(go=True)
+    run.wait_for_log(b"up")
+    assert run.done(stop="enough")["rc"] == 7
+
+
 def test_a_daemonised_child_with_an_empty_environment_is_ended(make: Make, tmp_path: Path) -> None:
     """Forked twice, in a session of its own, without our mark: only the subreaper finds it."""
     pid = tmp_path / "pid"
