@@ -126,7 +126,7 @@ class Table {
       this.most = Infinity;
       this.show();
     }, { class: "quiet" });
-    this.clear = button("Show all", () => this.change({ q: "", filters: {} }), { class: "quiet" });
+    this.clear = button("Clear filters", () => this.change({ q: "", filters: {} }), { class: "quiet" });
     bar.append(this.picker(), make("span", { class: "field shown" }, this.count, this.all, this.clear));
     (this.table.closest(".scroll") || this.table).before(bar);
   }
@@ -275,7 +275,7 @@ class Table {
       if (detail && left < 0) detail.hidden = true;
     }
     this.all.hidden = left >= 0;
-    this.all.textContent = `The first ${most}: show all ${count}`;
+    this.all.textContent = left < 0 ? `The first ${most}: show all ${count}` : "";
   }
 
   order(sort) {

@@ -100,7 +100,7 @@ def test_text_filters_rows(words: str, pages: dict[str, Path], opened: Open) -> 
             assert all(word.lower() in text.lower() for word in words.split())
         assert page.locator(".count").text_content() == f"{cells.count()} of 40 rows"
         assert address(page) == f"q={words}"
-        page.locator(".controls .quiet").click()
+        page.get_by_role("button", name="Clear filters").click()
         assert rows(page).count() == 40
         assert address(page) == ""
 
@@ -189,7 +189,7 @@ def test_no_address_breaks_a_page(at: str, pages: dict[str, Path], opened: Open)
         page = shown.page
         assert head(page, RATE).locator("button").is_visible()
         assert page.locator("tr.detail:visible").count() == 0
-        page.locator(".controls .quiet").evaluate("each => each.click()")
+        page.get_by_text("Clear filters").evaluate("each => each.click()")
         assert rows(page).count() == 40
 
 
