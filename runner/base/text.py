@@ -59,6 +59,11 @@ def some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
+def counted(count: int, thing: str) -> str:
+    """Write `1 cell`, `2 cells`."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def lasts(seconds: float) -> str:
     """Write `45 s`, `12 min` from two minutes on, `3.5 h` from two hours on."""
     if seconds < 120:

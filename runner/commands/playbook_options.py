@@ -5,6 +5,7 @@ import argparse
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.streams import complain, say
+from runner.base.text import counted
 from runner.folder import names
 from runner.launch.play import last_words
 
@@ -53,6 +54,6 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
         complain(f"error: {name} failed on {failed or 'a node'}; {kept}")
         return 1
     changes = ended.steps.changes
-    done = f"{changes} change{'s' * (changes != 1)}" if changes else "nothing to change"
+    done = counted(changes, "change") if changes else "nothing to change"
     say(f"{name}: {done}, {duration(ended.took_s)}. {kept}")
     return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.streams import complain
+from runner.base.text import counted
 from runner.commands.history import add_sources
 
 LOG_KIB = 256
@@ -78,7 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
         complain(f"left out: {each.source}: {each.reason}")
     worse = sum(each.open for each in site.regressions)
     complain(
-        f"wrote {chosen.output}/index.html: {len(site.campaigns)} campaigns, {len(site.series)}"
-        f" cells, {worse} open regression{'' if worse == 1 else 's'}"
+        f"wrote {chosen.output}/index.html: {counted(len(site.campaigns), 'campaign')},"
+        f" {counted(len(site.series), 'cell')}, {counted(worse, 'open regression')}"
     )
     return 0

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled, fits, grid
+from runner.base.text import counted
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
@@ -165,5 +166,5 @@ def _summary(comparison: CampaignComparison) -> str:
     verdicts = [cell.verdict for cell in comparison.cells]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in VERDICTS if word in verdicts)
     count = comparison.regressions
-    total = "no regression" if not count else f"{count} regression{'s' if count > 1 else ''}"
+    total = "no regression" if not count else counted(count, "regression")
     return f"{total}: {counts}"

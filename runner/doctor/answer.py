@@ -11,6 +11,7 @@ from runner.base.console import one_line
 from runner.base.cures import doctor, played, spelled_out
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
+from runner.base.text import counted
 from runner.doctor import table
 from runner.doctor.differences import NodeComparison, compare_nodes, short
 from runner.doctor.items import SPOILS
@@ -142,31 +143,27 @@ class Answer:
         """Sum up in one line what was compared."""
         differences = self.comparison.differences
         spoiling = sum(row.severity == SPOILS for row in differences)
-        scope = _count(len(self.nodes), "node")
+        scope = counted(len(self.nodes), "node")
         if self.unreachable:
             scope = f"{len(self.envs)} of {scope}"
         scope += " compared"
         if self.roles:
-            scope += f", {_count(len(self.roles), 'role')} asked"
+            scope += f", {counted(len(self.roles), 'role')} asked"
         results = []
         if spoiling:
             verb = "spoils" if spoiling == 1 else "spoil"
-            results.append(f"{_count(spoiling, 'difference')} that {verb} comparisons")
+            results.append(f"{counted(spoiling, 'difference')} that {verb} comparisons")
         if len(differences) > spoiling:
             results.append(f"{len(differences) - spoiling} to note")
         if self.failures:
             entries = sum(len(entries) for entries in self.failures.values())
-            results.append(_count(entries, "failed check"))
+            results.append(counted(entries, "failed check"))
         if self.unreachable:
             results.append(f"{short(list(self.unreachable))} not asked")
         if results:
             return one_line(f"{scope}: {', '.join(results)}")
         alike = "nothing is missing" if len(self.nodes) == 1 else "no difference"
         return one_line(f"{scope}: {alike}", "green")
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def gather(checkup: Checkup, hosts: Sequence[str] = (), inventory: str = "") -> Answer:

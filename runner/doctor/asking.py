@@ -8,7 +8,7 @@ from pathlib import Path
 from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.base.ssh_words import unusable
-from runner.base.text import tail
+from runner.base.text import counted, tail
 from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
 from runner.folder.checkup import Checkup, checkup_of
@@ -54,8 +54,7 @@ def _survey(
 ) -> Answer:
     """Ask the nodes what they are, and with `roles` what each role's verify entry says."""
     checkup.forget()
-    number = len(cluster.nodes)
-    title = f"asking {number} node{'s' if number > 1 else ''} what they are"
+    title = f"asking {counted(len(cluster.nodes), 'node')} what they are"
     with live(console, lambda elapsed_s: f"{title}, {elapsed_s:.0f} s"):
         surveyed = engine.survey(checkup, roles, interrupts.once)
     if interrupts.count:

@@ -11,7 +11,7 @@ from runner.base.errors import UserError
 from runner.base.files import whole
 from runner.base.options import CALLED
 from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
-from runner.base.text import some
+from runner.base.text import counted, some
 from runner.enrol import named
 from runner.enrol.found import ROOT, Found, read_answer
 from runner.enrol.named import Machine
@@ -160,8 +160,8 @@ def _inset(line: str) -> str:
 
 def _tell(cluster: Cluster, found: Mapping[str, Found], talk: Conversation) -> None:
     """Say what was found and written, what may not work, and what is next."""
-    count, path = len(cluster.nodes), cluster.path
-    nodes, root = f"{count} node{'s' if count > 1 else ''}", cluster.nodes[0].root
+    path, root = cluster.path, cluster.nodes[0].root
+    nodes = counted(len(cluster.nodes), "node")
     talk.say(f"wrote {path}: {nodes}, {cluster.device}, {root}")
     for node in cluster.nodes:
         one = found[node.host]

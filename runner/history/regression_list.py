@@ -8,7 +8,7 @@ from typing import Any
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import filled, fits, grid
-from runner.base.text import some
+from runner.base.text import counted, some
 from runner.history.cell_points import CampaignPoints, LeftOut
 from runner.history.regressions import TITLES, Regression
 from runner.history.series import THRESHOLDS, Series
@@ -122,12 +122,11 @@ def _row(found: Regression) -> list[str]:
 
 def _below(found: Sequence[Regression], read: Listed) -> list[str]:
     count, still = len(found), sum(each.open for each in found)
-    words = (
-        f"{count} regression{'' if count == 1 else 's'}, {still} open" if count else "no regression"
-    )
+    words = f"{counted(count, 'regression')}, {still} open" if count else "no regression"
     several = [each for each in read.series if len(each.points) > 1]
     lines = [
-        f"{words}: {len(read.campaigns)} campaigns, {len(read.series)} cells,"
+        f"{words}: {counted(len(read.campaigns), 'campaign')},"
+        f" {counted(len(read.series), 'cell')},"
         f" {len(several)} of them in several campaigns"
     ]
     lines += _changed(found)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from runner.base.text import some
+from runner.base.text import counted, some
 from runner.terms.progress import Told
 
 STEP_WIDTH, HOST_WIDTH, STATE_WIDTH = 20, 16, 12
@@ -29,7 +29,7 @@ class OnHost:
     @property
     def state(self) -> str:
         """Return it in two words."""
-        changed = f"{self.changes} change{'s' if self.changes > 1 else ''}"
+        changed = counted(self.changes, "change")
         return self.bad or (changed if self.changes else "ok")
 
 

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from runner.base.escapes import ShellWord, TerminalLine
+from runner.base.text import counted
 from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
@@ -92,7 +93,7 @@ def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[
 
 def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) -> str:
     """Say how much runs, in which order, and on how much of the cluster."""
-    count = f"{len(plans)} cell{'s' if len(plans) > 1 else ''}"
+    count = counted(len(plans), "cell")
     if matrix.repeats > 1:
         count += f", {matrix.repeats} runs of each: all cells once, then again"
     if matrix.seeds:

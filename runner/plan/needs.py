@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runner.base.text import lasts
+from runner.base.text import counted, lasts
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def in_words(needs: Sequence[Need], *, side_by_side: bool) -> str:
     """Say `total: 12 runs; about 1.5 h, one after the other; memory of a device up to ...`."""
     runs = sum(need.runs for need in needs)
     seconds, unknown = time_of(needs)
-    parts = [f"total: {runs} run{'' if runs == 1 else 's'}"]
+    parts = [f"total: {counted(runs, 'run')}"]
     if seconds is not None:
         how = "side by side where the queue lets them" if side_by_side else "one after the other"
         parts.append(f"about {lasts(seconds)}" + (f", {how}" if runs - unknown > 1 else ""))

@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.base.env import SECRET
 from runner.base.escapes import MarkdownText
+from runner.base.text import counted
 from runner.plan.script import quoted
 from runner.publish.citation import NO_AUTHORS
 from runner.publish.publication import UNTOLD, Publication
@@ -110,7 +111,7 @@ def _configuration(publication: Publication) -> Iterator[str]:
 def _nodes(run: Run) -> str:
     count = len(run.nodes)
     devices = run.cell.devices_per_node
-    return f"{count} node{'s' * (count > 1)} with {devices} device{'s' * (devices > 1)}"
+    return f"{counted(count, 'node')} with {counted(devices, 'device')}"
 
 
 def command(run: Run) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from node.printable import printable
+from runner.base.text import counted
 from runner.report.clock import clock
 from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text, number_text
@@ -27,7 +28,7 @@ def compared_axes(table: Sequence[Row]) -> str:
     """Say what was compared: how many cells, and each axis with its values."""
     if not table:
         return ""
-    cells = f"{len(table)} cell{'s' * (len(table) > 1)}"
+    cells = counted(len(table), "cell")
     said = []
     for name in _varying(table):
         values = list(dict.fromkeys(filter(None, (axis_text(row, name) for row in table))))
@@ -45,15 +46,15 @@ def ran(table: Sequence[Row]) -> str:
         first, last = min(at for at, _ in begun), max(at + took for at, took in begun)
         hours = sum(took for _, took in begun) / 3600
         parts.append(f"{clock(first)} to {clock(last, first)}")
-        parts.append(f"{len(begun)} run{'s' * (len(begun) > 1)}, {_length(hours)}")
+        parts.append(f"{counted(len(begun), 'run')}, {_length(hours)}")
     imported = sum(record.imported for record in records)
     if imported:
-        parts.append(f"{imported} imported log{'s' * (imported > 1)}, which nobody here ran")
+        parts.append(f"{counted(imported, 'imported log')}, which nobody here ran")
     hosts = {host for record in records for host in record.hosts}
     named = dict.fromkeys(record.device or record.device_kind for record in records)
     kinds = ", ".join(printable("CPU" if kind == "cpu" else kind) for kind in named if kind)
     if hosts:
-        parts.append(f"{len(hosts)} node{'s' * (len(hosts) > 1)}{kinds and f' with {kinds}'}")
+        parts.append(f"{counted(len(hosts), 'node')}{kinds and f' with {kinds}'}")
     elif kinds:
         parts.append(f"on {kinds}")
     return "; ".join(parts)
@@ -161,7 +162,7 @@ def _by_setting(compared: Sequence[_Compared]) -> list[str]:
 
 
 def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
-    axis, count = cells[0].axis, f"of {len(cells)} cell{'s' * (len(cells) > 1)}"
+    axis, count = cells[0].axis, f"of {counted(len(cells), 'cell')}"
     against = f"{axis} {cells[0].value}"
     told = [cell.differences["samples_per_s"] for cell in cells if _told(cell)]
     words = []
@@ -199,7 +200,8 @@ def _fastest(table: Sequence[Row]) -> list[str]:
     (least, slow), (most, fast) = (f(rates, key=lambda pair: pair[0]) for f in (min, max))
     named = _names(table)
     if most / least < _ALIKE:
-        return [f"All {len(rates)} cells with a result reach about {number_text(most)} samples/s."]
+        every = "Both" if len(rates) == 2 else f"All {len(rates)}"
+        return [f"{every} cells with a result reach about {number_text(most)} samples/s."]
     said = [
         f"{named[id(fast)]} is the fastest with {number_text(most)} samples/s,"
         f" {most / least:.2f} times {named[id(slow)]}, the slowest."

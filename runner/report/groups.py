@@ -61,7 +61,7 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
             break
     if best is None:
         return [
-            _group(f"cells {begin + 1} to {min(begin + most, len(axes))}", axes, places, varying)
+            _group(_numbered(places), axes, places, varying)
             for begin in range(0, len(axes), most)
             for places in [range(begin, min(begin + most, len(axes)))]
         ]
@@ -76,6 +76,11 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
         for places in best.values()
         if places
     ]
+
+
+def _numbered(places: Sequence[int]) -> str:
+    first, last = places[0] + 1, places[-1] + 1
+    return f"cell {first}" if first == last else f"cells {first} to {last}"
 
 
 def _group(

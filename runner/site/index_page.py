@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runner.base.text import lasts
+from runner.base.text import counted, lasts
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.regression_list import day
 from runner.history.regressions import Regression
@@ -42,9 +42,12 @@ def page(site: WholeSite) -> dict[str, Any]:
     found = site.regressions
     still = sum(each.open for each in found)
     return {
-        "title": f"{len(site.campaigns)} campaigns",
+        "title": counted(len(site.campaigns), "campaign"),
         "counts": [(statuses.count(word), word) for word in dict.fromkeys(statuses)],
-        "words": f"{len(site.series)} cells, {len(site.over_time)} of them in several campaigns",
+        "words": (
+            f"{counted(len(site.series), 'cell')}, {len(site.over_time)} of them in several"
+            " campaigns"
+        ),
         "pick": places.PICK,
         "feed": places.FEED,
         "points": places.POINTS,
@@ -115,7 +118,7 @@ def _campaigns(site: WholeSite) -> PageSheet:
         versus = words("first of its cells")
         if was:
             worse = was[1].regressions
-            said = f"{worse} regression{'' if worse == 1 else 's'}" if worse else "no regression"
+            said = counted(worse, "regression") if worse else "no regression"
             versus = words(
                 said, "bad-text" if worse else "", places.comparison(was[0], campaign.id)
             )

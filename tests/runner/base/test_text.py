@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.base.text import blocks, tail
+from runner.base.text import blocks, counted, tail
 from runner.logs.decoding import whole_lines
 
 
@@ -25,3 +25,7 @@ def test_a_tail_starts_at_a_line(tmp_path: Path) -> None:
     assert tail(path, 10) == b"third\n"
     assert tail(path, 3) == b""  # less than one line
     assert tail(tmp_path / "none") == b""
+
+
+def test_one_thing_is_counted_as_one() -> None:
+    assert [counted(number, "cell") for number in (0, 1, 2)] == ["0 cells", "1 cell", "2 cells"]

@@ -80,7 +80,7 @@ def test_cells_of_several_campaigns_that_have_one_name_are_told_apart() -> None:
 
 def test_cells_that_are_all_as_fast_have_no_fastest() -> None:
     assert conclusion(rows([record("a"), record("b")], None)) == [
-        "All 2 cells with a result reach about 231.0 samples/s."
+        "Both cells with a result reach about 231.0 samples/s."
     ]
 
 

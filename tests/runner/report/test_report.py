@@ -361,7 +361,7 @@ def test_what_fails_names_the_log_that_says_why(forty_cells: tuple[Path, str]) -
             ["cells 1 to 7", "cells 8 to 9"],
             [tuple(f"a {n}" for n in range(7)), ("a 7", "a 8")],
         ),
-        ([{"a": "1"}] * 8, ["cells 1 to 7", "cells 8 to 8"], None),
+        ([{"a": "1"}] * 8, ["cells 1 to 7", "cell 8"], None),
         ([], [], []),
     ],
 )
