@@ -105,6 +105,8 @@ class Megatron(Kind):
 
     def feed(self, text: bytes) -> Batch | None:
         """Read the steps in whole lines of a log; None where there is none."""
+        if b"\r" in text:  # ends a line, too: the arrays look for one end alone
+            text = text.replace(b"\r", b"\n")
         marks = Marks(text)
         slashes, pipes = marks.heads()
         early = not self._windows.last  # a trainer prints its arguments before its first step

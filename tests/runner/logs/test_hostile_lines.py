@@ -152,6 +152,15 @@ def test_a_negative_time_of_megatron_is_not_measured(fast: bool) -> None:
     assert batch.unmeasured == 2
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_stands_behind_a_carriage_return_is_another_line(fast: bool) -> None:
+    rows = [f"{lines.megatron(step, rate=1.5)}\n" for step in (1, 2, 3)]
+    rows[1] = rows[1].replace("grad norm", "\rgrad norm")
+    batch = Megatron(fast).feed("".join(rows).encode())
+    assert batch is not None
+    assert [step.grad_norm is None for step in batch.intervals()] == [False, True, False]
+
+
 def test_a_sign_or_a_digit_before_a_cell_is_not_dropped() -> None:
     header = b"memory.used [MiB], utilization.gpu [%]\n"
     for cell in (b"-512 MiB", b"123456789 MiB", b"1.512 MiB"):
