@@ -47,7 +47,7 @@ class CellEvidence:
 
     `nodes_beside` has the nodes of the cells that it is compared with, to the name of one of them;
     `meanwhile` the name of a cell that ran at the same time on one of its nodes, `beside` of one
-    that did so on any nodes of the same cluster.
+    that did so on any nodes of the same cluster. `mfu_percent` is that of the cell's median.
     """
 
     records: Sequence[Record]
@@ -57,6 +57,7 @@ class CellEvidence:
     nodes_beside: Mapping[Hosts, str] = field(default_factory=dict)
     meanwhile: str = ""
     beside: str = ""
+    mfu_percent: float | None = None
 
     @cached_property
     def runs(self) -> Sequence[Record]:
@@ -204,6 +205,11 @@ def _not_measured(evidence: CellEvidence) -> str:
     )
 
 
+def _above_peak(evidence: CellEvidence) -> str:
+    mfu = evidence.mfu_percent
+    return f"MFU would be {mfu:.0f} %" if mfu is not None and mfu > 100 else ""
+
+
 def _throttled(evidence: CellEvidence) -> str:
     reasons = evidence.statistics.power.thermals.throttled or ()
     return ", ".join(reason for reason in reasons if reason != POWER_CAP)
@@ -344,6 +350,16 @@ CODES: Mapping[str, Code] = {
             " has none",
             "Look into the log",
             _not_measured,
+            UNSTEADY,
+        ),
+        Code(
+            "above_peak",
+            "the training would need more than the devices can do by their data sheet (MFU above"
+            " 100 %)",
+            "Check the precision, the devices, the batch size and the sequence length that the"
+            " trainer really had; only of very long sequences, half of whose attention causal"
+            " kernels leave out, it may be true",
+            _above_peak,
             UNSTEADY,
         ),
         Code(

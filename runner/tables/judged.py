@@ -37,6 +37,7 @@ def with_verdicts(table: Sequence[Row]) -> list[Row]:
             nodes_beside=_nodes([base]) if base else everywhere,
             meanwhile=_first(row, shared),
             beside=_first(row, beside),
+            mfu_percent=row.mfu_percent,
         )
         judged.append(replace(row, verdict=verdict(evidence)))
     return judged

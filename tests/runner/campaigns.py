@@ -165,7 +165,12 @@ def forty(runs: Path) -> list[Record]:
     }
     rest = {"nodes": 4, "zero_stage": 3, "activation_checkpointing": "full"}
     more = [{"seed": 1, **rest, "micro_batch_size": size} for size in (2, 8, 16, 32)]
-    defaults = {"devices_per_node": 8, "global_batch_size": 1024, "model": "gpt2-medium"}
+    defaults = {
+        "devices_per_node": 8,
+        "global_batch_size": 1024,
+        "model": "gpt2-medium",
+        "precision": "fp16",
+    }
     matrix = small_matrix(
         axes, {**defaults, "train_iters": 60}, name="forty", include=more, warmup_iters=5
     )

@@ -86,6 +86,14 @@ def test_mfu_and_hfu_of_a_published_run() -> None:
     assert machine_value(row, "hfu_percent") == pytest.approx(56.0 * 4 / 3, abs=0.5)
     assert machine_value(row, "tokens_per_s_per_device") == pytest.approx(2048 / 37.83)
     assert "A100 fp16" in machine_value(row, "peak_source")
+    assert "above_peak" not in row.verdict
+
+
+def test_more_than_a_device_can_do_is_not_believed() -> None:
+    run = replace(cell("a", 1e6), device="NVIDIA H200", arithmetic="bf16")
+    (row,) = rows([run])
+    assert row.mfu_percent is not None
+    assert row.verdict["above_peak"] == f"MFU would be {row.mfu_percent:.0f} %"
 
 
 def test_no_device_no_mfu_with_the_reason() -> None:
