@@ -155,7 +155,7 @@ def test_a_negative_time_of_megatron_is_not_measured(fast: bool) -> None:
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_stands_behind_a_carriage_return_is_another_line(fast: bool) -> None:
     rows = [f"{lines.megatron(step, rate=1.5)}\n" for step in (1, 2, 3)]
-    rows[1] = rows[1].replace("grad norm", "\rgrad norm")
+    rows[1] = rows[1].replace("loss scale", "loss sc\rale")
     batch = Megatron(fast).feed("".join(rows).encode())
     assert batch is not None
     assert [step.grad_norm is None for step in batch.intervals()] == [False, True, False]
