@@ -12,7 +12,7 @@ for n - 1 degrees of freedom over the normal quantile, and by sqrt(n / (n - 1)).
 
 *Interval of a difference*: of ours minus theirs, in percent of theirs, from such resamples of both,
 drawn apart, and made wider for the degrees of freedom of both. A difference is real where the
-interval leaves 0 out.
+interval leaves 0 out (and half of it is less than the difference: tables/row.py).
 
 *Drift*: half against half. The median of the second half of the counted steps minus that of the
 first, in percent, is beyond noise when it is larger than DRIFT_PERCENT and than DRIFT_SIGMAS

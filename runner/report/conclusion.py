@@ -12,7 +12,7 @@ from runner.base.text import counted
 from runner.report.clock import clock
 from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text, number_text
-from runner.tables.row import BaselineComparison, Difference, Row
+from runner.tables.row import BaselineComparison, Row
 
 MOST = 4  # comparisons in a sentence each; of more, each setting has one for all its cells
 MOST_SETTINGS = 6  # of which a page says something
@@ -117,16 +117,11 @@ def _speed(comparison: BaselineComparison) -> str:
         word = "faster" if speed.percent > 0 else "slower"
         if abs(speed.percent) < _LEAST_SPEED:
             return f"less than 0.1 % {word}"
-        return f"{abs(speed.percent):.1f} % (± {_half(speed):.1f}) {word}"
+        return f"{abs(speed.percent):.1f} % (± {speed.half:.1f}) {word}"
     if speed.interval is None:
         return f"{speed.percent:+.1f} % in speed against {against}, from too few steps to tell"
-    change = f"{speed.percent:+.1f} % ± {_half(speed):.1f}"
+    change = f"{speed.percent:+.1f} % ± {speed.half:.1f}"
     return f"not to be told apart in speed from {against} ({change})"
-
-
-def _half(difference: Difference) -> float:
-    low, high = difference.interval or (0.0, 0.0)
-    return (high - low) / 2
 
 
 def _memory(cells: Sequence[BaselineComparison]) -> str:
@@ -171,7 +166,7 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
         ("slower", [speed for speed in told if speed.percent <= 0]),
     ):
         if some:
-            sure = f"± {max(map(_half, some)):.1f}{' at most' if len(some) > 1 else ''}"
+            sure = f"± {max(speed.half for speed in some):.1f}{' at most' if len(some) > 1 else ''}"
             size = f"{_range([abs(speed.percent) for speed in some], 1)} % ({sure})"
             words.append(f"{size} {word} than {against} in {len(some)} {count}")
     speeds = [cell.differences.get("samples_per_s") for cell in cells if not _told(cell)]

@@ -62,7 +62,7 @@ def change_text(difference: Difference | None) -> str:
     text = f"{difference.percent:+.1f} %"
     if difference.interval is None:
         return text
-    return f"{text} ± {(difference.interval[1] - difference.interval[0]) / 2:.1f}"
+    return f"{text} ± {difference.half:.1f}"
 
 
 def difference_text(difference: Difference | None, places: int) -> str:

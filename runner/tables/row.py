@@ -36,9 +36,19 @@ class Difference:
     interval: tuple[float, float] | None = None
 
     @property
+    def half(self) -> float:
+        """Half of the interval, which is printed as `± half`; 0 without one."""
+        low, high = self.interval or (0.0, 0.0)
+        return (high - low) / 2
+
+    @property
     def real(self) -> bool:
-        """Whether it is one: its interval leaves 0 out. Without an interval nobody can tell."""
-        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
+        """Whether it is one: its interval leaves 0 out, and so does `percent ± half`, which people
+        read; the two differ where the interval is lopsided. Without one nobody can tell.
+        """
+        if self.interval is None or self.interval[0] <= 0 <= self.interval[1]:
+            return False
+        return abs(self.percent) > self.half
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from runner.figures.flops import Decoder
 from runner.report.formats import FORMATS, render
 from runner.tables.build import rows
 from runner.tables.footnotes import MOST_SHOWN
-from runner.tables.formatting import difference_text, number_text, value_text
+from runner.tables.formatting import change_text, difference_text, number_text, value_text
 from runner.tables.machine import machine_value, to_csv, to_json
 from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
@@ -578,3 +578,11 @@ def test_what_the_campaign_hides_is_said_in_each_format(format: str) -> None:
     said = "hidden: 3 runs that the matrix names no more"
     assert said in render(OSDI, format, hidden=said)
     assert "hidden:" not in render(OSDI, format)
+
+
+def test_a_difference_is_real_where_its_interval_and_what_is_printed_leave_zero_out() -> None:
+    assert Difference(-5, -5.0, (-7.0, -3.0)).real
+    assert not Difference(-5, -5.0, (-11.0, 1.0)).real
+    lopsided = Difference(-5, -5.0, (-12.9, -0.1))
+    assert (change_text(lopsided), lopsided.real) == ("-5.0 % ± 6.4", False)
+    assert not Difference(-5, -5.0).real
