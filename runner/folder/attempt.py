@@ -225,10 +225,13 @@ class Attempt(RunFolder):
         return self.run.orders if self.run else None
 
     def devices(self, rank: int) -> Sequence[int]:
-        """Return which devices of a node the run had; none where it said nothing of that."""
+        """Return which devices of a node the run had, by number; none before the launch."""
         if (placement := self.placement) is not None:
             return placement.devices[rank]
-        return (self.run.cell.device_ids if self.run else None) or ()
+        if (run := self.run) is None:
+            return ()
+        planned = next((node.device_ids for node in run.nodes if node.node_rank == rank), ())
+        return planned or range(run.cell.devices_per_node)
 
     @property
     def outcome(self) -> Outcome | None:

@@ -223,10 +223,8 @@ def _ran(
         environment={**environment, **trainer_versions(measured)},
         device=device,
     )
-    # As many devices as it has processes, from the first, unless it names them.
-    ids = run.cell.device_ids or range(run.cell.devices_per_node)
-    record = replace(record, reached=_reached(attempt, run, record, ids))
-    record = with_fetched(record, logs, {rank: attempt.devices(rank) or ids for rank in logs})
+    record = replace(record, reached=_reached(attempt, run, record, attempt.devices(0)))
+    record = with_fetched(record, logs, {rank: attempt.devices(rank) for rank in logs})
     return replace(record, system=imported.system) if imported and imported.system else record
 
 

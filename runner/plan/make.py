@@ -18,6 +18,8 @@ from runner.terms.run import Command, NodeContext, Run
 
 # Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
 PORTS = range(20_000, 30_000)
+# The variables by which a process sees some of a node's devices alone.
+VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_RT_VISIBLE_DEVICES"}
 
 
 def make_run(
@@ -92,7 +94,7 @@ def _node_run(
         requires={**command.requires, **required},
         ports=((port,) if rank == 0 else ()) + command.ports,
         device=cluster.device,
-        device_ids=cell.device_ids or tuple(range(cell.devices_per_node)),
+        device_ids=_device_ids(cell, cluster, {} if command.picks_devices else env),
         runs=str(node.root / "runs"),
         dir=str(context.run_dir),
         serves=command.serves,
@@ -203,13 +205,25 @@ def _caches(home: PurePosixPath, scratch: str) -> dict[str, str]:
     }
 
 
+def _device_ids(cell: Cell, cluster: Cluster, env: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the devices that a node's processes get, whose samples are the run's.
+
+    Those that a variable names come first, if it does so by number: an inventory's may leave some
+    of a machine to others.
+    """
+    named = env.get(VISIBLE.get(cluster.device, ""), "").split(",")[: cell.devices_per_node]
+    if len(named) == cell.devices_per_node and all(each.strip().isdecimal() for each in named):
+        return tuple(int(each) for each in named)
+    return cell.device_ids or tuple(range(cell.devices_per_node))
+
+
 def _env(command: Command, cell: Cell, cluster: Cluster, context: NodeContext) -> dict[str, str]:
     """Merge the base, then the system's, the cluster's and the cell's variables: the last
     one wins.
     """
     env = dict(context.base_env)
     if cell.device_ids is not None and cluster.device == "cuda" and not command.picks_devices:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in cell.device_ids)
+        env[VISIBLE["cuda"]] = ",".join(str(number) for number in cell.device_ids)
     return {**env, **command.env, **context.env}
 
 

@@ -147,6 +147,32 @@ def test_the_cells_variables_win_over_the_clusters_and_those_over_the_systems(
     assert dict(run.nodes[0].env) == {**base, **expected}
 
 
+@pytest.mark.parametrize(
+    ("defaults", "visible", "expected"),
+    [
+        ({}, "", (0, 1)),
+        ({}, "6,7", (6, 7)),
+        ({}, "4, 5,6,7", (4, 5)),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "3,2"}}, "6,7", (3, 2)),
+        ({"device_ids": [1, 4]}, "", (1, 4)),
+        ({}, "GPU-1,GPU-2", (0, 1)),  # whose numbers nobody knows here
+        ({}, "7", (0, 1)),
+        (
+            {"system": "megatron_lm", "launcher": "deepspeed"},
+            "6,7",
+            (0, 1),
+        ),  # chooses itself
+    ],
+)
+def test_the_devices_of_a_run_are_those_that_its_processes_see(
+    defaults: dict[str, Any], visible: str, expected: tuple[int, ...]
+) -> None:
+    env = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+    asked = defaults if "device_ids" in defaults else {"devices_per_node": 2, **defaults}
+    run = small_run(asked, small_cluster(devices=8, device="cuda", env=env))
+    assert run.nodes[0].device_ids == expected
+
+
 def test_run_json_says_all_that_a_node_needs_and_what_a_reader_asks() -> None:
     cluster = small_cluster(lost_contact_s=7.0)
     found = small_matrix(time_limit_s=90, warmup_iters=2)
