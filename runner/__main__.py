@@ -12,9 +12,9 @@ from node.printable import printable
 from node.schema import UnfitError
 from node.words import full_disk
 from runner import __version__
+from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
-from runner.base.options import CALLED, as_called
 from runner.base.paths import not_installed
 from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import (
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = top.parse_args(words)
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
-        complain(f"error: {_sentence(as_called(str(error)))}")
+        complain(f"error: {_sentence(str(error))}")
         return 2
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("runner", "node"):

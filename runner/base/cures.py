@@ -2,7 +2,7 @@
 
 import shlex
 
-from runner.base.options import CALLED
+from runner.base.called import CALLED
 
 COMMANDS = ("setup", "verify", "prefetch", "teardown")
 UNKNOWN = "INVENTORY"  # where nobody wrote down which one it was

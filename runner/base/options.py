@@ -1,21 +1,13 @@
 """What several commands have on their command line, each once."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TypeAlias
 
+from runner.base.called import as_called
 from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, found
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # no class at run time
-
-MODULE = "python -m runner"
-CALLED = "trainbench" if Path(sys.argv[0]).name == "trainbench" else MODULE
-
-
-def as_called(text: str) -> str:
-    """Return a text of ours with the commands named as this process was called."""
-    return text.replace(MODULE, CALLED)
 
 
 def new_command(commands: Commands, name: str, help: str, text: str) -> argparse.ArgumentParser:

@@ -15,17 +15,18 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TextIO
 
+from runner.base.called import as_called
 from runner.base.escapes import TerminalLine, TerminalText
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print on standard output."""
-    print(TerminalText(text), end=end)
+    """Print on standard output, with our commands named as people can call them."""
+    print(TerminalText(as_called(text)), end=end)
 
 
 def complain(text: str) -> None:
-    """Print one line on standard error."""
-    print(TerminalLine(text), file=sys.stderr)
+    """Print one line on standard error, with our commands named as people can call them."""
+    print(TerminalLine(as_called(text)), file=sys.stderr)
 
 
 def watched() -> bool:

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.base.called import CALLED
 from runner.base.errors import UserError
-from runner.base.options import CALLED, Commands, add_runs, new_command
+from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import say
 from runner.commands.log_options import MOST, add_log_options, check_log_options
 

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from runner.base.options import CALLED, Commands, new_command
+from runner.base.called import CALLED
+from runner.base.options import Commands, new_command
 from runner.base.streams import say, terminal_width
 
 DESCRIPTION = """\

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.base.called import CALLED
 from runner.base.cures import played
 from runner.base.errors import UserError
 from runner.base.files import whole
-from runner.base.options import CALLED
 from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
 from runner.base.text import counted, some
 from runner.enrol import named

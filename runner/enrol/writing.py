@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import yaml
 
+from runner.base.called import CALLED
 from runner.base.errors import UserError
-from runner.base.options import CALLED
 from runner.enrol.found import Found, device_of, devices_of, same
 from runner.enrol.named import Machine
 from runner.enrol.reaching import Way

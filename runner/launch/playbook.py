@@ -16,9 +16,9 @@ from typing import IO
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from runner.base.called import as_called
 from runner.base.console import Screen
 from runner.base.escapes import TerminalLine
-from runner.base.options import as_called
 from runner.base.paths import PLAYBOOKS, PROJECT, ansible_environment, program
 from runner.base.shape import read
 from runner.base.streams import say

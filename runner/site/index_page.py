@@ -53,7 +53,7 @@ def page(site: WholeSite) -> dict[str, Any]:
         "points": places.POINTS,
         "regressions_json": places.REGRESSIONS,
         "regression_words": (
-            f"{len(found)} found, {still} open: no later campaign is back."
+            f"{len(found)} found, {still} of them open: no later campaign is back."
             if found
             else "None was found: no cell changed for the worse beyond noise and thresholds."
         ),

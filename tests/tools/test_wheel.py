@@ -38,8 +38,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bin_folder
 
 
-def run(bin_folder: Path, where: Path, *words: str) -> str:
-    """What a command of the wheel prints; no folder of this checkout helps it."""
+def run(bin_folder: Path, where: Path, *words: str, code: int = 0) -> str:
+    """What a command of the wheel prints (one that fails: on standard error); no folder of this
+    checkout helps it.
+    """
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     ran = subprocess.run(
         [bin_folder / words[0], *words[1:]],
@@ -49,14 +51,19 @@ def run(bin_folder: Path, where: Path, *words: str) -> str:
         text=True,
         timeout=120,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran.stderr if code else ran.stdout
 
 
 def test_help_names_the_command_as_it_was_called(installed: Path, tmp_path: Path) -> None:
     said = run(installed, tmp_path, "trainbench", "bench", "--help")
     assert "trainbench bench matrix.yaml" in said
     assert "python -m runner" not in said
+
+
+def test_messages_name_the_command_as_it_was_called(installed: Path, tmp_path: Path) -> None:
+    said = run(installed, tmp_path, "trainbench", "collect", code=2)
+    assert "`trainbench bench matrix.yaml` makes" in said
 
 
 def test_dry_run_is_of_the_folder_where_one_stands(installed: Path, tmp_path: Path) -> None:
