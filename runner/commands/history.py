@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.paths import DEFAULT_RUNS
 from runner.base.streams import say, terminal_width
@@ -67,6 +68,8 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.matrix.select import choose
 
     campaigns, left_out = read_all(sources(chosen.sources))
+    if not campaigns:
+        raise UserError(f"none of {len(left_out)} can be read: {left_out[0].reason}")
     every = all_series(campaigns)
     if every or chosen.cell:
         every = choose(every, chosen.cell, lambda series: (series.cell, series.slug))

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
@@ -57,7 +58,9 @@ def run(chosen: argparse.Namespace) -> int:
 
     if not 0 <= chosen.log_kib <= MOST_LOG_KIB:
         raise UserError(f"--log-kib {chosen.log_kib}: write a number from 0 to {MOST_LOG_KIB}")
-    if chosen.url and not chosen.url.startswith(("https://", "http://")):
+    where = urlsplit(chosen.url)
+    whole = where.scheme in ("https", "http") and where.netloc and not where.query + where.fragment
+    if chosen.url and (not whole or " " in chosen.url):
         raise UserError(f"--url {chosen.url}: write it as https://example.org/bench")
     found = sources(chosen.sources)
     screen = Screen(stderr=True)

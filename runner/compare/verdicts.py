@@ -252,7 +252,7 @@ def compare_campaigns(
         raise UserError(f"{a.name} and {b.name} have no cell in common: {why}")
     if not any(cell.status_a == "ok" or cell.measures for cell in cells):
         raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
-    if b.live and not any(theirs and _ran(theirs) for _, theirs in pairs):
+    if b.live and not any(theirs and has_ended(theirs) for _, theirs in pairs):
         raise UserError(f"no cell of {b.name} has ended yet: `status` says how far it is")
     order = list(VERDICTS)
     cells.sort(key=lambda cell: order.index(cell.verdict))
@@ -315,11 +315,11 @@ def _cell(
 
 def _lack(a: _Row | None, b: _Row | None, live: bool, allow_missing: bool) -> str | None:
     """Say what a side lacks of the cell; None where both ran it, as far as it was to be."""
-    if a is None or not _ran(a):
-        if b is not None and _ran(b):
+    if a is None or not has_ended(a):
+        if b is not None and has_ended(b):
             return "appeared"
         return "running" if b is not None and live else "not_ok" if a else "appeared"
-    if b is not None and _ran(b) and (live or allow_missing or b["status"] not in NOT_ENDED):
+    if b is not None and has_ended(b) and (live or allow_missing or b["status"] not in NOT_ENDED):
         return None
     if b is not None and live:
         return "running"
@@ -328,24 +328,24 @@ def _lack(a: _Row | None, b: _Row | None, live: bool, allow_missing: bool) -> st
 
 def _verdict(a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | None) -> str:
     """Judge a cell that both sides ran."""
-    was, now = ((_well(row), _finished(row)) for row in (a, b))
+    was, now = ((ended_well(row), _finished(row)) for row in (a, b))
     if was > now:
         return "broke"
     if was < now:
         return "recovered"
-    if not measures and not _well(b):
+    if not measures and not ended_well(b):
         return "not_ok"
     verdicts = {measure.verdict for measure in measures.values()}
     verdicts |= {f"learns_{learns.verdict}"} if learns else set()
     return next((word for word in VERDICTS if word in verdicts), "same")
 
 
-def _ran(row: _Row) -> bool:
+def has_ended(row: _Row) -> bool:
     """Whether a repeat of the cell ended."""
     return row["status"] not in NOT_ENDED or _finished(row)
 
 
-def _well(row: _Row) -> bool:
+def ended_well(row: _Row) -> bool:
     """Whether every repeat that ended did so well."""
     return row["status"] == "ok" or (row["status"] in NOT_ENDED and _finished(row))
 
@@ -361,7 +361,7 @@ def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measur
         if ours is None or theirs is None or ours <= 0:
             continue
         difference = (theirs - ours) / ours * 100
-        noise = _together(_noise(a, name), _noise(b, name))
+        noise = _together(noise_percent(a, name), noise_percent(b, name))
         gain = difference * QUANTITIES[name][0]
         worse, better = WORDS[name]
         if abs(gain) <= limit:
@@ -374,7 +374,7 @@ def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measur
     return measures
 
 
-def _noise(row: _Row, name: str) -> float | None:
+def noise_percent(row: _Row, name: str) -> float | None:
     """Return half the width of what a side's median may be, in percent; None where nothing
     says so.
     """

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.compare.verdicts import ended_well
+
 IMPORTED = "imported"
 REDACTED = "redacted"
 NOT_PUBLISHABLE = "not publishable"
@@ -47,6 +49,11 @@ class Point:
     def finished(self) -> bool:
         """Whether its figures are those of runs that ended ok."""
         return bool(self.row["numbers_from"] == "ok runs")
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether every repeat that ended did so well, as `compare` counts."""
+        return ended_well(self.row)
 
     def figure(self, quantity: str) -> float | None:
         """Return a figure of the row; None where there is none."""

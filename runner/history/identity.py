@@ -7,7 +7,10 @@ narrower here. Two cells are the same one when these are:
 - system, nodes, devices_per_node, and every parameter as it was resolved, the dataset's name with
   them, but for the pin and the environment variables: those may change over time, and are shown
   where they did. A key whose values tell cells of the same campaign apart (an axis) is no such one;
-- the kind of machine: the devices' name, or of nodes without devices their processors.
+- the kind of machine: the devices' name, or of nodes without devices their processors; of a run
+  that never began, that of its campaign's others.
+
+An import says of its parameters only whose log it is: its cells are told apart by their names, too.
 """
 
 import hashlib
@@ -28,8 +31,8 @@ MOST_LETTERS = 60  # of a name in a file's name, before its digest
 _OF_ALL = ("campaign", "inventory")  # names that people give: no facts of a machine
 
 
-def cell_key(row: Row) -> str:
-    """Return what tells a row's cell from others, as JSON."""
+def cell_key(row: Row, machine: str, *, named: bool = False) -> str:
+    """Return what tells a row's cell on a machine from others, as JSON; with its name or not."""
     record = row.record
     held = {
         name: value
@@ -38,10 +41,11 @@ def cell_key(row: Row) -> str:
     }
     told = {
         "system": record.system,
-        "machine": machine_of(record),
+        "machine": machine,
         "nodes": record.nodes,
         "devices_per_node": record.devices_per_node,
         "parameters": held,
+        **({"cell": record.cell} if named else {}),
     }
     return json.dumps(plain(told), sort_keys=True)
 

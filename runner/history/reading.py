@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from runner.history.cell_points import (
     Point,
     order,
 )
-from runner.history.identity import cell_key, facts_of, machine_of, safe_name
+from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
 from runner.history.workers import each
 from runner.load.records import records_of
 from runner.matrix.published import PublishedRow
@@ -54,14 +56,29 @@ def opened(source: Path) -> Iterator[OpenCampaign]:
     """Open a campaign's folder, or an export in a temporary one. Raises UserError."""
     with archive.opened(source, str(source)) as found:
         campaign = found.campaign
+        _refuse_links(campaign.path)
         records = records_of(campaign, campaign.path)
         settings = campaign.settings
         yield OpenCampaign(source, campaign, settings, records, rows(records, settings.baseline))
 
 
+def _refuse_links(campaign: Path) -> None:
+    """Refuse a campaign with a link in it, which may show a file of somebody else's: export leaves
+    links out, too.
+    """
+    for folder, folders, files in os.walk(campaign):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            if path.is_symlink():
+                inside = printable(path.relative_to(campaign).as_posix())
+                raise UserError(f"{inside} is a link; put the file itself there")
+
+
 def points_of(read: OpenCampaign) -> CampaignPoints:
     """Return what stays of an open campaign."""
     settings = read.settings
+    machines = _machines(read.table)
+    keys = _keys(read, machines)
     document = json.loads(to_json(read.table))
     name = read.name
     digest = hashlib.sha256(json.dumps([name, document["rows"]]).encode()).hexdigest()
@@ -74,10 +91,10 @@ def points_of(read: OpenCampaign) -> CampaignPoints:
         digest=digest,
         began=min(began, default=None),
         wall_s=max(ended) - min(began) if began else 0.0,
-        machines=tuple(dict.fromkeys(machine_of(row.record) for row in read.table)),
+        machines=tuple(dict.fromkeys(machines)),
         points=tuple(
-            _point(row, values, settings)
-            for row, values in zip(read.table, document["rows"], strict=True)
+            _point(*each, settings)
+            for each in zip(read.table, document["rows"], keys, machines, strict=True)
         ),
         environment=facts_as_text(environment_section(read.records)),
         hidden=read.campaign.hidden.words,
@@ -87,7 +104,29 @@ def points_of(read: OpenCampaign) -> CampaignPoints:
     )
 
 
-def _point(row: Row, values: dict[str, object], settings: Settings) -> Point:
+def _machines(table: Sequence[Row]) -> list[str]:
+    """Return each row's kind of machine. What never began has none of its own: where all others of
+    the campaign have the same, it would have been that.
+    """
+    own = [machine_of(row.record) for row in table]
+    known = {machine for machine in own if machine != UNKNOWN_MACHINE}
+    other = known.pop() if len(known) == 1 else UNKNOWN_MACHINE
+    return [other if machine == UNKNOWN_MACHINE else machine for machine in own]
+
+
+def _keys(read: OpenCampaign, machines: Sequence[str]) -> list[str]:
+    """Return each row's key; those that would be one are told apart by their names."""
+    rows_on = list(zip(read.table, machines, strict=True))
+    count = Counter(cell_key(row, machine) for row, machine in rows_on)
+    return [
+        cell_key(row, machine, named=row.record.imported or count[cell_key(row, machine)] > 1)
+        for row, machine in rows_on
+    ]
+
+
+def _point(
+    row: Row, values: dict[str, object], key: str, machine: str, settings: Settings
+) -> Point:
     record = row.record
     held = {
         IMPORTED: settings.imported or any(run.imported for run in row.records),
@@ -97,8 +136,8 @@ def _point(row: Row, values: dict[str, object], settings: Settings) -> Point:
     began = [run.began for run in row.records if run.began is not None]
     return Point(
         campaign=printable(record.campaign),
-        key=cell_key(row),
-        machine=machine_of(record),
+        key=key,
+        machine=machine,
         row={**values, "parameters": record.parameters},
         facts=facts_of(row, names=not settings.redacted),
         unofficial=tuple(mark for mark, holds in held.items() if holds),

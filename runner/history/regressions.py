@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.history.cell_points import IMPORTED, CampaignPoints, Point
+from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints, Point
 from runner.history.series import Series, differing, running
 from runner.tables.formatting import number_text
 
@@ -49,7 +49,13 @@ class Regression:
 
     @property
     def sentence(self) -> str:
-        """What happened, in one sentence."""
+        """What happened, in one sentence; with a word where a side is not official."""
+        marks = dict.fromkeys((*self.last.unofficial, *self.first.unofficial))
+        unofficial = [mark for mark in marks if mark in (IMPORTED, REDACTED)]
+        return self._told + (f" ({', '.join(unofficial)})" if unofficial else "")
+
+    @property
+    def _told(self) -> str:
         if self.quantity is None or self.before is None or self.after is None:
             why = (
                 self.reason if len(self.reason) <= MOST_REASON else f"{self.reason[:MOST_REASON]}…"
@@ -103,8 +109,8 @@ def _broke(series: Series) -> list[Regression]:
     found = []
     for at in range(1, len(told)):
         (last_id, last), (first_id, first) = told[at - 1], told[at]
-        if last.finished and not first.finished:
-            later = any(point.finished for _, point in told[at + 1 :])
+        if last.ended_well and not first.ended_well:
+            later = any(point.ended_well for _, point in told[at + 1 :])
             found.append(
                 Regression(
                     series=series,

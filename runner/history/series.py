@@ -13,6 +13,7 @@ from runner.terms.record import NOT_ENDED
 THRESHOLDS: Mapping[str, float] = {
     name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None
 }
+NODES = "nodes"  # the fact which nodes it ran on, that a redacted side does not say
 _NORMAL_95 = 1.959964  # standard errors of half a 95 % interval
 
 
@@ -139,10 +140,9 @@ def standard_error(point: Point, quantity: str) -> float:
 def differing(before: Point, after: Point) -> tuple[tuple[str, str, str], ...]:
     """Return the facts that are others: (key, was, is)."""
     was, now = before.facts, after.facts
-    names = "nodes"
     keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-    if names not in was or names not in now:  # one is redacted, or imported
-        keys = [key for key in keys if key != names]
+    if NODES not in was or NODES not in now:  # one is redacted, or imported
+        keys = [key for key in keys if key != NODES]
     return tuple((key, was.get(key, "–"), now.get(key, "–")) for key in keys)
 
 

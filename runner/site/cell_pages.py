@@ -7,7 +7,7 @@ from node.printable import printable
 from runner.figures.changes import FEWEST_POINTS
 from runner.history.cell_points import Point
 from runner.history.regression_list import day
-from runner.history.regressions import TITLES
+from runner.history.regressions import BROKE, TITLES
 from runner.history.series import THRESHOLDS, Series, SeriesChange, differing
 from runner.report.details import anchor
 from runner.site import places
@@ -41,6 +41,9 @@ def page(site: WholeSite, series: Series) -> dict[str, Any]:
             f" {day(first.began)} to {day(last.began)}"
         ),
         "changes": [_change(site, series, change) for change in series.changes],
+        "breaks": [
+            each for each in site.regressions if each.series is series and each.word == BROKE
+        ],
         "no_change": _no_change(series),
         "plots": [_plot(series, name) for name in THRESHOLDS if _known(series, name)],
         "table": _table(site, series),

@@ -4,11 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.compare.rendering import as_texts
-from runner.compare.verdicts import EXACT, QUANTITIES, RULE, VERDICTS, WORDS, CampaignComparison
+from runner.compare.verdicts import (
+    QUANTITIES,
+    RULE,
+    VERDICTS,
+    WORDS,
+    CampaignComparison,
+    has_ended,
+    noise_percent,
+)
 from runner.history.cell_points import CampaignPoints, Point
 from runner.history.regression_list import day
 from runner.history.regressions import TITLES
-from runner.history.series import THRESHOLDS, running
+from runner.history.series import NODES, THRESHOLDS, running
 from runner.report.page_script import script_data
 from runner.site import places
 from runner.site.cell_pages import campaign_link
@@ -41,19 +49,31 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
     return {
         "a": a.name,
         "b": b.name,
-        "a_date": day(a.began),
-        "b_date": day(b.began),
+        "a_date": _date(a),
+        "b_date": _date(b),
         "a_href": ROOT + places.campaign(a.id),
         "b_href": ROOT + places.campaign(b.id),
         "home": ROOT + places.INDEX,
         "pick": f"{ROOT}{places.PICK}#a={a.id}&b={b.id}",
         "summary": texts.summary,
-        "environment": comparison.environment,
+        "environment": [
+            each for each in comparison.environment if each[0] != NODES or not hides_nodes(a, b)
+        ],
         "table": PageSheet(
             "cells", "Cells of both", columns, rows, interactive=False, most=len(rows)
         ),
         "notes": [*comparison.notes, *texts.below],
     }
+
+
+def _date(campaign: CampaignPoints) -> str:
+    marks = f" ({', '.join(campaign.marks)})" if campaign.marks else ""
+    return f"{day(campaign.began)}{marks}"
+
+
+def hides_nodes(*campaigns: CampaignPoints) -> bool:
+    """Whether one of them does not say which nodes it ran on, but by names of no meaning."""
+    return any(each.redacted or each.imported for each in campaigns)
 
 
 def pick(site: WholeSite) -> dict[str, Any]:
@@ -73,7 +93,6 @@ def _data(site: WholeSite) -> dict[str, Any]:
                 "better": QUANTITIES[name][0],
                 "words": WORDS[name],
                 "threshold": limit,
-                "exact": name in EXACT,
                 "places": None if name == "samples_per_s" else 0,
             }
             for name, limit in THRESHOLDS.items()
@@ -88,11 +107,12 @@ def _data(site: WholeSite) -> dict[str, Any]:
 def _campaign(
     campaign: CampaignPoints, numbers: Mapping[str, int], texts: dict[str, int]
 ) -> dict[str, Any]:
-    facts = {k: v for k, v in campaign.environment.items() if k not in ("campaign", "inventory")}
-    marks = f" ({', '.join(campaign.marks)})" if campaign.marks else ""
+    kept = {k: v for k, v in campaign.environment.items() if k not in ("campaign", "inventory")}
+    facts = {k: v for k, v in kept.items() if k != NODES or not hides_nodes(campaign)}
     return {
         "id": campaign.id,
-        "title": f"{day(campaign.began)} {campaign.name}{marks}",
+        "title": f"{_date(campaign)} {campaign.name}",
+        "live": campaign.live,
         "facts": {key: texts.setdefault(value, len(texts)) for key, value in facts.items()},
         "cells": {str(numbers[point.key]): _cell(campaign, point) for point in campaign.points},
     }
@@ -103,9 +123,15 @@ def _cell(campaign: CampaignPoints, point: Point) -> dict[str, Any]:
         "name": point.cell,
         "status": point.row["status"],
         "ended": not running(point),
+        "ran": has_ended(point.row),
+        "well": point.ended_well,
         "finished": point.finished,
         "href": campaign_link(campaign.id, point),
-        "figures": [
-            [point.figure(name), *(point.interval(name) or (None, None))] for name in THRESHOLDS
-        ],
+        "figures": [_figure(point, name) for name in THRESHOLDS],
     }
+
+
+def _figure(point: Point, name: str) -> tuple[float, float | None] | None:
+    """Return a figure, and half the width of what it may be in percent."""
+    value = point.figure(name)
+    return None if value is None else (value, noise_percent(point.row, name))

@@ -115,7 +115,7 @@ def _campaigns(site: WholeSite) -> PageSheet:
         cells, ok = len(campaign.points), campaign.count("ok")
         good = sum(point.finished and not point.row["verdict_reasons"] for point in campaign.points)
         was = before.get(campaign.id)
-        versus = words("first of its cells")
+        versus = words("nothing to compare with")
         if was:
             worse = was[1].regressions
             said = counted(worse, "regression") if worse else "no regression"

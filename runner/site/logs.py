@@ -63,18 +63,29 @@ def log_text(path: Path, most_bytes: int, secrets: Mapping[str, str]) -> str:
         begin = stream.read(most_bytes // BEGIN_SHARE)
         stream.seek(size - (most_bytes - len(begin)))
         end = stream.read(most_bytes - len(begin))
-    begin, end = begin[: begin.rfind(b"\n") + 1] or begin, end[end.find(b"\n") + 1 :]
-    cut = size - len(begin) - len(end)
+    lines = begin.rfind(b"\n") + 1, end.find(b"\n") + 1
+    cut = size - (lines[0] or len(begin)) - (len(end) - lines[1])
     note = f"\n[the site leaves out {cut} of {size} bytes here; the campaign has them]\n\n"
-    return _text(begin, secrets) + note + _text(end, secrets)
+    # A cut within a line may part a secret, which escapes may have made longer than it is.
+    margin = max((4 * len(value.encode()) + 256 for value in secrets), default=0)
+    first = (
+        _text(begin[: lines[0]], secrets) if lines[0] else _text(begin, secrets)[: -margin or None]
+    )
+    last = _text(end[lines[1] :], secrets)[0 if lines[1] else margin :]
+    return first + note + last
 
 
 def _text(content: bytes, secrets: Mapping[str, str]) -> str:
-    text = content.decode("utf-8", "replace")
+    """Make text printable; a secret that escapes stood within is one only after that."""
+    text = _masked(content.decode("utf-8", "replace"), secrets)
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return _masked("\n".join(map(TerminalLine, lines)), secrets)
+
+
+def _masked(text: str, secrets: Mapping[str, str]) -> str:
     for value, mask in secrets.items():
         text = text.replace(value, mask)
-    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return "\n".join(map(TerminalLine, lines))
+    return text
 
 
 def with_logs(records: Iterable[Record], paths: Mapping[str, str]) -> list[Record]:

@@ -1,9 +1,10 @@
 """A site's folder: written whole or not at all, and never over what is none of ours."""
 
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,19 +12,25 @@ from node.printable import printable
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import json_text
+from runner.base.text import some
 
-MARK = "trainbench-site.json"  # says that a folder is a site, which the next one may replace
+MARK = "trainbench-site.json"  # says what a site wrote into a folder: the next one may replace that
+
+
+class UnwritableError(UserError):
+    """A file of a site cannot be written: the site is at fault, and no campaign."""
 
 
 @contextmanager
-def new_site(target: Path) -> Iterator[Path]:
+def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     """Give an empty folder that takes the place of `target` once it is full.
 
     Until then, and where anything fails, `target` is what it was. Raises UserError where it holds
-    what is no site, or cannot be written.
+    what no site wrote, lies in one of the `sources` or has one in it, or cannot be written.
     """
     target = Path(os.path.abspath(target))  # a link stays a link's name
     shown = printable(str(target))
+    _refuse_sources(target, shown, sources)
     _refuse_others(target, shown)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -34,8 +41,10 @@ def new_site(target: Path) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         fresh.chmod(0o777 & ~umask)
-        write(fresh / MARK, json_text({"schema": 1, "trainbench": __version__}) + "\n")
         yield fresh
+        wrote = sorted(path.name for path in fresh.iterdir())
+        mark = {"schema": 1, "trainbench": __version__, "wrote": wrote}
+        write(fresh / MARK, json_text(mark) + "\n")
         _refuse_others(target, shown)  # what came meanwhile
         _replace(target, fresh)
     except OSError as error:
@@ -47,11 +56,35 @@ def new_site(target: Path) -> Iterator[Path]:
 def _refuse_others(target: Path, shown: str) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise UserError(f"{shown} is no folder; name one that is not there, or a site to replace")
-    if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
+    there = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    others = sorted(there - _wrote(target))
+    if others:
         raise UserError(
-            f"{shown} holds files that `python -m runner site` did not write; name a folder that is"
-            " empty or not there, or a site to replace"
+            f"{shown} holds what `python -m runner site` did not write ({printable(some(others))});"
+            " move it elsewhere, or name a folder that is empty or not there"
         )
+
+
+def _refuse_sources(target: Path, shown: str, sources: Sequence[Path]) -> None:
+    home = target.resolve()
+    for source in (source.resolve() for source in sources):
+        if home == source or home in source.parents or (source in home.parents):
+            raise UserError(
+                f"{shown} and {printable(str(source))} lie in each other, and the campaign would be"
+                " replaced or be in its own site; name a folder beside it"
+            )
+    here = Path.cwd()
+    if home == here or home in here.parents:
+        raise UserError(f"{shown} is where you stand, and would be replaced; name another folder")
+
+
+def _wrote(target: Path) -> set[str]:
+    """Return the names that a site says it wrote into a folder; none where there is no site."""
+    try:
+        mark = json.loads((target / MARK).read_text())
+        return {MARK, *map(str, mark["wrote"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _replace(target: Path, fresh: Path) -> None:
@@ -61,7 +94,7 @@ def _replace(target: Path, fresh: Path) -> None:
         target.replace(old)
     try:
         fresh.replace(target)
-    except OSError:
+    except BaseException:  # Ctrl-C, too, finds a site at its place
         if old is not None:
             old.replace(target)
         raise
@@ -70,6 +103,9 @@ def _replace(target: Path, fresh: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file of a site, with the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    """Write a file of a site, with the folders above it. Raises UnwritableError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UnwritableError(f"the site cannot be written: {error.strerror or error}") from None

@@ -15,7 +15,7 @@ from runner.report.page_script import content_policy, page_script, site_script
 from runner.report.templating import templates
 from runner.site import cell_pages, comparison_pages, data_files, feed, index_page, places
 from runner.site.logs import copied, with_logs
-from runner.site.site_folder import new_site, write
+from runner.site.site_folder import UnwritableError, new_site, write
 from runner.site.whole import WholeSite
 from runner.tables.build import rows
 
@@ -39,7 +39,7 @@ def make_site(
     `url` is where it will be, for links that must be whole; of each log `log_bytes` are kept.
     Raises UserError where none of them can be read, or the folder cannot be written.
     """
-    with new_site(target) as folder:
+    with new_site(target, found) as folder:
         orders = [
             _Order(source, folder / places.unsorted(number), log_bytes)
             for number, source in enumerate(found)
@@ -57,7 +57,7 @@ def make_site(
                 order.folder.rename((folder / places.campaign(one.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
-        _pages(site, folder, url, told)
+        write_pages(site, folder, url, told)
     return site
 
 
@@ -66,9 +66,9 @@ def _campaign(order: _Order) -> CampaignPoints | str:
     try:
         with opened(order.source) as read:
             return _written(read, order)
+    except UnwritableError:
+        raise
     except Exception as error:  # whatever is in one campaign, the site has the others
-        if isinstance(error, OSError) and str(order.folder) in str(error.filename):
-            raise  # the site's own disk
         return why_unread(error)
 
 
@@ -101,7 +101,7 @@ def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) 
     return replace(point, logs=kept)
 
 
-def _pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
+def write_pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
     """Write every page but the campaigns' own."""
     pages = templates()
     table, pick = page_script(), site_script()

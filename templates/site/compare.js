@@ -20,16 +20,11 @@ function link(href, words) {
   return element;
 }
 
-// Half the interval in percent of the median; null where nobody knows it.
-function noise([value, low, high], exact) {
-  if (exact) return 0;
-  return low === null || high === null || !(value > 0) ? null : (high - low) / 2 / value * 100;
-}
-
+// A figure is its value and half the width of what it may be, in percent; null where nobody knows.
 function measure(quantity, was, is) {
-  if (!was || !is || was[0] === null || is[0] === null || was[0] <= 0) return null;
+  if (!was || !is || was[0] <= 0) return null;
   const percent = (is[0] - was[0]) / was[0] * 100;
-  const [a, b] = [noise(was, quantity.exact), noise(is, quantity.exact)];
+  const [[, a], [, b]] = [was, is];
   const both = a === null || b === null ? null : Math.hypot(a, b);
   const gain = percent * quantity.better;
   let verdict = gain > 0 ? quantity.words[1] : quantity.words[0];
@@ -38,23 +33,27 @@ function measure(quantity, was, is) {
   return { percent, both, verdict };
 }
 
-function judge(was, is) {
-  if (!was) return ["appeared", []];
-  if (!is) return ["vanished", []];
-  const measures = was.finished && is.finished
+function judge(was, is, live) {
+  const measures = was?.finished && is?.finished
     ? data.quantities.map((quantity, at) => measure(quantity, was.figures[at], is.figures[at]))
     : data.quantities.map(() => null);
-  if (was.finished && !is.finished) return [is.ended ? "broke" : is.status, measures];
-  if (!was.finished && is.finished) return ["recovered", measures];
-  if (!was.finished) return ["not_ok", measures];
+  if (!was?.ran) {
+    if (is?.ran) return ["appeared", measures];
+    return [is && live ? "running" : was ? "not_ok" : "appeared", measures];
+  }
+  if (!(is?.ran && (live || is.ended))) return [is && live ? "running" : "vanished", measures];
+  const [before, after] = [was, is].map((side) => 2 * side.well + side.finished);
+  if (before > after) return ["broke", measures];
+  if (before < after) return ["recovered", measures];
   const words = measures.filter(Boolean).map((each) => each.verdict);
+  if (!words.length && !is.well) return ["not_ok", measures];
   return [data.verdicts.find((word) => words.includes(word)) || "same", measures];
 }
 
 const WORSE = new Set(data.worse);
 
 function pair(was, is, each, quantity) {
-  const text = (figure) => (figure && figure[0] !== null
+  const text = (figure) => (figure
     ? figure[0].toLocaleString("en", quantity.places === null
       ? { minimumSignificantDigits: 4, maximumSignificantDigits: Math.max(4, Math.trunc(figure[0]).toString().length), useGrouping: false }
       : { maximumFractionDigits: quantity.places, useGrouping: false }) : MISSING);
@@ -74,7 +73,7 @@ function show() {
   const keys = [...new Set([...Object.keys(a.cells), ...Object.keys(b.cells)])];
   const rows = keys.map((key) => {
     const [was, is] = [a.cells[key], b.cells[key]];
-    const [verdict, measures] = judge(was, is);
+    const [verdict, measures] = judge(was, is, b.live);
     return { was, is, verdict, measures, name: (is || was).name };
   });
   const rank = (row) => data.verdicts.indexOf(row.verdict);
@@ -106,7 +105,8 @@ function show() {
 
 function facts(a, b) {
   const keys = [...new Set([...Object.keys(a.facts), ...Object.keys(b.facts)])];
-  const differing = keys.filter((key) => a.facts[key] !== b.facts[key]);
+  const told = (key) => key !== "nodes" || (key in a.facts && key in b.facts);
+  const differing = keys.filter((key) => a.facts[key] !== b.facts[key] && told(key));
   const table = make("table", "facts differs");
   for (const key of differing) {
     const [was, is] = [a.facts[key], b.facts[key]].map((at) => (at === undefined ? MISSING : data.texts[at]));
@@ -124,7 +124,9 @@ function restore() {
   };
   by("a").selectedIndex = place("a", Math.max(0, data.campaigns.length - 2));
   by("b").selectedIndex = place("b", data.campaigns.length - 1);
+  const gone = ["a", "b"].map((id) => said.get(id)).filter((id) => id && !data.campaigns.some((each) => each.id === id));
   show();
+  if (gone.length) by("summary").prepend(`This site has no campaign ${gone.join(", ")}; the newest stand here. `);
 }
 
 for (const id of ["a", "b"]) {

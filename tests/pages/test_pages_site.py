@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import permutations
+from dataclasses import replace
+from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from runner.history.cell_points import CampaignPoints
 from runner.history.reading import read_all
 from runner.history.series import THRESHOLDS
 from runner.history.sources import sources
-from runner.site.site_making import make_site
+from runner.site.site_making import make_site, write_pages
+from runner.site.whole import WholeSite
 from tests.pages.conftest import Open
 from tests.runner.many_campaigns import nights, stepping
 
@@ -94,7 +96,7 @@ def verdicts(page: Page) -> dict[str, str]:
 
 def side(campaign: CampaignPoints) -> Side:
     rows = [point.row for point in campaign.points]
-    return Side(campaign.name, rows, campaign.environment)
+    return Side(campaign.name, rows, campaign.environment, campaign.live)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +113,50 @@ def test_any_two_campaigns_have_the_verdicts_of_compare(
             assert verdicts(page.page) == {cell.name: cell.verdict for cell in expected.cells}
             changed = page.page.locator("#changed th").all_inner_texts()
             assert changed == [key for key, _, _ in expected.environment]
+
+
+STATES = [
+    ("ok", "ok runs", 100.0),
+    ("ok", "ok runs", 70.0),
+    ("failed", "ok runs", 100.0),
+    ("failed", "none", None),
+    ("pending", "none", None),
+    ("pending", "ok runs", 100.0),
+    ("running", "none", None),
+]
+
+
+def in_state(campaign: CampaignPoints, at: int, *, live: bool) -> CampaignPoints:
+    """The campaign, its second cell in a state, its third not there for the last of them."""
+    first, second, third = campaign.points
+    points = [first, third] if at == len(STATES) else [first, second, third]
+    if at < len(STATES):
+        status, basis, rate = STATES[at]
+        values = {"status": status, "numbers_from": basis, "samples_per_s": rate}
+        if rate is None:
+            values |= dict.fromkeys(THRESHOLDS)
+        points[1] = replace(second, row={**second.row, **values})
+    name = f"{campaign.id}-{at}-{live}"
+    return replace(campaign, id=name, name=name, points=tuple(points), live=live)
+
+
+def test_each_state_of_a_cell_has_the_verdict_of_compare(
+    campaigns: list[CampaignPoints], tmp_path: Path, opened: Open
+) -> None:
+    states = range(len(STATES) + 1)
+    before = [in_state(campaigns[0], at, live=False) for at in states]
+    after = [in_state(campaigns[1], at, live=live) for at in states for live in (False, True)]
+    write_pages(WholeSite([*before, *after], []), tmp_path, "", lambda *_: None)
+    wrong = []
+    with opened(tmp_path / "compare.html") as page:
+        for a, b in product(before, after):
+            expected = compare_campaigns(side(a), side(b), THRESHOLDS)
+            page.page.get_by_label("First").select_option(index=before.index(a))
+            page.page.get_by_label("Then").select_option(index=len(before) + after.index(b))
+            found = verdicts(page.page)
+            if found != {cell.name: cell.verdict for cell in expected.cells}:
+                wrong.append((a.name, b.name, found, expected.cells))
+    assert not wrong, wrong[:3]
 
 
 def test_two_are_picked_by_hand_and_swapped(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,37 @@ def test_the_command_lists_and_strict_fails(
     assert main(["history", str(slower), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["regressions"][0]["verdict"] == "slower"
+
+
+def test_a_run_that_cannot_be_read_or_began_never_stays_in_its_series(
+    slower: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(slower, runs)
+    (last,) = runs.glob(f"speed-{NIGHTS - 1:02d}-*")
+    (record,) = last.glob("zero_stage=1*/repeat1/attempt1/run.json")
+    record.write_text("{")
+    campaigns, _ = read_all(sources([runs]))
+    every = all_series(campaigns)
+    assert len(every) == 2
+    assert {each.word for each in regressions(every, campaigns)} == {"slower", "broke"}
+
+
+def test_a_cell_of_which_one_repeat_fails_broke(tmp_path: Path) -> None:
+    nights(tmp_path, 3, steady())
+    campaigns, _ = read_all(sources([tmp_path]))
+    newest = campaigns[-1]
+    points = [replace(each, row={**each.row, "status": "failed"}) for each in newest.points]
+    assert all(point.finished for point in points)  # by its other repeats
+    campaigns[-1] = replace(newest, points=tuple(points))
+    found = regressions(all_series(campaigns), campaigns)
+    assert [(each.word, each.open) for each in found] == [("broke", True)] * 2
+
+
+def test_where_nothing_can_be_read_nothing_is_said_to_be_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / names.CAMPAIGN).write_text("{")
+    assert main(["history", "--strict", str(tmp_path / "one")]) == 2
+    assert "none of 1 can be read" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """A site of many campaigns: its files, its links, its bytes, and what no campaign does to it."""
 
+import errno
 import json
 import re
 import shutil
@@ -187,14 +188,90 @@ def test_a_site_is_replaced_and_nothing_else_is(runs: Path, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (out / "mine.txt").unlink()
     make(out, runs / "speed-00-rack")
-    (out / "old.html").write_text("old")
+    (out / "data/old.html").write_text("old")
     make(out, runs / "speed-01-rack")
-    assert not (out / "old.html").exists()
+    assert not (out / "data/old.html").exists()
     assert (out / MARK).is_file()
+    (out / "CNAME").write_text("bench.example.org")
+    with pytest.raises(UserError, match=r"did not write \(CNAME\)"):
+        make(out, runs / "speed-01-rack")
+    (out / "CNAME").unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "link").symlink_to(out)
     with pytest.raises(UserError, match="is no folder"):
         make(tmp_path / "link", runs / "speed-00-rack")
+
+
+def test_a_campaign_is_never_in_the_way_of_its_own_site(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, out = tmp_path / "runs/one", tmp_path / "out"
+    shutil.copytree(runs / "speed-00-rack", own)
+    make(out, own)
+    shutil.copytree(own, out / "data/one")
+    with pytest.raises(UserError, match="lie in each other"):
+        make(out, out / "data/one")
+    with pytest.raises(UserError, match="lie in each other"):
+        make(own / "site", own)
+    monkeypatch.chdir(out)
+    with pytest.raises(UserError, match="where you stand"):
+        make(out, own)
+    assert (out / "data/one/campaign.json").is_file()
+
+
+def test_ctrl_c_while_one_takes_the_others_place_leaves_the_old_one(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    make(out, runs / "speed-00-rack")
+    before = (out / "index.html").read_bytes()
+    rename = Path.replace
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if target == out and ".old." not in path.name:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(out, runs / "speed-01-rack")
+    assert (out / "index.html").read_bytes() == before
+
+
+def test_a_disk_that_is_full_is_no_campaign_that_cannot_be_read(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)  # one campaign is read in this process
+    with pytest.raises(UserError, match="the site cannot be written: No space left"):
+        make(tmp_path / "out", runs / "speed-00-rack")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_in_a_campaign_shows_no_other_file(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "speed-00-rack", tmp_path / "runs/good")
+    shutil.copytree(runs / "speed-01-rack", tmp_path / "runs/bad")
+    log = next((tmp_path / "runs/bad").rglob("launcher.log"))
+    (tmp_path / "secret").write_text("root:x")
+    log.unlink()
+    log.symlink_to(tmp_path / "secret")
+    out = make(tmp_path / "out", tmp_path / "runs")
+    (left_out,) = json.loads((out / "data/points.json").read_text())["left_out"]
+    assert left_out["reason"].endswith("is a link; put the file itself there")
+    assert not any("root:x" in path.read_text() for path in out.rglob("*.*"))
+
+
+@pytest.mark.parametrize("at", range(0, 900, 7))
+def test_a_secret_is_in_no_part_of_a_log(at: int, tmp_path: Path) -> None:
+    secret = "hf_S3CR3TS3CR3T"
+    inside = f"{secret[:5]}\x1b[31m{secret[5:9]}\x1b[0m{secret[9:]}"
+    for text in (secret, inside):
+        path = tmp_path / "log"
+        path.write_text("x" * at + text + "y" * (900 - at))
+        shown = log_text(path, 512, {secret: "***"})
+        assert not any(secret[n : n + 10] in shown for n in range(len(secret) - 9)), text
 
 
 def test_what_fails_or_is_interrupted_leaves_what_was(tmp_path: Path) -> None:
