@@ -77,9 +77,7 @@ def exchange(spec: dict[str, Any]) -> dict[str, Any]:
                 if not left:
                     break
                 time.sleep(sharing.PAUSE_S)
-            until = time.monotonic() + sharing.LOST_S
-            while hub.busy and time.monotonic() < until:
-                time.sleep(sharing.PAUSE_S)
+            hub.close()
             server.shutdown()
             server.server_close()
     shutil.rmtree(folder)  # only now: until here all of it was given on

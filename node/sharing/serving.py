@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import http.server
 import ipaddress
@@ -11,6 +12,7 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from node import fetch, sharing
@@ -34,6 +36,7 @@ class Hub:
         self.heard = dict.fromkeys(self.waiting, begun)
         self.sent = 0
         self.busy = 0
+        self.closed = False
         self.lock = threading.Lock()
 
     def hear(self, name: str) -> None:
@@ -46,6 +49,29 @@ class Hub:
         now = time.monotonic()
         lost = [each for each in left if now - self.heard[each] > sharing.LOST_S]
         return [each for each in left if each not in lost], lost
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Count one more who is being served. Raises OSError once nobody is served anew."""
+        with self.lock:
+            if self.closed:
+                raise OSError("this node is done")
+            self.busy += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.busy -= 1
+
+    def close(self) -> None:
+        """Serve nobody anew, so that `sent` stays true; wait for who is being served, but not for
+        one that takes nothing.
+        """
+        with self.lock:
+            self.closed = True
+        until = time.monotonic() + sharing.LOST_S
+        while self.busy and time.monotonic() < until:
+            time.sleep(sharing.PAUSE_S)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -98,15 +124,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._answer(503)
             return
         try:
-            with self.hub.lock:
-                self.hub.busy += 1
-            self._send(path, int(span[1]), int(span[2]) + 1)
+            with self.hub.serving():
+                self._send(path, int(span[1]), int(span[2]) + 1)
         except OSError:
-            self.close_connection = True  # who asked went away, and asks another
+            self.close_connection = True  # one of the two went away: who asked asks another
         finally:
             self.hub.slots.release()
-            with self.hub.lock:
-                self.hub.busy -= 1
 
     def _send(self, path: str, begin: int, end: int) -> None:
         with open(path, "rb") as stream:

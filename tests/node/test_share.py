@@ -198,7 +198,8 @@ def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
     spec = nodes.spec("n1", ["n2"])
     shelf = Shelf(str(tmp_path))
     shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
-    server = serving.listen(nodes.addresses["n1"], nodes.port, serving.Hub(spec, shelf))
+    hub = serving.Hub(spec, shelf)
+    server = serving.listen(nodes.addresses["n1"], nodes.port, hub)
 
     def ask(path: str, token: str, span: str = "bytes=0-99") -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(nodes.addresses["n1"], nodes.port, timeout=5)
@@ -214,6 +215,10 @@ def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
     assert ask(f"/{nodes.identity}", spec["token"], "bytes=999999-1999999") == (416, b"")
     assert ask("/" + "0" * 64, spec["token"]) == (404, b"")
     assert ask("/../../etc/passwd", spec["token"]) == (400, b"")
+    hub.close()  # who comes now is not counted in what was sent, and gets nothing either
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(f"/{nodes.identity}", spec["token"])
+    assert (hub.sent, hub.busy) == (100, 0)
     server.shutdown()
     server.server_close()
 
