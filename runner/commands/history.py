@@ -72,7 +72,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise UserError(f"none of {len(left_out)} can be read: {left_out[0].reason}")
     every = all_series(campaigns)
     if every or chosen.cell:
-        every = choose(every, chosen.cell, lambda series: (series.cell, series.slug))
+        every = choose(every, chosen.cell, lambda series: (series.cell, series.slug), "--cell")
     found = regressions(every, campaigns)
     read = regression_list.Listed(campaigns, left_out, every)
     if chosen.format == "json":

@@ -17,12 +17,15 @@ def select(matrix: Matrix, only: Sequence[str]) -> list[Cell]:
 
 
 def choose(
-    cells: Sequence[Item], only: Sequence[str], named: Callable[[Item], tuple[str, str]]
+    cells: Sequence[Item],
+    only: Sequence[str],
+    named: Callable[[Item], tuple[str, str]],
+    option: str = "--only",
 ) -> list[Item]:
     """Choose the cells that one of the globs matches; all of them without one.
 
     `named` gives a cell's readable name and its id. A glob is of one of the two as a whole, else of
-    one AXIS=VALUE of the name. Raises UserError where none matches.
+    one AXIS=VALUE of the name. Raises UserError, in the words of the `option`, where none matches.
     """
     if not only:
         return list(cells)
@@ -39,7 +42,8 @@ def choose(
     ]
     if not chosen:
         examples = ", ".join(name for name, _ in names[:5])
-        raise UserError(f"--only {' '.join(only)} matches no cell; cells are named like {examples}")
+        words = " ".join((option, *only))
+        raise UserError(f"{words} matches no cell; cells are named like {examples}")
     return chosen
 
 

@@ -165,7 +165,7 @@ def test_the_command_lists_and_strict_fails(
     assert main(["history", str(slower), "--strict", "--cell", "zero_stage=0"]) == 0
     assert "no regression" in capsys.readouterr().out
     assert main(["history", str(slower), "--cell", "zero_stage=9"]) == 2
-    assert "matches no cell" in capsys.readouterr().err
+    assert "--cell zero_stage=9 matches no cell" in capsys.readouterr().err
     assert main(["history", str(slower), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["regressions"][0]["verdict"] == "slower"
