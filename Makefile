@@ -42,6 +42,7 @@ endif
 PIP := $(BIN)/python -m pip install --quiet
 SETUP := python -m runner setup
 GPUS := .trainbench/inventory/gpu
+GPU_NODES := .trainbench/gpu-nodes
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOT_SLOW := not slow and not oneflow and not slurm and not pages
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/say-next tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
@@ -70,6 +71,19 @@ gpu-smoke:  ## The same on this machine's NVIDIA GPUs, with the torch of python3
 	$(SETUP) -i $(GPUS); \
 	sed "s/bf16/$$precision/" matrices/gpu-smoke.yaml >.trainbench/gpu-smoke.yaml; \
 	python -m runner bench --matrix .trainbench/gpu-smoke.yaml -i $(GPUS)
+
+.PHONY: gpu-nodes
+gpu-nodes: NODES = 2
+gpu-nodes:  ## The same on NODES=2 test nodes that share them out: several nodes on one machine (root)
+	@precision=$$(NCCL_SOCKET_IFNAME=eth0 tools/gpu-inventory $(GPUS)-node $(NODES)); \
+	tools/system-packages ip ssh sshd nsenter; \
+	$(MAKE) --no-print-directory $(VENV)/.run; \
+	trap 'python -m tests.cluster down --name gpu' EXIT; \
+	python -m tests.cluster up --name gpu --dir $(GPU_NODES) --nodes $(NODES) --gpus \
+	  --var-file $(GPUS)-node/group_vars/all/cluster.yml --var setup_privileged=false; \
+	$(SETUP) -i $(GPU_NODES)/inventory; \
+	sed "s/bf16/$$precision/" matrices/gpu-nodes.yaml >.trainbench/gpu-nodes.yaml; \
+	python -m runner bench --matrix .trainbench/gpu-nodes.yaml -i $(GPU_NODES)/inventory
 
 .PHONY: test
 test:  ## Lint, unit, golden, role and trainer tests, then those on real test nodes

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import registry
 from .cluster import Cluster, remove, sweep
-from .inventory import parse_variables
+from .inventory import parse_variables, read_variables
 from .node import Node
 from .slurm import SlurmCluster
 from .system import ClusterError, RefusedError, missing
@@ -59,7 +59,11 @@ def parser() -> argparse.ArgumentParser:
         "so that it can be full (default: on this machine's disk)"
     )  # fmt: skip
     up.add_argument("--memory-mib", type=int, help="limit each node's memory (default: no limit)")
-    up.add_argument(
+    kind = up.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--gpus", action="store_true", help="share this machine's NVIDIA GPUs out over the nodes"
+    )
+    kind.add_argument(
         "--slurm", action="store_true", help="with Slurm: --nodes compute nodes, and a login node "
         "with the controller before them"
     )  # fmt: skip
@@ -67,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
         "--var", action="append", default=[], metavar="KEY=VALUE",
         help="variable for the inventory's group_vars/all, its value in YAML; repeatable",
     )  # fmt: skip
+    up.add_argument("--var-file", type=Path, help="more of them, in YAML; --var wins")
 
     down = commands.add_parser("down", help="remove a cluster without a trace")
     which = down.add_mutually_exclusive_group()
@@ -91,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 
 def up(options: argparse.Namespace) -> int:
     """Bring a cluster up, or say that it is up."""
-    variables = parse_variables(options.var)
+    variables = {**read_variables(options.var_file), **parse_variables(options.var)}
     sweep(options.name)
     record = registry.load(options.name)
     if record is not None:
@@ -121,6 +126,7 @@ def up(options: argparse.Namespace) -> int:
         directory=options.dir,
         upper_size_mib=options.upper_size_mib,
         memory_mib=options.memory_mib,
+        gpus=Path("/dev") if options.gpus else None,
         variables=variables,
     )
     cluster = made.cluster if isinstance(made, SlurmCluster) else made

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import inventory, network, registry, setup
 from .cgroups import remove_groups
+from .gpus import shares as gpu_shares
 from .node import Node
 from .processes import inits, kill_and_wait
 from .registry import Record
@@ -41,6 +42,7 @@ class Cluster:
     ``shared`` is a folder that the nodes share, at the same path as on this machine.
     ``upper_size_mib`` keeps each node's disk in memory with that size, else it is on the machine's
     disk; ``shared_size_mib`` does so with ``shared``.  ``memory_mib`` limits each node's memory.
+    ``gpus`` is a folder of device files (/dev) whose NVIDIA GPUs the nodes share out.
     ``variables`` become the inventory's group_vars/all/variables.yml.
     """
 
@@ -53,6 +55,7 @@ class Cluster:
         upper_size_mib: int | None = None,
         memory_mib: int | None = None,
         shared_size_mib: int | None = None,
+        gpus: Path | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> None:
         """Check the options, raising ClusterError; nothing is made before ``up``."""
@@ -67,6 +70,7 @@ class Cluster:
         for option, size in {**sizes, "shared_size_mib": shared_size_mib}.items():
             if size is not None and size < 16:
                 raise RefusedError(f"{option} is {size}: a node needs 16 MiB at least")
+        self._devices = gpu_shares(gpus, nodes) if gpus else [[] for _ in range(nodes)]
         self.nodes: list[Node] = []
         self._directory = directory
         self._upper_size_mib = upper_size_mib
@@ -202,8 +206,8 @@ class Cluster:
         tmpfs = self.record.upper_size_mib is None and not overlay_works_on(self.directory)
         booting = []
         try:
-            for node in self.nodes:
-                setup.prepare(node, hosts, resolv_conf, key, tmpfs)
+            for node, devices in zip(self.nodes, self._devices, strict=True):
+                setup.prepare(node, hosts, resolv_conf, key, tmpfs, devices)
                 booting.append((node, node.start_boot()))
         finally:
             for node, process in booting:

@@ -95,7 +95,7 @@ def mount_root(config: Config) -> None:
     os.makedirs(root + shared, exist_ok=True)
     mount(shared, root + shared, flags=MS_BIND)
     mount_kernel(root, config["cgroup_kind"])
-    mount_devices(f"{root}/dev")
+    mount_devices(f"{root}/dev", config["devices"])
 
 
 def mount_kernel(root: str, cgroup_kind: str) -> None:
@@ -118,8 +118,8 @@ def mount_kernel(root: str, cgroup_kind: str) -> None:
         mount("cgroup2", f"{root}/sys/fs/cgroup", "cgroup2")
 
 
-def mount_devices(dev: str) -> None:
-    """A /dev of the node's own: the plain devices, terminals, shared memory."""
+def mount_devices(dev: str, gpus: list[list[Any]]) -> None:
+    """A /dev of the node's own: the plain devices, terminals, shared memory, and its own GPUs."""
     mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755,size=64k")
     for name in ("null", "zero", "full", "random", "urandom", "tty"):
         path = os.path.join(dev, name)
@@ -133,6 +133,11 @@ def mount_devices(dev: str) -> None:
     links.update({name: f"/proc/self/fd/{n}" for n, name in enumerate(("stdin", "stdout"))})
     for name, target in {**links, "stderr": "/proc/self/fd/2"}.items():
         os.symlink(target, os.path.join(dev, name))
+    for name, number in gpus:
+        os.mknod(os.path.join(dev, name), 0o666 | stat.S_IFCHR, number)
+        os.chmod(os.path.join(dev, name), 0o666)
+    if gpus:  # NVIDIA's libraries, as root, would make the files of the other nodes' GPUs
+        mount("", dev, flags=MS_REMOUNT | MS_RDONLY | MS_NOSUID)
 
 
 def change_root(root: str) -> None:

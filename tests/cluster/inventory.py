@@ -116,6 +116,17 @@ def _write_yaml(path: Path, value: object) -> None:
     path.write_text(f"# written by tests.cluster\n---\n{text}")
 
 
+def read_variables(path: Path | None) -> dict[str, Any]:
+    """A file's mapping, empty without a file; raises RefusedError where it is none."""
+    try:
+        variables = yaml.safe_load(path.read_text()) if path else {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise RefusedError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+    if not isinstance(variables, dict):
+        raise RefusedError(f"{path} is no mapping of variables")
+    return variables
+
+
 def parse_variables(words: Sequence[str]) -> dict[str, Any]:
     """``key=value`` words with YAML values; raises RefusedError on anything else."""
     variables: dict[str, Any] = {}

@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import network
+from .gpus import Device
 from .inventory import OWN_FOLDERS, SSHD_CONFIG, make_key
 from .node import SSHD_PID_FILE, Node
 from .system import run
@@ -14,8 +16,17 @@ DISKS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "overlay", "virt
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def prepare(node: Node, hosts: str, resolv_conf: str, cluster_key: str, tmpfs: bool) -> None:
-    """Make what the node boots from.  ``tmpfs``: keep the upper layer in memory, without a size."""
+def prepare(
+    node: Node,
+    hosts: str,
+    resolv_conf: str,
+    cluster_key: str,
+    tmpfs: bool,
+    devices: Sequence[Device] = (),
+) -> None:
+    """Make what the node boots from.  ``tmpfs``: keep the upper layer in memory, without a size.
+    ``devices``: the files of its GPUs.
+    """
     for folder in (node.disk, node.folder / "root"):
         folder.mkdir(parents=True)
     size_mib = node.record.upper_size_mib
@@ -50,6 +61,7 @@ def prepare(node: Node, hosts: str, resolv_conf: str, cluster_key: str, tmpfs: b
         "kept": [str(CHECKOUT)] if f"{CHECKOUT}/".startswith(OWN_FOLDERS) else [],
         "hidden": [node.record.directory],
         "shared": str(node.record.shared),
+        "devices": devices,
         "files": files,
         "sshd": node.sshd_argv,
         "sshd_pid_file": SSHD_PID_FILE,

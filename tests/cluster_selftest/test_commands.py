@@ -141,6 +141,8 @@ def test_clusters_live_beside_each_other(real_nodes: RealNodes) -> None:
         (["up", "--name", "Bad-Name"], "small letters"),
         (["up", "--name", "zz", "--var", "novalue"], "key=value"),
         (["up", "--name", "zz", "--upper-size-mib", "1"], "16 MiB"),
+        (["up", "--name", "zz", "--var-file", "none.yml"], "none.yml cannot be read"),
+        (["up", "--name", "zz", "--nodes", "64", "--gpus"], "and 64 nodes want one each"),
         (["exec", "--name", "zz", "node1", "--", "true"], "no cluster zz is up"),
     ],
 )

@@ -65,6 +65,9 @@ CASES = {
     "torch-gpt-speed-ab": Case("speed-ab", {"gpus": "10.0.0.1"}, only=("model=gpt-1.3b",)),
     "torch-gpt-speed-two": Case("speed-two", {"gpus": "10.0.0.1"}, only=("*el=gpt-1.3b,*",)),
     "gpu-smoke": Case("gpu-smoke", {"gpu": "127.0.0.1"}, devices=1),
+    "gpu-nodes": Case(
+        "gpu-nodes", {"node1": "10.77.0.11", "node2": "10.77.0.12"}, only=("zero_stage=3",)
+    ),
     "torch-gpt-scaling": Case("scaling", OSDI),
     "torch-gpt-parallel-on-gpus": Case("parallel-on-gpus", {"gpus": "10.0.0.1"}, devices=4),
     "torch-gpt-parallel": Case("parallel", {"node": "10.0.0.1"}, device="cpu", devices=2),

@@ -153,6 +153,22 @@ def test_the_inventory_is_one_of_ours(tool: Any, tmp_path: Path, gpus: int, used
     assert variables["setup_privileged"] is False
 
 
+@pytest.mark.parametrize(("gpus", "used"), [(2, 1), (4, 2), (7, 2)])
+def test_test_nodes_have_their_part_each(tool: Any, tmp_path: Path, gpus: int, used: int) -> None:
+    tool.write(tmp_path, "/p", {**GOOD, "gpus": [A10] * gpus}, 2)
+    own = yaml.safe_load((tmp_path / "group_vars/all/cluster.yml").read_text())
+    assert own["cluster_devices_per_node"] == used
+    assert Path(own["cluster_root"]).is_absolute()  # the nodes are reached over ssh
+
+
+def test_more_nodes_than_gpus(
+    tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        tool.write(tmp_path, "/p", GOOD, 2)
+    assert "2 nodes want a GPU each, and torch sees 1 here" in refused(capsys)
+
+
 def test_the_whole_of_it(tmp_path: Path) -> None:
     """Its python3 is the user's, beside the .venv that stands before it on PATH."""
     (tmp_path / "torch.py").write_text(TORCH)
