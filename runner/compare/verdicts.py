@@ -43,7 +43,7 @@ from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS
-from runner.terms.record import NOT_ENDED, Record
+from runner.terms.record import NOT_ENDED, UNDER_WAY, Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
 QUANTITIES: Mapping[str, tuple[int, float | None]] = {
@@ -170,7 +170,7 @@ def saved(name: str, document: Any) -> Side:
             f"{name} is not a saved table ({error}); `python -m runner collect --format json"
             " --output FILE` writes one"
         ) from None
-    live = any(row["status"] == "running" for row in table["rows"])
+    live = any(row["status"] in UNDER_WAY for row in table["rows"])
     return Side(name, table["rows"], table["environment"], live, table["hidden"])
 
 

@@ -312,7 +312,7 @@ CODES: Mapping[str, Code] = {
         Code(
             "not_ok",
             "a repeat did not end `ok`",
-            "Its reason says what to mend; bench makes what is unfinished again",
+            "Its reason says what to mend, or what it waits for; bench makes what is unfinished",
             _not_ok,
         ),
         Code(

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from runner.terms.record import UNREADABLE, Measurement, Reached, Record
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 
-RUNNING = "it runs now, or is queued: python -m runner status says how far it is"
+RUNNING = "it runs now: python -m runner status says how far it is"
 
 
 def layout_of(
@@ -60,7 +60,7 @@ def records_of(
     campaign.
     """
     running = (of or campaign).running()  # asked first: a run that ends meanwhile has an outcome
-    now = {(attempt.cell_id, attempt.repeat, attempt.number) for attempt in running}
+    now = {(run.cell_id, run.repeat, run.number): _under_way(run) for run in running}
     records = list(_records(campaign, now))
     home = shown or campaign.path
     return [
@@ -79,7 +79,15 @@ def record_of(attempt: Attempt, campaign: Campaign) -> Record:
     return record
 
 
-def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> Iterator[Record]:
+def _under_way(run: Attempt) -> tuple[str, str]:
+    """Return a run's status and reason while it has not ended, as `status` tells them apart."""
+    waits = run.queued.words() if run.queued else ""
+    return ("queued", waits) if waits else ("running", RUNNING)
+
+
+def _records(
+    campaign: Campaign, running: Mapping[tuple[str, int, int], tuple[str, str]]
+) -> Iterator[Record]:
     """Yield the records, with logs as paths in the campaign's folder."""
     settings = campaign.settings
     machines = _machines(campaign, settings)
@@ -89,9 +97,10 @@ def _records(campaign: Campaign, running: Collection[tuple[str, int, int]]) -> I
         pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
         attempts = campaign.attempts(cell.id, repeat)
         for attempt in reversed(attempts):
-            if (cell.id, repeat, attempt.number) in running:
+            if under_way := running.get((cell.id, repeat, attempt.number)):
                 tried = earlier(attempts, attempt)
-                now = replace(pending, status="running", reason=RUNNING)
+                status, reason = under_way
+                now = replace(pending, status=status, reason=reason)
                 yield replace(now, attempt=attempt.number, tried=tried)
                 break
             try:

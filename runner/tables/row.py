@@ -112,7 +112,7 @@ class Row:
 
     @property
     def _trouble(self) -> Record | None:
-        """The first repeat that is not ok; of those that ended, else the running, the pending."""
+        """The first repeat that is not ok; of those that ended, else as NOT_ENDED has them."""
         other = [record for record in self.records if record.status != "ok"]
         waits = {status: place for place, status in enumerate(NOT_ENDED, 1)}
         return min(other, key=lambda record: waits.get(record.status, 0), default=None)

@@ -22,12 +22,14 @@ STATUSES: Mapping[str, str] = {
     "interrupted": "training started, then Ctrl-C, a stop, the end of bench or Slurm ended it",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
     "unreadable": "the run's folder holds what cannot be read; the row carries no numbers",
-    "running": "it runs now, or is queued",
+    "running": "it runs now",
+    "queued": "it waits in a queue of Slurm",
     "pending": "not run yet",
 }
 
 UNREADABLE = "unreadable"
-NOT_ENDED = ("running", "pending")
+UNDER_WAY = ("running", "queued")
+NOT_ENDED = (*UNDER_WAY, "pending")
 ENDED = tuple(status for status in STATUSES if status not in NOT_ENDED)
 
 # Attention whose scores are written to memory and read again: by a trainer step by step, or by

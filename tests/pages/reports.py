@@ -9,7 +9,10 @@ from typing import Any
 from runner.commands.collect import print_campaign
 from runner.folder import names
 from runner.folder.campaign import Campaign
+from runner.folder.queued import Queued
+from runner.folder.stored import write_json
 from runner.terms.cell import Cell
+from runner.terms.record import UNDER_WAY
 from tests.golden.test_hostile_text import hostile_campaign
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import (
@@ -55,6 +58,7 @@ def every_status(runs: Path) -> None:
         "did_not_run": Story({0: OUT_OF_MEMORY}),
         "unreadable": Story({0: torch_gpt(20)}),
         "running": Story({0: torch_gpt(4, of=20)}),
+        "queued": Story({0: ""}),
         "pending": None,
     }
     order = list(ends)
@@ -68,7 +72,7 @@ def every_status(runs: Path) -> None:
 
     def story(cell: Cell, repeat: int) -> Story | None:
         ended = order[cell.parameters["seed"]]
-        return None if ended == "running" and repeat == 2 else ends[ended]
+        return None if ended in UNDER_WAY and repeat == 2 else ends[ended]
 
     campaign = write(runs, matrix, small_cluster(), story)
     folders = {
@@ -76,7 +80,10 @@ def every_status(runs: Path) -> None:
         for status, cell in zip(order, matrix.cells, strict=True)
     }
     (folders["unreadable"] / names.RUN).write_text('{"cell": ')
-    (folders["running"] / names.OUTCOME).unlink()
+    for status in UNDER_WAY:
+        (folders[status] / names.OUTCOME).unlink()
+    write_json(folders["queued"] / names.SUBMITTED, {"job_id": "7"})
+    write_json(folders["queued"] / names.QUEUE, Queued(reason="Resources", position=1).to_json())
 
 
 def _diverged(log: str) -> str:

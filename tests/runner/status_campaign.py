@@ -10,7 +10,7 @@ from runner.folder.stored import load, write_json
 from runner.load.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import Record
+from runner.terms.record import NOT_ENDED, Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import TRACEBACK, Story, torch_gpt, write
 
@@ -23,7 +23,7 @@ _HALTS = {
     "failed": ("exit", "n2", "n2: exit code 1"),
     "did_not_run": ("exit", "n1", "n1: exit code 1"),
 }
-WORDS = ("ok", "diverged", *_HALTS, "unreadable", "pending", "running")
+WORDS = ("ok", "diverged", *_HALTS, "unreadable", "pending", "queued", "running")
 
 
 def every_status(runs: Path) -> list[Record]:
@@ -33,7 +33,7 @@ def every_status(runs: Path) -> list[Record]:
 
     def story(cell: Cell, repeat: int) -> Story | None:
         word = WORDS[cell.parameters["seed"] - 1]
-        if word in ("pending", "running"):
+        if word in NOT_ENDED:
             return None
         if word == "did_not_run":
             return Story({0: TRACEBACK + "ImportError: no module apex\n"}, _halt(word))
@@ -58,11 +58,10 @@ def every_status(runs: Path) -> list[Record]:
     write_json(again.path / names.OUTCOME, replace(ended, queued_s=120.0).to_json())
     (attempt,) = campaign.attempts(broken.id, 1)
     (attempt.path / names.OUTCOME).write_text("{")
+    under_way = {"queued": "queued, 1st, Resources", "running": "it runs now"}
     return [
-        replace(record, status="running", reason="it runs now")
-        if record.parameters["seed"] == seeds[-1]
-        else record
-        for record in records_of(campaign, runs)
+        replace(record, status=word, reason=under_way[word]) if word in under_way else record
+        for record, word in zip(records_of(campaign, runs), WORDS, strict=True)
     ]
 
 

@@ -19,7 +19,15 @@ from runner.figures.publishable import (
 )
 from runner.figures.summary import cell_statistics
 from runner.figures.target import Alike
-from runner.terms.record import MIXED_FP8, Interval, Measurement, Record, Telemetry, Thermals
+from runner.terms.record import (
+    MIXED_FP8,
+    NOT_ENDED,
+    Interval,
+    Measurement,
+    Record,
+    Telemetry,
+    Thermals,
+)
 from tests.runner.figures.test_warmup_and_spread import noise
 
 PINNED = {"fingerprints": {"system torch_gpt/2.13": {"commit": "c0ffee"}, "dataset d": {"a": "1"}}}
@@ -154,7 +162,7 @@ def test_runs_that_overlap_on_a_node_are_side_by_side() -> None:
     assert at_once(runs, in_its_campaign) == {**shared, ("e-1", 1): "a"}
 
 
-@pytest.mark.parametrize("status", ["failed", "did_not_run", "pending", "running", "unreadable"])
+@pytest.mark.parametrize("status", ["failed", "did_not_run", "unreadable", *NOT_ENDED])
 def test_a_cell_without_a_run_that_ended_well_says_that_alone(status: str) -> None:
     assert judged([run(status=status)]) == {"not_ok": status}
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
+from runner.folder import names
 from runner.folder.campaign import Campaign
+from runner.folder.queued import Queued
 from runner.folder.stored import write_json
 from runner.load.records import RUNNING, layout_of, records_of
 from runner.matrix.table_shape import TableShape
@@ -62,6 +65,11 @@ def test_a_run_is_read_with_the_defaults_of_parameters_younger_than_it(tmp_path:
     )
 
 
+def _told(campaign: Campaign, runs: Path) -> tuple[str, str]:
+    found = records_of(campaign, runs)[0]
+    return found.status, found.reason
+
+
 def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
     campaign, before = pending(tmp_path)
     attempt = campaign.new_attempt(before[0].cell_id, 1)
@@ -75,6 +83,13 @@ def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
         second = records_of(campaign, tmp_path)[0]
     assert (found.status, found.reason, found.attempt) == ("running", RUNNING, 1)
     assert (second.status, second.attempt) == ("running", 2)  # whose command and log a page has
+    write_json(again.path / names.SUBMITTED, {"job_id": "7"})
+    assert _told(campaign, tmp_path) == ("running", RUNNING)  # nobody has asked Slurm yet
+    queued = Queued(reason="Resources", position=2)
+    write_json(again.path / names.QUEUE, queued.to_json())
+    assert _told(campaign, tmp_path) == ("queued", "queued, 2nd, Resources")
+    write_json(again.path / names.QUEUE, replace(queued, state="RUNNING").to_json())
+    assert _told(campaign, tmp_path) == ("running", RUNNING)
     shutil.rmtree(again.path)
     found = records_of(campaign, tmp_path)[0]
     assert (found.status, found.reason) == ("did_not_run", "bench ended before the run did")
