@@ -82,7 +82,9 @@ def record_of(attempt: Attempt, campaign: Campaign) -> Record:
 def _under_way(run: Attempt) -> tuple[str, str]:
     """Return a run's status and reason while it has not ended, as `status` tells them apart."""
     waits = run.queued.words() if run.queued else ""
-    return ("queued", waits) if waits else ("running", RUNNING)
+    if not waits:
+        return "running", RUNNING
+    return "queued", waits.removeprefix("queued").lstrip(", ") or "the queue says no more"
 
 
 def _records(

@@ -58,7 +58,7 @@ def every_status(runs: Path) -> list[Record]:
     write_json(again.path / names.OUTCOME, replace(ended, queued_s=120.0).to_json())
     (attempt,) = campaign.attempts(broken.id, 1)
     (attempt.path / names.OUTCOME).write_text("{")
-    under_way = {"queued": "queued, 1st, Resources", "running": "it runs now"}
+    under_way = {"queued": "1st, Resources", "running": "it runs now"}
     return [
         replace(record, status=word, reason=under_way[word]) if word in under_way else record
         for record, word in zip(records_of(campaign, runs), WORDS, strict=True)

@@ -87,7 +87,7 @@ def test_what_bench_runs_now_did_not_end(tmp_path: Path) -> None:
     assert _told(campaign, tmp_path) == ("running", RUNNING)  # nobody has asked Slurm yet
     queued = Queued(reason="Resources", position=2)
     write_json(again.path / names.QUEUE, queued.to_json())
-    assert _told(campaign, tmp_path) == ("queued", "queued, 2nd, Resources")
+    assert _told(campaign, tmp_path) == ("queued", "2nd, Resources")
     write_json(again.path / names.QUEUE, replace(queued, state="RUNNING").to_json())
     assert _told(campaign, tmp_path) == ("running", RUNNING)
     shutil.rmtree(again.path)
