@@ -10,6 +10,8 @@ from runner.logs.totals import LogTotals
 # Columns of what is printed: a figure's key in `LogTotals`, or only its name in GIVES.
 MEASURED = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s")
 PRINTED = (*MEASURED, "loss", "grad_norm", "memory_mib", "tflop_per_s", "energy_j")
+# What a line's loss is the mean of.
+LOSSES = {"iteration": "its iteration", "window": "mean of the line", "running": "running mean"}
 CURES = {
     "with B": {"global_batch": 8},
     "with T": {"tokens_per_sample": 4},
@@ -54,7 +56,9 @@ def gives() -> str:
         cured = {way: _figures(kind, **sizes) for way, sizes in CURES.items()}
         cells = [f"`{kind.name}`"]
         for key in PRINTED:
-            if key in kind.gives:
+            if key == "loss" and kind.loss_kind:
+                cells.append(LOSSES[kind.loss_kind])
+            elif key in kind.gives:
                 cells.append("yes")
             elif key in kind.works_out or key in derived:
                 cells.append("derived")

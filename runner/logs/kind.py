@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from runner.logs.batch import Batch
 from runner.logs.notes import Notes
 from runner.logs.overflow import Overflows
+from runner.terms.record import LossKind
 
 # What lines may say beside the iteration, and how it is called: the fields of a LoggedStep and of
 # its Figures, memory, and the sizes that `known.py` has.
@@ -70,6 +71,7 @@ class Kind(ABC):
     true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
     what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
+    `loss_kind` names what a line's loss is the mean of, by the trainer's source.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Kind(ABC):
     gives: tuple[str, ...] = ()
     works_out: tuple[str, ...] = ()
     out_of: str = ""
+    loss_kind: LossKind = ""
 
     def __init__(self) -> None:
         self.notes = Notes()

@@ -9,7 +9,7 @@ from runner.logs.kind import Kind, Readers
 from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
 from runner.logs.nodes import Extent, shares
 from runner.logs.numbers import whole
-from runner.terms.record import Interval, Measurement, Utilisation, missing_in_all
+from runner.terms.record import Interval, LossKind, Measurement, Utilisation, missing_in_all
 
 
 @dataclass
@@ -56,11 +56,13 @@ def measure(
             readings[kind].append(reading)
     nodes: dict[int, list[Interval]] = {}
     unmeasured = 0
+    loss_kind: LossKind = ""
     for parts in readings.values():
         each_one = zip(sorted(logs), parts, strict=True)
         nodes = {rank: steps for rank, reading in each_one if (steps := reading.intervals())}
         if nodes:
             unmeasured = sum(reading.unmeasured for reading in parts)
+            loss_kind = parts[0].parser.loss_kind
             break
     steps, alike = _once(nodes)
     facts: dict[str, str] = {}
@@ -77,6 +79,7 @@ def measure(
         facts=facts,
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
+        loss_kind=loss_kind,
         compile_s=_largest([notes.compile_s for notes in every]),
         missing=missing_in_all(
             part.parser.missing for parts in readings.values() for part in parts

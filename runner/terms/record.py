@@ -38,6 +38,10 @@ UNFUSED, MATH = "unfused", "math"
 MIXED_FP8 = "fp8+bf16"  # arithmetic: some layers multiply in fp8, the others in bf16
 DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel sizes leave
 
+# What a logged loss is the mean of: its line's last iteration alone, all iterations that its line
+# covers, or more than those (a running mean or median); "" where nobody knows.
+LossKind = Literal["", "iteration", "window", "running"]
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -144,8 +148,9 @@ class Measurement:
     `memory_allocated_mib` is the framework's own peak of the fullest device;
     `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
     `perplexity` is of the last evaluation. `unmeasured` counts times and rates on the lines that
-    measure nothing: of zero, or less. `curve` has (iteration, loss) pairs of fetched TensorBoard
-    files, where the log has no losses. `by_node` has each node's own steps (node rank to intervals)
+    measure nothing: of zero, or less. `loss_kind` is of the log's losses. `curve` has (iteration,
+    loss) pairs of fetched TensorBoard files, where the log has no losses. `by_node` has each node's
+    own steps (node rank to intervals)
     where several logged the same iterations; `intervals` has them once. Of each node that was
     sampled, `busy`, `power_w` and `memory_mib` have (seconds since its first sample, value): its
     devices' mean utilisation in percent and mean power, and what its fullest device had in use.
@@ -163,6 +168,7 @@ class Measurement:
     facts: Mapping[str, str] = field(default_factory=dict)
     perplexity: float | None = None
     unmeasured: int = 0
+    loss_kind: LossKind = ""
     curve: tuple[tuple[int, float], ...] = ()
     by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
     busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)

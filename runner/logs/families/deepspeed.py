@@ -61,6 +61,7 @@ class DeepSpeedPipe(LineParser):
         Candidate("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
         Candidate("ascend_gpt", "the log names npu", (NPU,)),
     )
+    loss_kind = "iteration"
     own_rate = False
     step = rb"steps: \d{1,9} loss: "
     success = rb"Process \d+ exits successfully"

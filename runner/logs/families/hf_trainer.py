@@ -58,6 +58,7 @@ class HfTrainer(LineParser):
     gives: tuple[str, ...] = ("loss", "grad_norm", "global_batch", "train_iters")
     works_out: tuple[str, ...] = ("step_time_ms",)
     out_of = "the rate of tqdm's bar"
+    loss_kind = "window"
     step = rb"\{'loss': "
     marker = b"<"
     head = re.compile(

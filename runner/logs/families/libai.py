@@ -76,6 +76,7 @@ class LiBai(LineParser):
     gives = ("loss",)
     works_out = ("step_time_ms", "samples_per_s")
     out_of = "the averages since the third iteration"
+    loss_kind = "running"
     step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
@@ -158,6 +159,7 @@ class LiBaiMetrics(LineParser):
     candidates = (Candidate("libai"),)
     from_zero = True
     gives = ("step_time_ms", "loss")
+    loss_kind = "running"
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 

@@ -57,6 +57,7 @@ class LlmC(LineParser):
         *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "skipped", "memory_mib"),
         *("tokens_per_sample", "devices", "train_iters"),
     )
+    loss_kind = "iteration"
     step = rb"step {1,9}\d{1,9}/\d{1,9}(?: \|(?: train)?|: train) loss {1,9}"
     marker = b" loss "
     head = re.compile(
@@ -179,6 +180,7 @@ class LlmCLog(LineParser):
     candidates = _COMMAND
     from_zero = True
     gives = ("loss", "grad_norm")
+    loss_kind = "iteration"
     step = rb"s:\d{1,9} trl:"
     marker = b" trl:"
     head = re.compile(rb"(?:\b|(?<=\dm))s:(\d{1,9}) trl:" + PRINTED + rb"(?=\s|$)", re.IGNORECASE)

@@ -93,6 +93,7 @@ class Megatron(Kind):
         *("device_tokens_per_s", "memory_mib", "tflop_per_s", "energy_j", "tokens_per_sample"),
         "devices",
     )
+    loss_kind = "window"
     success = rb"\[after training is done\]|exiting program at iteration"
 
     def __init__(self, fast: bool = True) -> None:

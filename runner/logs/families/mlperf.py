@@ -43,6 +43,7 @@ class MlPerf(LineParser):
     gives = ("global_batch", "loss", "tokens_per_sample")
     works_out = ("step_time_ms",)
     out_of = "the time stamps of a block's ends, and train_step_time in s"
+    loss_kind = "iteration"
     step = rb'"key": "(?:block_stop|tracked_stats)", '
     success = rb'"key": "run_stop", '
     marker = b":::MLLOG {"

@@ -49,6 +49,7 @@ class ModdedNanoGpt(LineParser):
     gives = ("loss", "memory_mib", "train_iters")
     works_out = ("step_time_ms",)
     out_of = "the differences of train_time, which is cumulative"
+    loss_kind = "iteration"
     step = rb"step:\d{1,9}/\d{1,9} (?:train_|val_)"
     marker = b"train_time:"
     head = re.compile(

@@ -45,6 +45,7 @@ class Nanochat(LineParser):
         *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "memory_mib"),
         *("tokens_per_sample", "devices", "train_iters"),
     )
+    loss_kind = "running"
     step = rb"step \d{5,9}/\d{5,9} \("
     marker = b"%) | loss: "
     head = re.compile(

@@ -44,6 +44,7 @@ class NanoGpt(LineParser):
     gives = ("step_time_ms", "loss", "tokens_per_sample", "train_iters")
     works_out = ("tokens_per_s",)
     out_of = "the tokens of an iteration, which it prints at its start, and the time"
+    loss_kind = "iteration"
     step = rb"iter \d{1,9}: loss "
     marker = b": loss "
     head = re.compile(

@@ -43,6 +43,7 @@ class Nanotron(LineParser):
         *("step_time_ms", "tokens_per_s", "device_tokens_per_s", "global_batch", "loss"),
         *("grad_norm", "memory_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
     )
+    loss_kind = "iteration"
     step = rb"iteration: \d{1,9} / \d{1,9} \| consumed_tokens: "
     marker = b"| consumed_tokens: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9}) / (\d{1,9}) \| (?=consumed_tokens: )")

@@ -48,6 +48,7 @@ class NeMo(LineParser):
         *("step_time_ms", "device_tokens_per_s", "global_batch", "loss", "grad_norm"),
         *("memory_mib", "tflop_per_s", "train_iters"),
     )
+    loss_kind = "window"
     from_zero = True
     step = rb"Training epoch \d{1,9}, iteration \d{1,9}/\d{1,9} \| "
     success = rb"`Trainer\.fit` stopped: `max_(?:steps|epochs)=\d{1,9}` reached"
@@ -84,6 +85,7 @@ class NeMoBar(LineParser):
     says = "NeMo's progress bar with `reduced_train_loss=`"
     candidates = (Candidate("command"),)
     gives = ("step_time_ms", "device_tokens_per_s", "loss", "grad_norm", "train_iters")
+    loss_kind = "iteration"
     step = rb"\| \d{1,9}/\d{1,9} \[[\d:]{4,20}<[^\r\n]{1,200}reduced_train_loss=\d"
     marker = b"reduced_train_loss="
     head = re.compile(

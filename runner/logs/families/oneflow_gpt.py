@@ -6,7 +6,9 @@
 * `| step | micro_batches | samples | throughput | latency | loss |`, a table whose first column was
   once called `batches` (oneflow_gpt/util.py), `latency` in seconds;
 * `step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,`
-  (the same class with metric_print_format normal).
+  (the same class with metric_print_format normal). What it printed is the first summand of the next
+  mean (OneFlow-Benchmark 3f36d9b LanguageModeling/GPT/oneflow_gpt/util.py:139, :157), so that the
+  loss is no mean of its line alone.
 """
 
 import re
@@ -32,6 +34,7 @@ class OneFlowSteps(LineParser):
     candidates = (Candidate("oneflow_gpt"),)
     named = (Candidate("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
     gives = ("samples_per_s", "loss")
+    loss_kind = "window"
     step = rb"step: \d{1,9}, (?:total_)?loss: "
     marker = b"step: "
     head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
@@ -67,6 +70,7 @@ class OneFlowTable(LineParser):
     says = "OneFlow's `| step | micro_batches |` table"
     candidates = (Candidate("oneflow_gpt"),)
     gives = ("step_time_ms", "samples_per_s", "loss")
+    loss_kind = "running"
     step = rb"\| \d{1,9} +\| \d{1,12} +\| \d{1,15} +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")

@@ -34,6 +34,7 @@ class TorchGpt(LineParser):
         "train_iters",
     )
     named = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
+    loss_kind = "window"
     step = rb"torch_gpt step="
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "

@@ -69,6 +69,7 @@ class TorchTitan(LineParser):
         *("device_tokens_per_s", "global_batch", "loss", "grad_norm", "memory_mib", "tflop_per_s"),
         *("tokens_per_sample", "devices", "train_iters"),
     )
+    loss_kind = "iteration"
     step = rb"step:(?<!validate step:) {1,9}\d{1,9}  (?:\x1b\[[\d;]{1,20}m)?loss: "
     success = rb" - root - INFO - Training completed\b"
     marker = b"step: "

@@ -11,6 +11,7 @@ from runner.logs.decoding import whole_lines
 from runner.logs.kind import GIVES
 from runner.logs.kinds import KINDS
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
+from runner.logs.measure import measure
 from tests.runner.logs import made_lines as made
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -90,3 +91,15 @@ def test_what_a_kind_gives_is_what_its_parser_reads(name: str) -> None:
     assert {*kind.gives, *kind.works_out} <= GIVES.keys()
     assert not set(kind.works_out) & set(kind.gives)
     assert bool(kind.works_out) == bool(kind.out_of)
+    assert bool(kind.loss_kind) == ("loss" in kind.gives)
+
+
+def test_a_measurement_says_what_its_losses_are_the_mean_of() -> None:
+    logs = {
+        made.libai(99, time=1.0, rate=2.0): "running",
+        "step    1/74: train loss 4.1 norm 1.4 (44.57 ms, 91886 tok/s)": "iteration",
+        made.megatron(1, seconds=1.5): "window",
+        "no step": "",
+    }
+    read = {line: measure(KINDS, {0: [f"{line}\n".encode()]}).loss_kind for line in logs}
+    assert read == logs
