@@ -56,9 +56,8 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--warmup-iters",
         type=int,
-        default=0,
         metavar="N",
-        help="iterations that do not enter the medians (default: 0)",
+        help="first iterations of each run that no figure counts (default: its first line)",
     )
     command.add_argument("--format", choices=("table", "markdown", "csv", "json"), default="table")
 
@@ -66,7 +65,7 @@ def add_parser(commands: Commands) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Read, and print one table or one JSON object; with --each one of all logs."""
     check_log_options(chosen)
-    if chosen.warmup_iters < 0:
+    if chosen.warmup_iters is not None and chosen.warmup_iters < 0:
         raise UserError(f"--warmup-iters is {chosen.warmup_iters}; it must be at least 0")
     if chosen.each:
         return _each(chosen)

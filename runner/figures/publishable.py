@@ -205,6 +205,14 @@ def _not_measured(evidence: CellEvidence) -> str:
     )
 
 
+def _warmup_counted(evidence: CellEvidence) -> str:
+    if not evidence.statistics.warmup_counted:
+        return ""
+    lines = evidence.statistics.counted_lines
+    one = "the only counted line is" if lines == 1 else f"among {lines} counted lines is"
+    return f"{one} a run's first, which holds its compilation and warm-up"
+
+
 def _above_peak(evidence: CellEvidence) -> str:
     mfu = evidence.mfu_percent
     return f"MFU would be {mfu:.0f} %" if mfu is not None and mfu > 100 else ""
@@ -408,6 +416,14 @@ CODES: Mapping[str, Code] = {
             " another of its repeats; nodes of a larger cell may hold those of a smaller one",
             "Run both on the same nodes; on Slurm: slurm_mode: allocation, or a slurm_nodelist",
             _other_nodes,
+            UNSTEADY,
+        ),
+        Code(
+            "warmup_counted",
+            "a run's first logged line, which holds its compilation and warm-up, is counted, since"
+            " it is the only one or `warmup_iters` is 0; of eight lines or more if it is slower",
+            "Log more often or train longer, and leave `warmup_iters: 0` out",
+            _warmup_counted,
             UNSTEADY,
         ),
         Code(

@@ -3,10 +3,11 @@
 Pure: records in, numbers out. docs/measures.md has the definitions for people; in full:
 
 *Counted intervals.* An interval counts when every iteration that it covers comes after the
-warm-up (`iteration - iterations >= warmup_iters`); where no `warmup_iters` was given, warmup.py
-finds where each run's ends. Of those, an interval in which the optimiser
-skipped an iteration (loss-scale overflow) is left out of the time statistics, because a skipped
-iteration does less work; it is counted and shown. NaN alone leaves nothing out: the work was done.
+warm-up, which begins with the run's first logged line (runner/logs/nodes.py has the rule); where no
+`warmup_iters` was given, warmup.py finds where each run's ends. Of those, an interval in which the
+optimiser skipped an iteration (loss-scale overflow) is left out of the time statistics, because a
+skipped iteration does less work; it is counted and shown. NaN alone leaves nothing out: the work
+was done.
 
 *Samples a second* of an interval is what the log says, else `global_batch_size * 1000 /
 step_time_ms`; a step time that the log lacks is derived the other way round. `source` says which.
@@ -39,8 +40,8 @@ from runner.figures import spread
 from runner.figures.learning import last_loss
 from runner.figures.power import Power, cell_power
 from runner.figures.startup import Startup, startup
-from runner.figures.warmup import steady_from
-from runner.logs.nodes import after_warmup
+from runner.figures.warmup import begins_steady, steady_from
+from runner.logs.nodes import Warmup, began_after
 from runner.terms.record import NOT_ENDED, Interval, Record, missing_in_all
 
 Basis = Literal["ok", "incomplete", "none"]
@@ -90,8 +91,10 @@ class CellStatistics:
     (first, last) iteration that a counted interval covers. Memory is the peak over the runs, in
     MiB. `warmup` is how many first iterations were left out of each run, the most of any run,
     `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs of
-    iterations that were logged and left out. `log_tflop_per_s` is of one device, by the trainer's
-    own count. `unmatched` says of each of the matrix's own patterns that matched nothing so.
+    iterations that were logged and left out. `warmup_counted`: a run's first line, with its
+    compilation and warm-up, is counted, and slower, or among few. `log_tflop_per_s` is of one
+    device, by the trainer's own count. `unmatched` says of each of the matrix's own patterns that
+    matched nothing so.
     """
 
     basis: Basis = "none"
@@ -114,6 +117,7 @@ class CellStatistics:
     warmup: int | None = None
     warmup_found: bool = False
     steps_left_out: int = 0
+    warmup_counted: bool = False
     drifts: tuple[spread.Drift, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
@@ -137,25 +141,34 @@ def measured(value: float | None) -> float | None:
 
 
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
-    """Return the intervals whose iterations all come after the first `warmup_iters` iterations."""
-    return [i for i in intervals if after_warmup(i.iteration, i.iterations, warmup_iters)]
+    """Return the intervals whose iterations all come after the run's first `warmup_iters`."""
+    each = list(intervals)
+    iteration = np.array([interval.iteration for interval in each], np.int64)
+    covers = np.array([interval.iterations for interval in each], np.int64)
+    late = Warmup(warmup_iters).over(iteration, covers).tolist()
+    return [interval for interval, after in zip(each, late, strict=True) if after]
 
 
 def warmup_of(record: Record) -> int:
     """Return how many first iterations of a run are warm-up: as asked for, else by its step
-    times.
+    times, and at least its first line where another one remains.
     """
-    if record.warmup_iters is not None:
-        return record.warmup_iters
+    lines = record.measurement.intervals
+    if record.warmup_iters is not None or len(lines) < 2:
+        return record.warmup_iters or 0
     steps = []
-    for interval in record.measurement.intervals:
+    for interval in lines:
         time, _ = step_time_ms(interval, record.global_batch_size)
         if time is None and (rate := measured(interval.samples_per_s)) is not None:
             time = 1 / rate  # any unit will do
         if time is not None and math.isfinite(time) and interval.skipped <= 0:
             steps.append((interval.iteration, time))
     out = steady_from([time for _, time in steps])
-    return max((iteration for iteration, _ in steps[:out]), default=0)
+    last = max((iteration for iteration, _ in steps[:out]), default=0)
+    if any(iteration > lines[0].iteration for iteration, _ in steps):
+        last = max(last, lines[0].iteration)
+    began = began_after(lines[0].iteration, lines[0].iterations, lines[1].iterations)
+    return max(0, last - began)
 
 
 def counted_intervals(record: Record) -> list[Interval]:
@@ -312,13 +325,16 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         window=_window(used),
         warmup=max(warm),
         warmup_found=any(run.warmup_iters is None for run in runs),
-        steps_left_out=sum(
-            max(i.iterations, 0)
-            for run, out in zip(runs, warm, strict=True)
-            for i in run.measurement.intervals
-            if not after_warmup(i.iteration, i.iterations, out)
-        ),
+        steps_left_out=sum(max(i.iterations, 0) for run in runs for i in run.measurement.intervals)
+        - sum(max(i.iterations, 0) for kept in late for i in kept),
         unmatched=unmatched,
+        warmup_counted=any(
+            kept
+            and steps
+            and kept[0] is run.measurement.intervals[0]
+            and not begins_steady([item.value for item in steps])
+            for run, kept, steps in zip(runs, counted, times, strict=True)
+        ),
         drifts=tuple(drift for run in times if (drift := spread.drift([i.value for i in run]))),
         missing=missing,
     )

@@ -13,6 +13,7 @@ times are not a simulation's output:
    and a few steps more are worth more than a minimum found in noise.
 3. Leading values outside the steady band are left out in any case (the first step compiles).
 
+The first line of a run is left out by whoever asks (summary.warmup_of), where another one remains.
 No more than half of the values is ever left out. A run that is still getting faster there is no
 steadier later: the drift test (runner/figures/spread.py) marks it.
 """
@@ -20,6 +21,7 @@ steadier later: the drift test (runner/figures/spread.py) marks it.
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 FEWEST = 8  # values below which nothing can be told: then the first is left out
 STEADY_BAND = 5.0  # robust standard deviations
@@ -36,9 +38,7 @@ def steady_from(values: Sequence[float]) -> int:
     count = len(values)
     if count < FEWEST:
         return min(1, max(0, count - 1))
-    series = np.asarray(values, np.float64) / float(np.median(values[count // 2 :])) - 1
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(series[count // 2 :])))
-    band = STEADY_BAND * max(sigma, RESOLUTION)
+    series, band = _beside_steady(values)
     inside = np.clip(series, -band, band)
     most = count // 2
     # Sums over the values from d to the end, for every d at once.
@@ -50,3 +50,19 @@ def steady_from(values: Sequence[float]) -> int:
     steady = np.abs(series[:most]) <= band
     leading = int(np.argmax(steady)) if steady.any() else most
     return max(cut, leading)
+
+
+def begins_steady(values: Sequence[float]) -> bool:
+    """Return whether a run's first value is a steady one; of fewer than FEWEST nobody can tell."""
+    if len(values) < FEWEST:
+        return False
+    series, band = _beside_steady(values)
+    return bool(abs(series[0]) <= band)
+
+
+def _beside_steady(values: Sequence[float]) -> tuple[NDArray[np.float64], float]:
+    """Return how far values are from the steady ones, the second half, and their band."""
+    half = len(values) // 2
+    series = np.asarray(values, np.float64) / float(np.median(values[half:])) - 1
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(series[half:])))
+    return series, STEADY_BAND * max(sigma, RESOLUTION)

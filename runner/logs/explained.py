@@ -62,13 +62,15 @@ def explained(
 
 def _of_time(kind: type[Kind], summary: LogTotals) -> Iterator[str]:
     rates = (summary.samples_per_s, summary.tokens_per_s, summary.device_tokens_per_s)
+    if summary.first_counted and any(seen.seen for seen in (summary.step_time_ms, *rates)):
+        yield "compilation and warm-up are in its times: it has one line"
     if summary.derived_time:
         yield "step time from the batch size and samples/s"
     elif summary.step_time_ms.seen:
         return
     elif not any(rate.seen for rate in rates):
-        left = f"no step is left after --warmup-iters {summary.warmup_iters}"
-        yield left if summary.warmup_iters else "the lines show no time"
+        out = summary.warmup.iterations
+        yield f"no step is left after --warmup-iters {out}" if out else "the lines show no time"
     elif kind.own_rate and not summary.global_batch_size:
         yield "no step time: the lines have a rate and no batch size (--global-batch-size N)"
 

@@ -7,14 +7,17 @@ that goes on where another ended extends it: 1 to 31 and 20 to 50 are 50 lines.
 
 *Of one log* every line is a logged line: a run that went back to a checkpoint did the work again.
 
-*For the medians* a line counts when all iterations that it covers come after warm-up. A line with
-a skipped iteration (loss-scale overflow) did less work: `collect` does not count it, `parse`, which
-says what a log says, does.
+*For the figures* a line counts when all iterations that it covers come after warm-up (`Warmup`).
+A line with a skipped iteration (loss-scale overflow) did less work: `collect` does not count it,
+`parse`, which says what a log says, does.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,54 @@ def shares(extents: Sequence[Extent]) -> Iterator[Share]:
             reached, by = extent.highest, place
 
 
-def after_warmup(iteration: Any, iterations: Any, warmup_iters: int) -> Any:
-    """Return whether all iterations that a line covers come after warm-up; of numbers or of
-    columns.
+def began_after(iteration: int, covers: int, next_covers: int) -> int:
+    """Return the iterations before a run's first line: 5,000 of one that went on from there.
+
+    A log that begins within a run does not say what its first line covers: as much as the next one.
     """
-    return iteration - iterations >= warmup_iters
+    return iteration - min(covers, next_covers)
+
+
+@dataclass
+class Warmup:
+    """Tell which lines come after warm-up, block by block of a log.
+
+    Warm-up are the first `iterations` of a run, counted from where its first line begins. Where a
+    line goes back behind the one before it, a run begins again, and warms up again. None is the
+    first line of a run, whatever it covers: it holds compilation, and what else is done once.
+    """
+
+    iterations: int | None
+    _last: int = -1  # iteration of the last line
+    _first: tuple[int, int] = (0, 0)  # the run's first line: its iteration, what it covers
+    _begin: int | None = None  # iterations before the run; None until its second line
+
+    def over(self, iteration: NDArray[np.int64], covers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return for each of the next lines whether it comes after warm-up."""
+        late = np.zeros(len(iteration), np.bool_)
+        if not len(iteration):
+            return late
+        before = np.concatenate(([self._last], iteration[:-1]))
+        begins = np.flatnonzero((iteration < before) | (before < 0))
+        cuts = [0, *begins[begins > 0].tolist(), len(iteration)]
+        for low, high in pairwise(cuts):
+            at = low
+            if low in begins:
+                self._first, self._begin = (int(iteration[low]), int(covers[low])), None
+                late[low] = self.iterations == 0
+                at += 1
+            if at < high:
+                late[at:high] = self._after(iteration[at:high], covers[at:high])
+        self._last = int(iteration[-1])
+        return late
+
+    def _after(
+        self, iteration: NDArray[np.int64], covers: NDArray[np.int64]
+    ) -> NDArray[np.bool_] | bool:
+        """Return it of lines behind a run's first one."""
+        if self.iterations is None:
+            return True
+        if self._begin is None:
+            first, covered = self._first
+            self._begin = began_after(first, covered, int(covers[0]))
+        return np.asarray(iteration - covers - self._begin >= self.iterations)

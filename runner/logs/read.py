@@ -13,7 +13,7 @@ from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
-from runner.logs.nodes import shares
+from runner.logs.nodes import Warmup, shares
 from runner.logs.totals import LogTotals
 
 BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
@@ -51,16 +51,19 @@ def read(
     family: str | None = None,
     global_batch_size: int | None = None,
     known: Known = UNKNOWN,
-    warmup_iters: int = 0,
+    warmup_iters: int | None = None,
 ) -> Reading:
-    """Read logs as the nodes of one run. What `system` and `family` leave open their lines tell."""
+    """Read logs as the nodes of one run. What `system` and `family` leave open their lines tell.
+
+    Without `warmup_iters` each run's first line is left out, where another one remains.
+    """
     samples = [_sample(path) for path in paths]
     candidates = kinds_of(system) if family is None else tuple(readers_of_family(family))
     kinds = _order(candidates, samples)
     logs: list[_Log] = []
     kind = None
     for kind in kinds:
-        empty = LogTotals(warmup_iters, global_batch_size, KINDS[kind].own_rate)
+        empty = LogTotals(Warmup(warmup_iters), global_batch_size, KINDS[kind].own_rate)
         logs = [_one(path, KINDS[kind], empty, known) for path in paths]
         if any(log.summary.logged_lines for log in logs):
             break
@@ -73,7 +76,8 @@ def read(
         why = "named by --system"
     elif kind is not None:
         why = f"{KINDS[kind].says} {why}".strip()
-    reading = Reading(system or seen, why, kind, LogTotals(warmup_iters, global_batch_size))
+    totals = LogTotals(Warmup(warmup_iters), global_batch_size)
+    reading = Reading(system or seen, why, kind, totals)
     _together(reading, logs, empty, known)
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
@@ -120,14 +124,16 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         if share.before is None:
             reading.summary.follow(log.summary)
             continue
-        before = logs[share.before].path
+        before = logs[share.before]
         if log.summary.highest_iteration <= share.beyond:
-            reading.notes.append(f"{log.path} repeats the steps of {before}")
+            reading.notes.append(f"{log.path} repeats the steps of {before.path}")
             continue
-        reading.notes.append(f"{log.path} repeats the steps of {before} up to {share.beyond}")
-        beyond = replace(empty, beyond=share.beyond)
+        reading.notes.append(f"{log.path} repeats the steps of {before.path} up to {share.beyond}")
+        # It goes on where the log before it ended: no run begins there.
+        beyond = replace(empty, beyond=share.beyond, warmup=before.summary.warmup)
         more = _one(log.path, KINDS[reading.kind or ""], beyond, known)
         reading.summary.follow(more.summary)
+    reading.summary.count_first()
     # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
     overflows = max((log.parser.overflows.total for log in logs), default=0)
     if overflows > reading.summary.skipped and reading.summary.logged_lines:

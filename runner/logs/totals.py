@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runner.logs.batch import Batch, Floats, Ints
-from runner.logs.nodes import Extent, after_warmup
+from runner.logs.nodes import Extent, Warmup
 
 MOST_VALUES = 200_000
 
@@ -81,7 +82,7 @@ def _together(values: Floats, counts: Ints) -> tuple[Floats, Ints]:
 class LogTotals:
     """What the steps of one log say. Which of its lines enter the medians: nodes.py."""
 
-    warmup_iters: int = 0
+    warmup: Warmup = field(default_factory=lambda: Warmup(None))
     global_batch_size: int | None = None
     own_rate: bool = True
     beyond: int = -1  # only lines of later iterations are looked at
@@ -97,6 +98,7 @@ class LogTotals:
     last_loss: float | None = None
     diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
     batch_sizes: tuple[int, int] | None = None  # on the lines: the smallest and the largest
+    first_counted: bool = False  # the only line with figures: compilation is in them
     derived: bool = False
     derived_time: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
@@ -104,6 +106,7 @@ class LogTotals:
     samples_per_s: Distribution = field(default_factory=Distribution)
     tokens_per_s: Distribution = field(default_factory=Distribution)
     device_tokens_per_s: Distribution = field(default_factory=Distribution)
+    _first: Batch | None = field(default=None, compare=False, repr=False)
 
     def add(self, batch: Batch) -> None:
         """Add one block's steps."""
@@ -134,18 +137,27 @@ class LogTotals:
         if len(speaks):
             last = speaks[-1]
             self.diverged_at = int(iteration[last]) if batch.nan[last] > 0 else None
-        self._times(batch)
+        covers = np.where(batch.iterations > 0, batch.iterations, iteration)
+        late = self.warmup.over(iteration, covers)
+        if self._first is None and self.warmup.iterations is None:
+            self._first = batch.rows(np.arange(len(batch)) == 0)
+        self._times(batch, late)
+
+    def count_first(self) -> None:
+        """Count the first line where no other has figures, and nobody says what is warm-up."""
+        rates = (self.samples_per_s, self.tokens_per_s, self.device_tokens_per_s)
+        if self._first is not None and not any(seen.seen for seen in (self.step_time_ms, *rates)):
+            self.first_counted = True
+            self._times(self._first, np.ones(1, np.bool_))
 
     def _sizes(self, smallest: int, largest: int) -> tuple[int, int] | None:
         least, most = self.batch_sizes or (smallest, largest)
         return (min(least, smallest), max(most, largest)) if largest else self.batch_sizes
 
-    def _times(self, batch: Batch) -> None:
+    def _times(self, batch: Batch, late: NDArray[np.bool_]) -> None:
         size = np.where(batch.global_batch > 0, batch.global_batch, self.global_batch_size or 0)
         rate = self._rate(batch, size)
         time = self._time(batch, size, rate)
-        covers = np.where(batch.iterations > 0, batch.iterations, batch.iteration)
-        late = after_warmup(batch.iteration, covers, self.warmup_iters)
         count = int(late.sum())
         self.counted_lines += count
         for column, seen in (
@@ -207,6 +219,7 @@ class LogTotals:
         self.last_iteration = other.last_iteration
         self.highest_iteration = max(self.highest_iteration, other.highest_iteration)
         self.logged_lines += other.logged_lines
+        self._first = self._first or other._first
         self.counted_lines += other.counted_lines
         self.skipped += other.skipped
         self.nan += other.nan

@@ -13,8 +13,8 @@
     seeds: [1, 2, 3]                  # instead of repeats: one run of each cell with each seed
     target_loss: 3.2                  # iterations, seconds, tokens and joules to it, in the table
     shuffle_seed: 7                   # shuffles each such round of cells (default: as they stand)
-    warmup_iters: 5                   # first iterations left out of every figure (default: found
-                                      # in the step times, see docs/measures.md)
+    warmup_iters: 5                   # first iterations of a run that no figure counts (default:
+                                      # found in the step times, see docs/measures.md)
     time_limit_s: 600                 # a run that lasts longer is ended (default 3600)
     stall_limit_s: 300                # one that prints nothing for so long, too (default 1800)
     baseline: zero_stage=0            # what `collect` compares with, unless told otherwise

@@ -37,7 +37,7 @@ TOP_KEYS: Mapping[str, str] = {
     "seeds": "list of seeds: one repeat of each cell for each, instead of `repeats`",
     "target_loss": "loss to which collect says what a cell needs: iterations, time, tokens, energy",
     "shuffle_seed": "shuffles the cells' order, each round of repeats anew",
-    "warmup_iters": "first iterations that no figure counts",
+    "warmup_iters": "first iterations of a run that no figure counts",
     "time_limit_s": "seconds after which a run is ended",
     "stall_limit_s": "seconds without a word from any node after which a run is ended",
     "baseline": "AXIS=VALUE that collect compares with",

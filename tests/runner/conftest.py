@@ -18,6 +18,6 @@ def read(tmp_path: Path) -> Any:
         path = tmp_path / "log"
         whole = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
         path.write_bytes(whole)
-        return parse([path], system, **options)
+        return parse([path], system, **{"warmup_iters": 0, **options})
 
     return of

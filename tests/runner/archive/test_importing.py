@@ -68,14 +68,14 @@ def test_each_log_is_a_cell_that_collect_reads(runs: Path, tmp_path: Path) -> No
 
 
 def test_collect_reads_each_family_as_parse_does(runs: Path) -> None:
-    """Recorded logs, with what both are told; warm-up is left to the reader in both."""
+    """Recorded logs, with what both are told; no line is left out in either."""
     recorded = [path for path in DATA.rglob("*.log") if path.parent.name != "torchrun"]
     told = ("--devices", "8", "--tokens-per-sample", "1024", "--warmup-iters", "0")
     assert bring(runs, *recorded, *told) == 0
     table = rows(records(runs))
     assert len({row.record.parameters["log"] for row in table}) > 4
     for path, row in zip(recorded, table, strict=True):
-        read = parse([path], None, devices=8, tokens_per_sample=1024)
+        read = parse([path], None, devices=8, tokens_per_sample=1024, warmup_iters=0)
         system = read["family"] if read["system"] == "command" else read["system"]
         assert (row.record.system, row.status) == (system, read["status"]), path
         assert row.samples_per_s == pytest.approx(read["samples_per_s"], abs=1e-6), path

@@ -94,7 +94,7 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
         ("other_nodes", [run(1), run(2), run(3, hosts=("n2",))], "repeat 3 on n2"),
         ("drift", [run(n, [100.0 + step for step in range(30)]) for n in (1, 2, 3)], "step time +"),
         ("wide_spread", [run(n, noise(30, n, 0.5, 90 + 5 * n)) for n in (1, 2, 3)], "the repeats"),
-        ("few_steps", [run(n, noise(9, n, 0.5)) for n in (1, 2, 3)], "9 counted steps"),
+        ("few_steps", [run(n, noise(10, n, 0.5)) for n in (1, 2, 3)], "9 counted steps"),
         ("few_repeats", three()[:2], "2 repeats"),
         ("telemetry_gap", three(telemetry=Telemetry(gap_s=9.0)), "no sample of a device for 9.0 s"),
         ("telemetry_gap", three(telemetry=Telemetry(missing="not sampled")), "not sampled"),
@@ -109,9 +109,17 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
     ],
 )
 def test_each_code_holds_alone(word: str, records: list[Record], why: str) -> None:
-    found = judged([replace(record, warmup_iters=0) for record in records])
+    found = judged([replace(record, warmup_iters=1) for record in records])
     assert list(found) == [word]
     assert why in found[word]
+
+
+def test_a_first_line_that_is_counted_is_told() -> None:
+    (one,) = (run(1, [5000.0], warmup_iters=None),)
+    assert judged([one])["warmup_counted"].startswith("the only counted line is a run's first")
+    slow = [run(n, [900.0, *noise(30, n, 0.5)], warmup_iters=0) for n in (1, 2, 3)]
+    assert judged(slow)["warmup_counted"].startswith("among 93 counted lines is a run's first")
+    assert judged([replace(record, warmup_iters=1) for record in slow]) == {}
 
 
 def test_a_run_without_a_time_is_not_measured() -> None:

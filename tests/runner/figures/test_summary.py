@@ -51,6 +51,30 @@ def test_an_interval_that_reaches_into_warmup_does_not_count() -> None:
     assert cell_statistics([run]).steps_measured == 2
 
 
+def test_warmup_is_counted_from_where_a_run_went_on() -> None:
+    """warmup_iters 10 of a run that went on from iteration 5,000 left nothing out."""
+    lines = [Interval(n, 1, 900.0 if n <= 5010 else 100.0) for n in range(5001, 5031)]
+    given, found = (replace(record(lines), warmup_iters=out) for out in (10, None))
+    for run in (given, found):
+        got = cell_statistics([run])
+        assert (got.warmup, got.window, got.steps_left_out) == (10, (5011, 5030), 10)
+        assert not got.warmup_counted
+
+
+def test_the_first_line_is_left_out_where_another_remains_and_else_said() -> None:
+    two = [Interval(1, 1, 7000.0), Interval(10, 9, 1000.0)]
+    got = cell_statistics([replace(record(two), warmup_iters=None)])
+    assert (got.window, got.warmup, got.warmup_counted) == ((2, 10), 1, False)
+    alone = cell_statistics([replace(record([Interval(50, 50, 1000.0)]), warmup_iters=None)])
+    assert (alone.steps_measured, alone.warmup_counted) == (50, True)
+    flat = cell_statistics([replace(record(steps(*[100.0] * 20)), warmup_iters=None)])
+    assert (flat.warmup, flat.steps_measured) == (1, 19)
+    # As asked for; of many lines a first one like the others is no warm-up.
+    assert cell_statistics([record(two)]).warmup_counted
+    assert cell_statistics([record(steps(300.0, *[100.0] * 19))]).warmup_counted
+    assert not cell_statistics([record(steps(*[100.0] * 20))]).warmup_counted
+
+
 def test_skipped_steps_leave_the_times_and_are_counted() -> None:
     run = record([*steps(100.0, 100.0), Interval(3, 1, 10.0, skipped=1)])
     got = cell_statistics([run])

@@ -123,6 +123,18 @@ def test_without_their_sizes_lines_have_a_devices_rate_alone() -> None:
     assert (step.tokens_per_s, step.samples_per_s, step.step_time_ms) == (17332, 4.0, None)
 
 
+def test_of_steps_1_and_10_alone_the_second_is_the_speed(read: Any) -> None:
+    """The median of both was printed without a word, half of it compilation: 45,368 tokens/s."""
+    both = [torchtitan(1, tps=10_880), torchtitan(10, tps=79_856)]
+    found = read(both, warmup_iters=None)
+    assert (found["tokens_per_s_per_device"], found["counted_lines"]) == (79_856, 1)
+    assert "compilation" not in found["reason"]
+    alone = read(both[:1], warmup_iters=None)
+    assert (alone["tokens_per_s_per_device"], alone["counted_lines"]) == (10_880, 1)
+    assert "compilation and warm-up are in its times: it has one line" in alone["reason"]
+    assert read(both, warmup_iters=0)["tokens_per_s_per_device"] == (79_856 + 10_880) / 2
+
+
 def test_several_ranks_print_the_same_step() -> None:
     start = "[rank{}]:[titan] 2026-01-01 00:00:00,000 - root - INFO - Training starts at step 1"
     lines = [start.format(0), start.format(1), torchtitan(1, rank=0), torchtitan(1, rank=1)]
