@@ -86,7 +86,6 @@ def some_pages(site: Path) -> dict[str, Path]:
 
     return {
         "first page": site / "index.html",
-        "compare two": site / "compare.html",
         "a campaign": largest("campaigns/*/index.html"),
         "a cell over time": largest("cells/*.html"),
         "two that followed": largest("comparisons/*.html"),

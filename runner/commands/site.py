@@ -14,8 +14,8 @@ LOG_KIB = 256
 MOST_LOG_KIB = 1 << 20
 
 DESCRIPTION = """\
-Write many campaigns as a static site: a page each, cells over time with what changed, any two
-campaigns side by side, every point with its command, log, environment and verdict, a feed of
+Write many campaigns as a static site: a page each, cells over time with what changed, each campaign
+beside the one before, every point with its command, log, environment and verdict, a feed of
 regressions, and the same as plain JSON. It opens from disk, and from any host of files.
 
 DIR is a folder of campaigns (runs, which is meant where none is named), one campaign, or an archive

@@ -4,11 +4,9 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from markupsafe import Markup
 
-from runner.base.escapes import json_text
 from runner.base.paths import TEMPLATES
 
 
@@ -22,19 +20,9 @@ def live_script() -> Markup:
     return _script("live.js")
 
 
-def site_script() -> Markup:
-    """Return templates/site/compare.js: two campaigns of a site that a person picks."""
-    return _script("compare.js", "site")
-
-
 @cache
-def _script(name: str, folder: str = "page") -> Markup:
-    return Markup((TEMPLATES / folder / name).read_text(encoding="utf-8"))  # noqa: S704 (our own)
-
-
-def script_data(data: Any) -> Markup:
-    """Write JSON that may stand in a script element, which only `</script` and `<!--` could end."""
-    return Markup(json_text(data, indent=0).replace("<", "\\u003c"))  # noqa: S704 (no sign of HTML)
+def _script(name: str) -> Markup:
+    return Markup((TEMPLATES / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 (our own)
 
 
 def content_policy(scripts: Sequence[str], *, live: bool = False) -> Markup:

@@ -48,7 +48,6 @@ def page(site: WholeSite) -> dict[str, Any]:
             f"{counted(len(site.series), 'cell')}, {len(site.over_time)} of them in several"
             " campaigns"
         ),
-        "pick": places.PICK,
         "feed": places.FEED,
         "points": places.POINTS,
         "regressions_json": places.REGRESSIONS,

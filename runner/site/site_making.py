@@ -11,7 +11,7 @@ from runner.history.reading import OpenCampaign, opened, points_of, sorted_out, 
 from runner.history.workers import each
 from runner.load.evidence import evidence_of_records
 from runner.report.page import to_html
-from runner.report.page_script import content_policy, page_script, site_script
+from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
 from runner.site import cell_pages, comparison_pages, data_files, feed, index_page, places
 from runner.site.logs import copied, with_logs
@@ -57,7 +57,7 @@ def make_site(
                 order.folder.rename((folder / places.campaign(one.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
-        write_pages(site, folder, url, told)
+        _write_pages(site, folder, url, told)
     return site
 
 
@@ -101,10 +101,10 @@ def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) 
     return replace(point, logs=kept)
 
 
-def write_pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
+def _write_pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
     """Write every page but the campaigns' own."""
     pages = templates()
-    table, pick = page_script(), site_script()
+    table = page_script()
 
     def put(place: str, template: str, scripts: list[str], values: dict[str, object]) -> None:
         text = pages.get_template(f"site/{template}.html.j2").render(
@@ -120,7 +120,6 @@ def write_pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
         told("writing pages", at, count)
         values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
         put(places.comparison(a, b), "comparison", [], values)
-    put(places.PICK, "compare", [pick], comparison_pages.pick(site))
     put(places.INDEX, "index", [table], {**index_page.page(site), "feed": places.FEED})
     write(folder / places.POINTS, data_files.points(site))
     write(folder / places.REGRESSIONS, data_files.regressions(site))

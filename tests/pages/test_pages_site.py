@@ -1,22 +1,15 @@
-"""A site in the browser: filters in its address, two campaigns that a person picks, no request."""
+"""A site in the browser: filters in its address, no request."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.compare.verdicts import Side, compare_campaigns
-from runner.history.cell_points import CampaignPoints
-from runner.history.reading import read_all
-from runner.history.series import THRESHOLDS
 from runner.history.sources import sources
-from runner.site.site_making import make_site, write_pages
-from runner.site.whole import WholeSite
+from runner.site.site_making import make_site
 from tests.pages.conftest import Open
 from tests.runner.many_campaigns import nights, stepping
 
@@ -62,7 +55,6 @@ def test_every_kind_of_page_fits_and_asks_for_nothing(
 ) -> None:
     kinds = (
         "index.html",
-        "compare.html",
         "cells/*.html",
         "comparisons/*.html",
         "campaigns/*/*.html",
@@ -87,88 +79,6 @@ def test_a_view_of_the_points_is_an_address(site: Path, opened: Open) -> None:
     with opened(site / "index.html", at=f"#{at}") as page:
         assert shown(page.page, "cells") == 1
         assert "CUDA out of memory" in page.page.locator("#cells > tbody > tr:visible").inner_text()
-
-
-def verdicts(page: Page) -> dict[str, str]:
-    rows = page.locator("#compared > tbody > tr").all()
-    return {row.locator("th").inner_text(): row.locator("td").first.inner_text() for row in rows}
-
-
-def side(campaign: CampaignPoints) -> Side:
-    rows = [point.row for point in campaign.points]
-    return Side(campaign.name, rows, campaign.environment, campaign.live)
-
-
-@pytest.fixture(scope="module")
-def campaigns(runs: Path) -> list[CampaignPoints]:
-    return read_all(sources([runs]))[0]
-
-
-def test_any_two_campaigns_have_the_verdicts_of_compare(
-    site: Path, campaigns: list[CampaignPoints], opened: Open
-) -> None:
-    for a, b in permutations(campaigns, 2):
-        expected = compare_campaigns(side(a), side(b), THRESHOLDS)
-        with opened(site / "compare.html", at=f"#a={a.id}&b={b.id}") as page:
-            assert verdicts(page.page) == {cell.name: cell.verdict for cell in expected.cells}
-            changed = page.page.locator("#changed th").all_inner_texts()
-            assert changed == [key for key, _, _ in expected.environment]
-
-
-STATES = [
-    ("ok", "ok runs", 100.0),
-    ("ok", "ok runs", 70.0),
-    ("failed", "ok runs", 100.0),
-    ("failed", "none", None),
-    ("pending", "none", None),
-    ("pending", "ok runs", 100.0),
-    ("running", "none", None),
-]
-
-
-def in_state(campaign: CampaignPoints, at: int, *, live: bool) -> CampaignPoints:
-    """The campaign, its second cell in a state, its third not there for the last of them."""
-    first, second, third = campaign.points
-    points = [first, third] if at == len(STATES) else [first, second, third]
-    if at < len(STATES):
-        status, basis, rate = STATES[at]
-        values = {"status": status, "numbers_from": basis, "samples_per_s": rate}
-        if rate is None:
-            values |= dict.fromkeys(THRESHOLDS)
-        points[1] = replace(second, row={**second.row, **values})
-    name = f"{campaign.id}-{at}-{live}"
-    return replace(campaign, id=name, name=name, points=tuple(points), live=live)
-
-
-def test_each_state_of_a_cell_has_the_verdict_of_compare(
-    campaigns: list[CampaignPoints], tmp_path: Path, opened: Open
-) -> None:
-    states = range(len(STATES) + 1)
-    before = [in_state(campaigns[0], at, live=False) for at in states]
-    after = [in_state(campaigns[1], at, live=live) for at in states for live in (False, True)]
-    write_pages(WholeSite([*before, *after], []), tmp_path, "", lambda *_: None)
-    wrong = []
-    with opened(tmp_path / "compare.html") as page:
-        for a, b in product(before, after):
-            expected = compare_campaigns(side(a), side(b), THRESHOLDS)
-            page.page.get_by_label("First").select_option(index=before.index(a))
-            page.page.get_by_label("Then").select_option(index=len(before) + after.index(b))
-            found = verdicts(page.page)
-            if found != {cell.name: cell.verdict for cell in expected.cells}:
-                wrong.append((a.name, b.name, found, expected.cells))
-    assert not wrong, wrong[:3]
-
-
-def test_two_are_picked_by_hand_and_swapped(
-    site: Path, campaigns: list[CampaignPoints], opened: Open
-) -> None:
-    with opened(site / "compare.html") as page:
-        page.page.get_by_label("First").select_option(index=0)
-        page.page.get_by_label("Then").select_option(index=6)
-        assert verdicts(page.page)["zero_stage=1"] == "slower"
-        page.page.get_by_role("button", name="Swap").click()
-        assert verdicts(page.page)["zero_stage=1"] == "faster"
-        assert page.page.url.endswith(f"#a={campaigns[6].id}&b={campaigns[0].id}")
 
 
 def test_a_log_opens_as_text(site: Path, opened: Open) -> None:
