@@ -15,7 +15,7 @@ SECONDS ?= 1200
 SEED ?=
 # Of `make pages`: a folder for pictures and PDFs of all pages.
 PAGES ?=
-# Of `make same-learning`: cuda or cpu, which takes hours.
+# Of `make same-learning` and `make energy-check`: cuda or cpu, which takes hours of the former.
 DEVICE ?= cpu
 # Of the tests: all but one begin with those on nodes, which mostly wait, the one with those that compute.
 WORKERS ?= 6
@@ -223,6 +223,10 @@ setting-up: $(VENV)/.dev setup  ## Measure a setup.yml that has nothing to do, o
 .PHONY: sampling
 sampling: $(VENV)/.dev  ## Measure what sampling a node once a second costs it
 	python -m benchmarks.sampling
+
+.PHONY: energy-check
+energy-check: $(VENV)/.dev  ## Measure how true the energy of short runs is, on simulated devices (DEVICE=cuda: on a GPU here)
+	python -m benchmarks.energy $(if $(filter cuda,$(DEVICE)),--gpu)
 
 .PHONY: reading
 reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARED, 3 GB of /tmp)

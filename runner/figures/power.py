@@ -1,9 +1,9 @@
 """What a cell's runs took: joules a token, watts a device, and how warm it was. Pure.
 
-Energy is that of all devices over the counted steps of a run (runner/load/energy.py), over the
-tokens of these steps; of several runs the median. It is missing where it is missing of one. The
-trainer's own (Megatron's `--log-energy`: joules of an iteration, the mean of all devices) stands
-beside it, and in for it where it is missing.
+Energy is that of all devices, not of their machines, over the counted steps of a run
+(runner/load/energy.py), over the tokens of these steps; of several runs the median. It is missing
+where it is missing of one. The trainer's own (Megatron's `--log-energy`: joules of an iteration,
+the mean of all devices) stands beside it, and in for it where it is missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +22,17 @@ POWER_CAP = "power cap"  # why clocks are lowered on a busy device that nothing 
 
 @dataclass(frozen=True)
 class Power:
-    """Of a cell: None is missing, for the reason in `missing`."""
+    """Of a cell: None is missing, for the reason in `missing`.
+
+    `within_percent` is the ± of what we measured, by when its steps began and ended.
+    """
 
     joules_per_token: float | None = None
     method: str | None = None
     thermals: Thermals = field(default_factory=Thermals)
     missing: str = ""
     log_joules_per_token: float | None = None
+    within_percent: float | None = None
 
     @property
     def reasons(self) -> Mapping[str, str]:
@@ -92,7 +96,8 @@ def _measured(runs: Sequence[Record]) -> Power:
             return Power(thermals=heat, missing="how many tokens a step has is not known")
         per_token.append(energy.joules / tokens)
         methods.add(str(energy.method))
-    return Power(median(per_token), "+".join(sorted(methods)), heat)
+    within = max(run.measurement.energy.within_percent for run in runs)
+    return Power(median(per_token), "+".join(sorted(methods)), heat, within_percent=within)
 
 
 def tokens_of_step(record: Record) -> int:

@@ -2,17 +2,22 @@
 
 Energy is the difference of a device's total energy counter between the window's edges (zeus and
 Megatron-LM's energy_monitor.py do the same). Where a counter was reset, or is not there, it is the
-integral of the power samples, and said to be. Samples with a gap at an edge, or for the integral
-anywhere, give none: a missing measurement is none, with the reason.
+integral of the power samples, and said to be. Between an edge and the sample next to it inside of
+the window the device took what it took on average within: beyond the edge it may be idle. Samples
+with a gap at an edge, or for the integral anywhere, give none: a missing measurement is none, with
+the reason. So is one of which the edges are known too coarsely, or that lacks a device of the run.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from statistics import fmean
+from typing import Literal, NamedTuple
 
 from runner.figures.power import GAP_S, POWER_CAP
-from runner.load.utilisation import Sample, Window
+from runner.load.utilisation import Node, Sample
+from runner.load.window import Window
 from runner.terms.record import Energy, Thermals
 
 # Bits of NVML's clocks event reasons (nvml.h) that mean a device ran slower than it could.
@@ -23,55 +28,59 @@ THROTTLES: Mapping[int, str] = {
     0x40: "temperature (hardware)",
     0x80: "power brake",
 }
-SHORTEST_S = 5.0  # of the counted steps: when a line came is known to about a second
+SHORTEST_S = 5.0  # of the counted steps: a counter is renewed up to 0.1 s late, at either edge
+MOST_PERCENT = 3.0  # ± of a figure by when the steps began and ended; beyond it there is none
 Point = tuple[float, float]
+Method = Literal["counter", "integrated"]
 
 
-def energy(nodes: Iterable[tuple[Sequence[Sample], Window | None]]) -> Energy:
+def energy(nodes: Iterable[Node]) -> Energy:
     """Add up all devices of all nodes, each over its node's window."""
-    total, methods, iterations = 0.0, set(), set()
-    for samples, window in nodes:
+    total, off, device_s = 0.0, 0.0, 0.0
+    methods, iterations = set(), set()
+    for samples, window, _, had, name in nodes:
+        if not samples:
+            return Energy(None, missing=f"{name} was not sampled")
         if window is None:
             return Energy(None, missing="when the counted steps ran is not known")
-        if window.end - window.begin < SHORTEST_S:
+        length = window.end - window.begin
+        if length < SHORTEST_S:
             return Energy(None, missing=f"the counted steps took less than {SHORTEST_S:g} s")
-        devices = by_device(samples)
-        if not devices:
-            return Energy(None, missing="a node's devices were not sampled")
+        sampled = by_device(samples)
+        if lost := [device for device in had if device not in sampled]:
+            return Energy(None, missing=f"device {lost[0]} of {name} has no samples")
         iterations.add(window.iterations)
-        for device, of_device in devices.items():
-            used = _of_counter(of_device, window)
-            methods.add("integrated" if used is None else "counter")
-            used = _of_power(of_device, window) if used is None else used
+        for device, of_device in sampled.items():
+            used = _used(of_device, window)
             if used is None:
                 return Energy(None, missing=f"device {device}: {_why_not(of_device, window)}")
-            total += used
+            methods.add(used.method)
+            total, off, device_s = total + used.joules, off + used.within, device_s + length
     if len(iterations) != 1:
         return Energy(None, missing="the nodes logged other steps")
-    return Energy(total, "integrated" if "integrated" in methods else "counter", iterations.pop())
+    percent = off / total * 100 if total else 0.0
+    if percent > MOST_PERCENT:
+        return Energy(None, missing=_too_coarse(percent, length))
+    method: Method = "integrated" if "integrated" in methods else "counter"
+    return Energy(total, method, iterations.pop(), "", percent, total / device_s)
 
 
-def thermals(
-    nodes: Iterable[tuple[Sequence[Sample], Window | None, float | None]],
-) -> Thermals:
-    """Look at the samples of all devices within their windows, and before their nodes began.
-
-    A node is its samples, its window, and when its launcher started (node time; None: not known).
-    """
+def thermals(nodes: Iterable[Node]) -> Thermals:
+    """Look at the samples of all devices within their windows, and before their nodes began."""
     nodes = list(nodes)
     within = [
         sample
-        for samples, window, _ in nodes
-        if window is not None
-        for sample in samples
-        if window.begin <= sample.time <= window.end
+        for node in nodes
+        if node.window is not None
+        for sample in node.samples
+        if node.window.surely(sample.time)
     ]
     waiting = [
         sample
-        for samples, _, began in nodes
-        if began is not None
-        for sample in samples
-        if sample.time < began
+        for node in nodes
+        if node.began is not None
+        for sample in node.samples
+        if sample.time < node.began
     ]
     heat = [s.temperature_c for s in within if s.temperature_c is not None]
     clocks = [s.sm_clock_mhz for s in within if s.sm_clock_mhz is not None]
@@ -99,47 +108,90 @@ def by_device(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     return devices
 
 
-def _of_counter(samples: Sequence[Sample], window: Window) -> float | None:
-    """Return joules by the counter; None where it was reset, or not read about an edge."""
+class _Used(NamedTuple):
+    joules: float
+    within: float  # ± by where the window may lie
+    method: Method
+
+
+def _used(samples: Sequence[Sample], window: Window) -> _Used | None:
+    """Return what a device used in the window; None where samples lack."""
+    windows = window.possible(sample.time for sample in samples)
+    counter, integral = _of_counter(samples, window), _of_power(samples, window)
+    if counter and (used := _between(counter, window, windows)):
+        return _Used(*used, "counter")
+    if integral and (used := _between(integral, window, windows)):
+        return _Used(*used, "integrated")
+    return None
+
+
+def _of_counter(samples: Sequence[Sample], window: Window) -> Sequence[Point]:
+    """Return (time, joules) by the counter; none where it was reset about the window."""
     points = [(s.time, s.energy_j) for s in samples if s.energy_j is not None]
     near = [p for p in points if window.begin - GAP_S <= p[0] <= window.end + GAP_S]
-    if any(after[1] < before[1] for before, after in pairwise(near)):
+    return [] if any(after[1] < before[1] for before, after in pairwise(near)) else points
+
+
+def _of_power(samples: Sequence[Sample], window: Window) -> Sequence[Point]:
+    """Return (time, joules) by the trapezoids under the power samples; none with a gap."""
+    watts = [(s.time, s.power_w) for s in samples if s.power_w is not None]
+    points = list(zip((time for time, _ in watts), _summed(watts), strict=True))
+    spans = pairwise(time for time, _ in watts)
+    gaps = [span for span in spans if span[1] - span[0] > GAP_S]
+    across = any(before < window.end and after > window.begin for before, after in gaps)
+    return [] if across else points
+
+
+def _summed(watts: Sequence[Point]) -> Iterator[float]:
+    areas = ((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(watts))
+    return accumulate(areas, initial=0.0) if watts else iter(())
+
+
+def _between(
+    points: Sequence[Point], window: Window, windows: Sequence[tuple[float, float]]
+) -> tuple[float, float] | None:
+    """Return the rise of a curve over the window, and ± how much by where that may lie."""
+    rise = _rise(points, window.begin, window.end)
+    rises = [_rise(points, *edges) for edges in windows]
+    if rise is None or None in rises:
         return None
-    first, last = _at(points, window.begin), _at(points, window.end)
-    return None if first is None or last is None else last - first
+    return rise, max(abs(each - rise) for each in rises if each is not None)
 
 
-def _of_power(samples: Sequence[Sample], window: Window) -> float | None:
-    """Return joules by the trapezoids under the power samples; None with a gap."""
-    points = [(s.time, s.power_w) for s in samples if s.power_w is not None]
-    edges = [(edge, _at(points, edge)) for edge in (window.begin, window.end)]
-    inner = [point for point in points if window.begin < point[0] < window.end]
-    curve: list[Point] = []
-    for time, watts in (edges[0], *inner, edges[1]):
-        if watts is None:
+def _rise(points: Sequence[Point], begin: float, end: float) -> float | None:
+    """Return how much a curve rises between two times, beyond the points between them as fast as
+    between these, but no further than it had risen by the next point; None across a gap.
+    """
+    first = bisect_left(points, begin, key=lambda point: point[0])
+    last = bisect_right(points, end, key=lambda point: point[0]) - 1
+    if last <= first:
+        return None
+    (t1, low), (t2, high) = points[first], points[last]
+    slope = (high - low) / (t2 - t1)
+    rise = high - low
+    for inner, outer, edge in ((first, first - 1, begin), (last, last + 1, end)):
+        (time, value), apart = points[inner], abs(points[inner][0] - edge)
+        if not apart:
+            continue
+        if not 0 <= outer < len(points) or abs(points[outer][0] - time) > GAP_S:
             return None
-        curve.append((time, watts))
-    if any(after[0] - before[0] > GAP_S for before, after in pairwise(curve)):
-        return None
-    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(curve))
-
-
-def _at(points: Sequence[Point], time: float) -> float | None:
-    """Return the value at a time, on the line between its neighbours; None across a gap."""
-    index = bisect_right(points, time, key=lambda point: point[0])
-    if index and points[index - 1][0] == time:
-        return points[index - 1][1]
-    if not 0 < index < len(points):
-        return None
-    (earlier, before), (later, after) = points[index - 1], points[index]
-    if later - earlier > GAP_S:
-        return None
-    return before + (after - before) * (time - earlier) / (later - earlier)
+        rise += min(slope * apart, abs(points[outer][1] - value))
+    return rise
 
 
 def _why_not(samples: Sequence[Sample], window: Window) -> str:
     if all(s.energy_j is None and s.power_w is None for s in samples):
         return "neither its energy counter nor its power can be read"
-    if window.begin < samples[0].time or window.end > samples[-1].time:
+    early = window.begin - window.begin_within
+    if early < samples[0].time or window.end + window.end_within > samples[-1].time:
         return "its samples do not span the counted steps"
     return f"its samples have a gap of more than {GAP_S:g} s"
+
+
+def _too_coarse(percent: float, seconds: float) -> str:
+    """Say what the polls leave open, and how long the counted steps would have to take."""
+    return (
+        f"the polls of its log leave ±{percent:.1f} % open of what {seconds:.0f} s of counted steps"
+        f" took; about {math.ceil(seconds * percent / MOST_PERCENT)} s of them leave"
+        f" {MOST_PERCENT:g} %"
+    )

@@ -11,27 +11,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from node.files import read_start
 from node.parsing import parse
 from node.schema import Fields, Number, UnfitError, Whole
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
 from runner.base.shape import shape
-from runner.figures.summary import counted_intervals
+from runner.figures.summary import counted_intervals, step_time_ms
 from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load.over_time import CPU, over_time
 from runner.load.telemetry import telemetry
-from runner.load.utilisation import (
-    Sample,
-    first_step,
-    peak_memory,
-    steady_window,
-    times_of_steps,
-    utilisation,
-)
+from runner.load.utilisation import Node, Sample, first_step, peak_memory, utilisation
+from runner.load.window import Seen, Window, steady_window, times_of_steps
 from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
@@ -41,7 +36,7 @@ from runner.terms.record import Measurement, Record
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
 _NUMBER = re.compile(r"(\S+)(?: .+)?")
 _POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
-_POLL = Fields({"node": Number(), "log_bytes": Whole()})
+_POLL = Fields({"node": Number(), "log_bytes": Whole()}, {"received": (Number(), 0.0)})
 # The first line of two that npu-smi has for a chip: its number and name, its health.
 _NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
 MOST_BYTES = 64 << 20  # of samples or polls that are read: days of them
@@ -49,23 +44,32 @@ MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
 
 
 def with_fetched(
-    record: Record, logs: Mapping[int, Path], devices: Mapping[int, Sequence[int]]
+    record: Record,
+    logs: Mapping[int, Path],
+    devices: Mapping[int, Sequence[int]],
+    readers: Readers | None = None,
 ) -> Record:
     """Add to the record what lies beside its logs (node rank to launcher.log).
 
-    `devices` are the indices of those that the run had on a node, by rank; none there: all. Samples
-    of a device's memory replace what the log says of it: they see it once a second. A node's
-    processors are no device: their memory is not the run's.
+    `devices` are the indices of those that the run had on a node, by rank; none there: all. Its
+    system says what reads its logs, unless `readers` are given. Samples of a device's memory
+    replace what the log says of it: they see it once a second. A node's processors are no device:
+    their memory is not the run's.
     """
     measured = record.measurement
     nodes = {rank: path.parent for rank, path in logs.items()}
     sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
-    readers = load_system(record.system).readers_of(record.parameters)
-    times = {rank: _times(readers, node, lasted[rank][1]) for rank, node in nodes.items()}
+    if readers is None:
+        readers = load_system(record.system).readers_of(record.parameters)
+    polls = {rank: _polls_of(node) for rank, node in nodes.items()}
+    times = {
+        rank: _times(readers, node, polls[rank], lasted[rank][1]) for rank, node in nodes.items()
+    }
     if sampled:
-        measured = _sampled(record, sampled, devices, times, began)
+        windows = _windows(record, times, polls)
+        measured = _sampled(record, sampled, devices, windows, began)
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
     if first := min((start for start in starts if start), default=None):
         measured = replace(measured, first_step=first)
@@ -84,16 +88,51 @@ def _events(folder: Path) -> list[Path]:
     return [path for path in files if path.stat().st_size <= EVENTS_BYTES][:EVENTS_MOST]
 
 
+def _windows(
+    record: Record, times: Mapping[int, Sequence[Seen]], polls: Mapping[int, Sequence["_Poll"]]
+) -> dict[int, Window | None]:
+    """Return when the counted steps ran, by each node's clock; empty where none counts.
+
+    A node that logs no steps has another's window, moved by how far the control node saw their
+    clocks apart.
+    """
+    counted = counted_intervals(record)
+    if not counted:
+        return {}
+    first = min(interval.iteration - interval.iterations for interval in counted) + 1
+    last = max(interval.iteration for interval in counted)
+    took = {}
+    for interval in record.measurement.intervals:
+        ms, _ = step_time_ms(interval, record.global_batch_size)
+        took[interval.iteration] = interval.iterations, None if ms is None else ms / 1000
+    own = {rank: steady_window(steps, (first, last), took) for rank, steps in times.items()}
+    logging = next((rank for rank, window in own.items() if window), None)
+    other = None if logging is None else own[logging]
+    if logging is None or other is None:
+        return own
+    return {
+        rank: window or other.moved(_behind_s(polls[logging]) - _behind_s(polls[rank]))
+        for rank, window in own.items()
+    }
+
+
+def _behind_s(polls: Sequence["_Poll"]) -> float:
+    """Return by how much a node's clock is behind the control node's, and one answer's way; 0 where
+    no poll says it.
+    """
+    return min((poll.received - poll.node for poll in polls if poll.received), default=0.0)
+
+
 def _sampled(
     record: Record,
     nodes: Mapping[int, Path],
     devices: Mapping[int, Sequence[int]],
-    times: Mapping[int, Sequence[tuple[int, float]]],
+    windows: Mapping[int, Window | None],
     began: Mapping[int, float | None],
 ) -> Measurement:
     measured = record.measurement
     samples = {
-        str(rank): [
+        rank: [
             sample
             for sample in read_samples(read_start(node / names.SAMPLES, MOST_BYTES) or b"")
             if rank not in devices or sample.device in {CPU, *map(str, devices[rank])}
@@ -101,29 +140,29 @@ def _sampled(
         for rank, node in nodes.items()
     }
     memory = peak_memory(
-        {rank: [s for s in each if s.device != CPU] for rank, each in samples.items()}
+        {str(rank): [s for s in each if s.device != CPU] for rank, each in samples.items()}
     )
-    over = {rank: over_time(samples[str(rank)]) for rank in nodes}
-    counted = counted_intervals(record)
+    over = {rank: over_time(samples[rank]) for rank in nodes}
     busy = None
     power, heat, whole = measured.energy, measured.thermals, measured.telemetry
-    if counted:
-        first = min(interval.iteration - interval.iterations for interval in counted) + 1
-        last = max(interval.iteration for interval in counted)
-        # Only one node logs the steps; the others' samples are laid over its clock, which the
-        # nodes share to a second or so (the doctor compares them).
-        windows = {rank: steady_window(times[rank], (first, last)) for rank in nodes}
-        any_window = next((window for window in windows.values() if window), None)
-        of_nodes = [(samples[str(rank)], windows[rank] or any_window) for rank in nodes]
-        with_begin = [
-            (*of_node, began[rank]) for of_node, rank in zip(of_nodes, nodes, strict=True)
+    if windows:
+        processors = record.device_kind == CPU
+        each = [
+            Node(
+                samples.get(rank, ()),
+                window,
+                began[rank],
+                () if processors else sorted(map(str, devices.get(rank, ()))),
+                record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}",
+            )
+            for rank, window in windows.items()
         ]
-        busy = utilisation(of_nodes)
-        power = energy.energy(of_nodes)
-        heat = energy.thermals(with_begin)
-        unsampled = [((), any_window, None)] * (len(record.hosts) - len(nodes))
-        had = [sorted(map(str, devices.get(rank, ()))) for rank in nodes]
-        whole = telemetry([*with_begin, *unsampled], [*had, *([[]] * len(unsampled))])
+        busy = utilisation(each)
+        power = energy.energy(each)
+        heat = energy.thermals(each)
+        if heat.mean_power_w is not None and power.mean_power_w is not None:
+            heat = replace(heat, mean_power_w=power.mean_power_w)
+        whole = telemetry(each)
     return replace(
         measured,
         energy=power,
@@ -151,27 +190,41 @@ def _lasted(node: Path) -> tuple[float | None, float]:
     return begin, math.inf if begin is None or wall_s is None else begin + wall_s
 
 
-def _times(readers: Readers, node: Path, ended: float) -> list[tuple[int, float]]:
-    """Return (iteration, node time in s) of the steps that polls saw in a node's log.
+class _Poll(NamedTuple):
+    """A look at the log: node time, bytes by then, the control node's time; 0: it does not say."""
+
+    node: float
+    log_bytes: int
+    received: float
+
+
+def _times(readers: Readers, node: Path, polls: Sequence[_Poll], ended: float) -> list[Seen]:
+    """Return the steps that polls saw in a node's log.
 
     What a poll saw only after the launcher had ended was there when it ended.
     """
+    told = [(min(poll.node, ended), poll.log_bytes) for poll in polls]
     try:
-        told = _polls(read_start(node / names.TIMELINE, MOST_BYTES) or b"")
-        polls = [(min(time, ended), size) for time, size in told]
-        return times_of_steps(readers, (node / names.LOG).read_bytes(), polls) if polls else []
+        return times_of_steps(readers, (node / names.LOG).read_bytes(), told) if told else []
     except OSError:
         return []
 
 
-def _polls(text: bytes) -> Iterator[tuple[float, int]]:
-    """Yield (node time, bytes of log) of each poll; a line torn by a crash is passed over."""
+def _polls_of(node: Path) -> list[_Poll]:
+    try:
+        return list(_polls(read_start(node / names.TIMELINE, MOST_BYTES) or b""))
+    except OSError:
+        return []
+
+
+def _polls(text: bytes) -> Iterator[_Poll]:
+    """Yield each poll; a line torn by a crash is passed over."""
     for line in islice(_POLL_LINE.finditer(text), MOST_POLLS):
         try:
             poll = parse(line[0], _POLL)
         except UnfitError:
             continue
-        yield poll["node"], poll["log_bytes"]
+        yield _Poll(poll["node"], poll["log_bytes"], poll["received"])
 
 
 def read_samples(data: bytes) -> list[Sample]:

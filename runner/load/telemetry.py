@@ -4,23 +4,17 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from runner.load.energy import by_device
-from runner.load.utilisation import Sample, Window
+from runner.load.utilisation import Node, Sample
+from runner.load.window import Window
 from runner.terms.record import Telemetry
 
 
-def telemetry(
-    nodes: Iterable[tuple[Sequence[Sample], Window | None, float | None]],
-    devices: Iterable[Sequence[str]],
-) -> Telemetry:
-    """Look at the samples of a node's `devices` within its window, and before it began.
-
-    A node is its samples (none: it was not sampled), its window, and when its launcher started
-    (node time; None: not known).
-    """
+def telemetry(nodes: Iterable[Node]) -> Telemetry:
+    """Look at the samples of the nodes' devices within their windows, and before they began."""
     gaps: list[float] = []
     before: list[float] = []
     missing = ""
-    for (samples, window, began), had in zip(nodes, devices, strict=True):
+    for samples, window, began, had, _ in nodes:
         mib = (s.memory_used_mib for s in samples if began is not None and s.time < began)
         before += [used for used in mib if used is not None]
         if not samples:

@@ -113,7 +113,11 @@ def _of_rates(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]
 
 
 def _of_energy(table: Sequence[Row]) -> Iterator[str]:
-    """Yield whose energy is the trainer's own, and where the two differ."""
+    """Yield what energy is of, ± how much, whose is the trainer's own, and where the two differ."""
+    if any(row.power.joules_per_token is not None for row in table):
+        within = max((row.power.within_percent or 0.0 for row in table), default=0.0)
+        known = f"; when the steps ran leaves up to ±{within:.1f} % open" if within >= 0.1 else ""
+        yield f"J/token: what the devices took over the counted steps, not their machines{known}."
     own = [printable(row.cell) for row in table if row.power.method == LOG]
     if own:
         yield f"Energy of {some(own)}: by the trainer's own lines."

@@ -90,6 +90,7 @@ _MEASURED: _Columns = {
     "energy_per_token_j": lambda r: r.power.joules_per_token,
     "tokens_per_j": lambda r: r.power.tokens_per_joule,
     "energy_method": lambda r: r.power.method,
+    "energy_within_percent": lambda r: r.power.within_percent,
     "energy_per_token_log_j": lambda r: r.power.log_joules_per_token,
     "energy_log_difference_percent": lambda r: r.power.log_difference_percent,
     "mean_power_w": lambda r: r.power.thermals.mean_power_w,

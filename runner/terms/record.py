@@ -85,13 +85,16 @@ class Utilisation:
 class Energy:
     """What all devices took over `iterations` steps: joules, None with the reason in `missing`.
 
-    `method` is counter, or integrated: of power samples, where a counter could not be used.
+    `method` is counter, or integrated: of power samples, where a counter could not be used. When
+    the steps began and ended leaves ± `within_percent` of it open. `mean_power_w` is one device's.
     """
 
     joules: float | None
     method: Literal["counter", "integrated"] | None = None
     iterations: int = 0
     missing: str = ""
+    within_percent: float = 0.0
+    mean_power_w: float | None = None
 
 
 @dataclass(frozen=True)

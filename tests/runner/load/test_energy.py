@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.load.energy import energy, thermals
-from runner.load.utilisation import Sample, Window
+from runner.load.utilisation import Node, Sample
+from runner.load.window import Window
 
 
 def device(watts: float = 100.0, seconds: int = 20, name: str = "0") -> list[Sample]:
@@ -20,7 +21,7 @@ def device(watts: float = 100.0, seconds: int = 20, name: str = "0") -> list[Sam
 
 
 def test_the_counter_is_read_between_the_samples_about_each_edge() -> None:
-    found = energy([(device(), Window(2.5, 12.25, 10))])
+    found = energy([Node(device(), Window(2.5, 12.25, 10))])
     assert found.method == "counter"
     assert found.joules == pytest.approx(975)
     assert found.iterations == 10
@@ -28,15 +29,15 @@ def test_the_counter_is_read_between_the_samples_about_each_edge() -> None:
 
 def test_devices_and_nodes_add_up() -> None:
     nodes = [
-        (device() + device(50, name="1"), Window(0.0, 10.0, 10)),
-        (device(200), Window(5.0, 10.0, 10)),
+        Node(device() + device(50, name="1"), Window(0.0, 10.0, 10)),
+        Node(device(200), Window(5.0, 10.0, 10)),
     ]
     assert energy(nodes).joules == pytest.approx(1000 + 500 + 1000)
 
 
 def test_a_counter_that_was_reset_is_replaced_by_the_integral() -> None:
     samples = [replace(s, energy_j=(s.energy_j or 0) % 500) for s in device()]
-    found = energy([(samples, Window(2.5, 12.5, 10))])
+    found = energy([Node(samples, Window(2.5, 12.5, 10))])
     assert found.method == "integrated"
     assert found.joules == pytest.approx(1000)
 
@@ -45,13 +46,13 @@ def test_a_reset_outside_of_the_counted_steps_changes_nothing() -> None:
     samples = [
         replace(s, energy_j=(s.energy_j or 0) - (5000 if s.time > 18 else 0)) for s in device()
     ]
-    assert energy([(samples, Window(1.0, 10.0, 10))]).method == "counter"
+    assert energy([Node(samples, Window(1.0, 10.0, 10))]).method == "counter"
 
 
 def test_a_gap_within_costs_the_counter_nothing_and_the_integral_all() -> None:
     gappy = [s for s in device() if not 4 < s.time < 11]
-    assert energy([(gappy, Window(2.0, 14.0, 10))]).joules == pytest.approx(1200)
-    found = energy([([replace(s, energy_j=None) for s in gappy], Window(2.0, 14.0, 10))])
+    assert energy([Node(gappy, Window(2.0, 14.0, 10))]).joules == pytest.approx(1200)
+    found = energy([Node([replace(s, energy_j=None) for s in gappy], Window(2.0, 14.0, 10))])
     assert (found.joules, found.method) == (None, None)
     assert "gap of more than 5 s" in found.missing
 
@@ -62,7 +63,7 @@ def test_a_gap_within_costs_the_counter_nothing_and_the_integral_all() -> None:
         (device(), None, "when the counted steps ran is not known"),
         (device(), Window(1.0, 4.0, 10), "took less than 5 s"),
         (device(), Window(1.0, 11.0, 9), "the nodes logged other steps"),
-        ([], Window(1.0, 9.0, 10), "a node's devices were not sampled"),
+        ([], Window(1.0, 9.0, 10), "a node was not sampled"),
         (device(), Window(5.0, 50.0, 10), "do not span the counted steps"),
         (
             [s for s in device() if not 4 < s.time < 14],
@@ -79,7 +80,7 @@ def test_a_gap_within_costs_the_counter_nothing_and_the_integral_all() -> None:
 def test_what_is_not_known_is_missing_with_the_reason(
     samples: list[Sample], window: Window | None, why: str
 ) -> None:
-    found = energy([(device(), Window(0.0, 10.0, 10)), (samples, window)])
+    found = energy([Node(device(), Window(0.0, 10.0, 10)), Node(samples, window)])
     assert found.joules is None
     assert why in found.missing
 
@@ -87,12 +88,12 @@ def test_what_is_not_known_is_missing_with_the_reason(
 def test_idle_is_before_the_launcher_and_heat_within_the_window() -> None:
     samples = [replace(s, power_w=84.0 if s.time < 5 else 700.0) for s in device()]
     samples[9] = replace(samples[9], clock_events=0x4 | 0x40)
-    found = thermals([(samples, Window(6.0, 10.0, 10), 5.0)])
+    found = thermals([Node(samples, Window(6.0, 10.0, 10), 5.0)])
     assert (found.idle_power_w, found.mean_power_w) == (84, 700)
     assert (found.temperature_c, found.sm_clock_mhz) == (50, 1970)
     assert found.throttled == ("power cap", "temperature (hardware)")
-    assert thermals([(samples, Window(10.0, 12.0, 10), None)]).throttled == ()
-    assert thermals([([], None, None)]).throttled is None
+    assert thermals([Node(samples, Window(10.0, 12.0, 10))]).throttled == ()
+    assert thermals([Node([], None)]).throttled is None
 
 
 @given(st.lists(st.floats(0, 1000), min_size=6, max_size=30), st.data())
@@ -107,6 +108,6 @@ def test_both_ways_agree_where_power_changes_evenly(
     first = data.draw(st.integers(0, len(power) - 6))
     last = data.draw(st.integers(first + 5, len(power) - 1))
     window = Window(float(first), float(last), 3)
-    by_counter = energy([(samples, window)])
-    integrated = energy([([replace(s, energy_j=None) for s in samples], window)])
+    by_counter = energy([Node(samples, window)])
+    integrated = energy([Node([replace(s, energy_j=None) for s in samples], window)])
     assert by_counter.joules == pytest.approx(integrated.joules)

@@ -196,3 +196,15 @@ def test_what_samples_did_not_tell_has_its_reason() -> None:
     columns = ["mean_power_w", "idle_power_w", "temperature_max_c", "sm_clock_min_mhz", "throttled"]
     assert all(missing[column] for column in columns)
     assert "waited for each other" in missing["idle_power_w"]
+
+
+def test_the_header_of_energy_says_whose_it_is_and_the_notes_how_well_it_is_known(
+    recorded: Record,
+) -> None:
+    """Issue 30, point 12: J/token of the devices was read as that of the machine."""
+    row = table(recorded)
+    shown = {column.key: column.one_line_header for column in columns([row])}
+    assert shown["energy_per_token_j"] == "devices' J/token"
+    assert shown["joules_to_target"] == "devices' J to target"
+    assert machine_value(row, "energy_within_percent") == pytest.approx(0.1, abs=0.05)
+    assert any("what the devices took" in n and "up to ±0.1 % open" in n for n in notes([row]))
