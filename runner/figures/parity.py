@@ -1,8 +1,8 @@
 """Do two runs learn the same? Their loss curves compared, within the curves' own noise. Pure.
 
 A wrong run can be fast: gradients that are not summed, a dropped micro batch, a scale that is off.
-So a cell's losses are compared with its baseline's, on the iterations that both logged (at least
-FEWEST; a curve that logs less often is what the other is read at):
+So a cell's losses are compared with its baseline's, over the iterations that both know alike
+(loss_curves.py), at least FEWEST times:
 
 1. A cell's curve is the mean of its repeats. The difference of the two curves is smoothed by a
    centred running mean over `width` points: a tenth of them, at least SMALLEST_WIDTH.
@@ -10,42 +10,50 @@ FEWEST; a curve that logs less often is what the other is read at):
    - NOISE_SIGMAS standard errors of that running mean, sigma / sqrt(width): sigma is robust (1.4826
      * MAD), of what smoothing took off the difference. Runs over the same data in the same order
      share most of their noise and are held to the little that is left; other orders get more room.
-   - the range of the smoothed curves of the repeats, of either cell;
+   - what repeats differ by: the range of the smoothed curves, of either cell; where the two begin
+     with other weights, Student's t at 99 % of their standard deviation, pooled over both cells;
    - RELATIVE of the baseline's loss: fp16, bf16 and another order of summation stay below it.
 3. The curves diverge at the first iteration from which the smoothed difference stays beyond the
    tolerance, on one side, for `width` points, or to the end for at least SMALLEST_WIDTH. They
    differ "by" the largest smoothed difference from there on.
 
 A loss that is not a number in one cell alone diverges where it first is. What is not the same task
-(data, seed, batch, model) is not compared, with the reason.
+(data, batch, model) is not compared, with the reason. Nor are a running mean of the loss, whose
+noise nobody knows, and single runs that begin with other weights (of other seeds or systems): of
+equal settings a third was called different. Repeats of a seed each say how far seeds differ.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.figures.learning import logged_loss
+from runner.figures.loss_curves import Curve, loss_kind, read_alike, spans_of
 from runner.figures.warmup import MAD_TO_SIGMA
-from runner.terms.record import Record
+from runner.terms.cell import SEED
+from runner.terms.record import DATA_PARALLEL, Record
 
 FEWEST = 8
 SMALLEST_WIDTH = 3
 NOISE_SIGMAS = 4.0
 RELATIVE = 0.01
-_SCHEDULE = ("seed", "lr", "lr_warmup_iters", "train_iters")
+_SCHEDULE = ("lr", "lr_warmup_iters", "train_iters")
+FEWEST_SEEDS = 4  # runs of both cells together: two tell their standard deviation badly
+_MORE = f"add repeats with `seeds` (at least {FEWEST_SEEDS} runs of the two cells)"
+_T = (9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355)  # Student's 99 %, from 2 degrees on
+_Z = 2.5758
 
-Curve = Mapping[int, float]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Parity:
     """Whether two cells learn the same. `at` is the iteration from which they do not, `by` how much
-    more loss the cell has than its baseline there or later, `tolerance` the noise at `at`.
+    more loss the cell has than its baseline there or later, `tolerance` the noise at `at`. `of`
+    says to people what losses were compared, of what runs.
 
     `why_not` says why the curves were not compared; the rest is empty then.
     """
@@ -55,6 +63,7 @@ class Parity:
     at: int | None = None
     by: float | None = None
     tolerance: float | None = None
+    of: str = ""
     why_not: str = ""
 
     @property
@@ -63,22 +72,14 @@ class Parity:
         if self.same is None:
             return f"loss not compared: {self.why_not}"
         if self.same:
-            return f"loss as the baseline's, within noise, over {self.points} logged losses"
+            return f"loss as the baseline's, within noise, over {self.points} {self.of or 'losses'}"
         if self.by is None or self.tolerance is None:
             return f"loss diverges from baseline at iteration {self.at}: it is not a number"
+        of = f"; {self.of}" if self.of else ""
         return (
             f"loss diverges from baseline at iteration {self.at} by {self.by:+.4g}"
-            f" (noise {self.tolerance:.2g})"
+            f" (noise {self.tolerance:.2g}{of})"
         )
-
-
-def curve_of(record: Record) -> dict[int, float]:
-    """Return iteration to loss: the log's, else TensorBoard's. NaN where the log says that
-    it was one.
-    """
-    logged = ((each.iteration, logged_loss(each)) for each in record.measurement.intervals)
-    losses = {iteration: loss for iteration, loss in logged if loss is not None}
-    return losses or dict(record.measurement.curve)
 
 
 def task_differs(ours: Record, theirs: Record, *, schedule: bool = True) -> str:
@@ -104,13 +105,74 @@ def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
     """Compare a cell's runs with its baseline's (those that count: see summary.runs_that_count)."""
     if not ours or not theirs:
         return Parity(None, why_not="one of the two has no finished run")
-    if why := task_differs(ours[0], theirs[0]):
+    if why := task_differs(ours[0], theirs[0]) or _not_alike(ours, theirs):
         return Parity(None, why_not=why)
-    return compare([curve_of(run) for run in ours], [curve_of(run) for run in theirs])
+    start = start_differs(ours, theirs)
+    if start and not _tell_seeds(ours, theirs):
+        return Parity(None, why_not=f"{start}; {_MORE}")
+    spans = [spans_of(run) for run in (*ours, *theirs)]
+    curves = read_alike(spans)
+    if len(curves[0]) < FEWEST and len({loss_kind(run) for run in (*ours, *theirs)}) > 1:
+        return Parity(
+            None,
+            why_not="one log has the loss of single iterations, the other the mean of each line:"
+            " log every iteration",
+        )
+    found = compare(curves[: len(ours)], curves[len(ours) :], seeds=bool(start))
+    return replace(found, of=_words(ours, theirs, start)) if found.same is not None else found
 
 
-def compare(ours: Sequence[Curve], theirs: Sequence[Curve]) -> Parity:
-    """Compare the curves of a cell's repeats with those of its baseline's."""
+def _not_alike(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
+    """Say why what the logs call a loss is not one quantity, or ""."""
+    kinds = {loss_kind(run): run.system for run in (*ours, *theirs)}
+    if "running" in kinds:
+        return f"{kinds['running']} logs a running mean of the loss"
+    if "" in kinds and len(kinds) > 1:
+        return f"it is not known over which iterations {kinds['']} averages its logged loss"
+    return ""
+
+
+def start_differs(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
+    """Say why the two need not start from the same weights, or "". What only one of them says is
+    no reason.
+    """
+    one, other = ours[0], theirs[0]
+    if one.system != other.system:
+        return f"{one.system} and {other.system} start from different weights"
+    seeds = [{run.parameters.get(SEED) for run in runs} for runs in (ours, theirs)]
+    if seeds[0] != seeds[1] and not any(None in each for each in seeds):
+        first, second = (", ".join(sorted(map(str, each))) for each in seeds)
+        return f"seeds differ ({first} and {second})"
+    if not one.layout_free:
+        for name in sorted({*one.parallel, *other.parallel} - {DATA_PARALLEL}):
+            if (size := one.parallel_size(name)) != (theirs_ := other.parallel_size(name)):
+                return f"the initial weights depend on {name} ({size} and {theirs_})"
+    return ""
+
+
+def _tell_seeds(*cells: Sequence[Record]) -> bool:
+    """Return whether the runs say how far seeds differ: enough of them, each of a cell its own."""
+    own = all(
+        len(runs) == len({run.parameters.get(SEED) for run in runs} - {None}) or len(runs) == 1
+        for runs in cells
+    )
+    return own and sum(map(len, cells)) >= FEWEST_SEEDS
+
+
+def _words(ours: Sequence[Record], theirs: Sequence[Record], start: str) -> str:
+    kinds = {loss_kind(run) for run in (*ours, *theirs)}
+    what = "line means" if kinds == {"window"} else "losses"
+    if start:
+        return f"{what} ({start}; {len(ours)} and {len(theirs)} runs)"
+    told = all(run.parameters.get(SEED) is not None for run in (*ours, *theirs))
+    return f"{what} ({'same initial weights' if told else 'seeds not recorded'})"
+
+
+def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = False) -> Parity:
+    """Compare the curves of a cell's repeats with those of its baseline's.
+
+    `seeds`: each repeat began with weights of its own.
+    """
     shared = set.intersection(*(set(curve) for curve in (*ours, *theirs)))
     if len(shared) < FEWEST:
         return Parity(None, why_not=f"{len(shared)} iterations are logged by both, {FEWEST} needed")
@@ -124,7 +186,7 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve]) -> Parity:
         return Parity(None, why_not="the baseline's loss is not a number")
     good = int(np.argmax(bad_one)) if bad_one.any() else len(iterations)
     if good >= FEWEST:
-        diverging = _diverges(iterations[:good], one[:, :good], other[:, :good])
+        diverging = _diverges(iterations[:good], one[:, :good], other[:, :good], seeds=seeds)
         if diverging is not None:
             return diverging
     if good < len(iterations):
@@ -132,7 +194,9 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve]) -> Parity:
     return Parity(True, len(iterations))
 
 
-def _diverges(iterations: NDArray[np.int64], one: Floats, other: Floats) -> Parity | None:
+def _diverges(
+    iterations: NDArray[np.int64], one: Floats, other: Floats, *, seeds: bool
+) -> Parity | None:
     count = len(iterations)
     width = max(SMALLEST_WIDTH, count // 10)
     difference = one.mean(axis=0) - other.mean(axis=0)
@@ -143,10 +207,11 @@ def _diverges(iterations: NDArray[np.int64], one: Floats, other: Floats) -> Pari
     tolerance = np.maximum(
         NOISE_SIGMAS * sigma / math.sqrt(width), RELATIVE * np.abs(other.mean(0))
     )
-    for each in (one, other):
-        if len(each) > 1:
-            curves = np.stack([_smoothed(curve, width) for curve in each])
-            tolerance = np.maximum(tolerance, np.ptp(curves, axis=0))
+    repeats = [np.stack([_smoothed(curve, width) for curve in each]) for each in (one, other)]
+    if seeds:
+        tolerance = np.maximum(tolerance, _of_seeds(repeats))
+    else:
+        tolerance = np.max([tolerance, *(np.ptp(curves, axis=0) for curves in repeats)], axis=0)
     side = np.where(np.abs(smooth) > tolerance, np.sign(smooth), 0)
     at = _stays(side, width)
     if at is None:
@@ -159,6 +224,23 @@ def _diverges(iterations: NDArray[np.int64], one: Floats, other: Floats) -> Pari
         by=float(smooth[largest]),
         tolerance=float(tolerance[at]),
     )
+
+
+def _of_seeds(cells: Sequence[Floats]) -> Floats:
+    """Return how far the means of the cells' repeats may be from each other by their seeds."""
+    freedom = sum(map(len, cells)) - len(cells)
+    squares = sum(((curves - curves.mean(axis=0)) ** 2).sum(axis=0) for curves in cells)
+    share = sum(1 / len(curves) for curves in cells)
+    result: Floats = _student(freedom) * np.sqrt(squares / freedom * share)
+    return result
+
+
+def _student(freedom: int) -> float:
+    """Return the 99.5 % quantile of Student's t, to 0.3 % (Abramowitz and Stegun, 26.7.5)."""
+    if freedom - 2 < len(_T):
+        return _T[freedom - 2]
+    first, second = (_Z**3 + _Z) / 4, (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96
+    return _Z + first / freedom + second / freedom**2
 
 
 def _smoothed(values: Floats, width: int) -> Floats:

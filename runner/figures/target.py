@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 
-from runner.figures.parity import Curve, curve_of
+from runner.figures.loss_curves import Curve, curve_of
 from runner.figures.power import tokens_of_step
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.figures.summary import step_time_ms

@@ -168,6 +168,7 @@ def _asked(
         model=system.architecture(cell),
         tokens_per_sample=system.tokens_per_sample(cell),
         arithmetic=system.arithmetic(cell.parameters),
+        layout_free=system.layout_free,
         parallel={
             name: size for name, size in system.sizes(cell).items() if name in given or not imported
         },

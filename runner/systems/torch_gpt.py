@@ -244,4 +244,5 @@ SYSTEM = System(
     arithmetic=arithmetic,
     attention=attention,
     devices=("cpu", "cuda"),
+    layout_free=True,
 )

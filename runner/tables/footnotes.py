@@ -197,10 +197,11 @@ def of_losses(table: Sequence[Row]) -> Iterator[str]:
     """
     compared = [(row, row.comparison.parity) for row in table if row.comparison]
     same = [parity for _, parity in compared if parity and parity.same]
-    if same:
+    for of in dict.fromkeys(parity.of for parity in same):
+        points = min(parity.points for parity in same if parity.of == of)
         yield (
-            f"loss vs baseline: same within the curves' noise over at least"
-            f" {min(parity.points for parity in same)} logged losses (docs/measures.md)."
+            f"loss vs baseline: same within the curves' noise over at least {points} {of},"
+            " docs/measures.md."
         )
     whys: dict[str, list[str]] = {}
     for row, parity in compared:

@@ -222,7 +222,8 @@ class Record:
     `warmup_iters` None: where warm-up ends is found in the steps. `device` is the name of the
     nodes' devices as nvidia-smi or npu-smi prints it, empty where they have none or several kinds.
     `fingerprinted` names what of the nodes its figures hang on (`system torch_gpt/torch-2.13`).
-    `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel).
+    `parallel` has the sizes that the system names, as matrix keys (data_parallel, tensor_parallel);
+    `layout_free`: of a seed its first weights are the same whatever these are.
     `model` is None where the system does not say what it trains (`tokens_per_sample` may be known
     all the same), `arithmetic` (bf16, fp16, tf32,
     fp32 or MIXED_FP8) where it does not say what matrices are multiplied in, `attention` (unfused,
@@ -254,6 +255,7 @@ class Record:
     nodes: int = 1
     devices_per_node: int = 1
     parallel: Mapping[str, int] = field(default_factory=dict)
+    layout_free: bool = False
     micro_batch_size: int | None = None
     global_batch_size: int | None = None
     warmup_iters: int | None = 0

@@ -98,6 +98,7 @@ class System:
     `readers` gives what reads a cell's log; left out, the kinds of lines that name the system.
     `samples` gives the samples of an iteration and `tokens` those of a sample, where neither
     parameters nor the model say them. `own_keys`: a matrix may set keys of its own.
+    `layout_free`: of a seed its first weights are the same however it splits the model.
     """
 
     name: str
@@ -118,6 +119,7 @@ class System:
     samples: Callable[[Cell], int | None] | None = None
     tokens: Callable[[Mapping[str, Any]], int | None] | None = None
     own_keys: bool = False
+    layout_free: bool = False
 
     @property
     def pins(self) -> tuple[str, ...]:

@@ -243,7 +243,7 @@ few_repeats: 1 repeat (10-3, 10-4). Set repeats to 3 or more.
 unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up or name its Python, and run the campaign anew.
 Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
 10-5: not compared: no cell with optimization=off and the same other axes.
-loss vs baseline: same within the curves' noise over at least 10 logged losses (docs/measures.md).
+loss vs baseline: same within the curves' noise over at least 10 losses (seeds not recorded), docs/measures.md.
 samples/s and step time: median over the steps after warm-up (the window).
 95% interval: of the median, by a moving-block bootstrap of the steps and, with repeats, of the runs.
 TFLOP/s per device: model-flops = 6*B*s*(N + 2*l*a*d*s), forward and backward pass, no recomputation counted; N weights

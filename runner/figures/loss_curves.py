@@ -1,0 +1,88 @@
+"""Losses of runs, each with the iterations that it is the mean of, read alike. Pure.
+
+A log's loss is that of one iteration, or the mean over all iterations of its line (LossKind). Two
+logs are read where both are known over the same iterations: a mean of ten is held against the mean
+of ten losses that another log has of each iteration, never against one loss.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from runner.figures.learning import logged_loss
+from runner.terms.record import LossKind, Record
+
+Curve = Mapping[int, float]  # iteration to loss
+Span = tuple[int, int]  # the iterations before it, and its last one
+Spans = Mapping[Span, float]
+
+
+def curve_of(record: Record) -> dict[int, float]:
+    """Return iteration to loss: the log's, else TensorBoard's. NaN where the log says that
+    it was one.
+    """
+    return _logged(record) or dict(record.measurement.curve)
+
+
+def _logged(record: Record) -> dict[int, float]:
+    logged = ((each.iteration, logged_loss(each)) for each in record.measurement.intervals)
+    return {iteration: loss for iteration, loss in logged if loss is not None}
+
+
+def loss_kind(record: Record) -> LossKind:
+    """Return what the losses of `curve_of` are the mean of; TensorBoard's nobody knows."""
+    return record.measurement.loss_kind if _logged(record) else ""
+
+
+def spans_of(record: Record) -> dict[Span, float]:
+    """Return the losses by the iterations that each is the mean of."""
+    covers = {}
+    if loss_kind(record) == "window":
+        covers = {each.iteration: each.iterations for each in record.measurement.intervals}
+    return {
+        (iteration - max(covers.get(iteration, 1), 1), iteration): loss
+        for iteration, loss in curve_of(record).items()
+    }
+
+
+def read_alike(curves: Sequence[Spans]) -> list[Curve]:
+    """Return each curve over the iterations that all of them know alike, by the last of each."""
+    readers = [_Reader(curve) for curve in curves]
+    found: list[Span] = []
+    different: list[Spans] = []  # repeats log alike
+    for curve in curves:
+        if all(curve.keys() != other.keys() for other in different):
+            different.append(curve)
+    for curve in different:
+        known = [span for span in curve if all(reader.mean(span) is not None for reader in readers)]
+        found = max(found, known, key=len)
+    return [{span[1]: reader.mean(span) or 0.0 for span in found} for reader in readers]
+
+
+class _Reader:
+    """A curve that gives the mean over any iterations which its losses cover without a gap."""
+
+    def __init__(self, curve: Spans) -> None:
+        self._curve = curve
+        # At each end of a span: which chain of spans without a gap it is of, the sum of the losses
+        # of its iterations up to there, and how many are no number.
+        self._ends: dict[int, tuple[int, float, int]] = {}
+        chain, last = 0, None
+        for begin, end in sorted(curve, key=lambda span: span[1]):
+            if begin != last:
+                chain += 1
+                self._ends[begin] = (chain, 0.0, 0)
+            _, total, lost = self._ends[begin]
+            loss = curve[begin, end]
+            known = math.isfinite(loss)
+            total += loss * (end - begin) if known else 0.0
+            self._ends[end] = (chain, total, lost + (not known))
+            last = end
+
+    def mean(self, span: Span) -> float | None:
+        """Return the mean over these iterations; NaN where one is, None where it is not known."""
+        if span in self._curve:
+            return self._curve[span]
+        begin, end = (self._ends.get(place) for place in span)
+        if begin is None or end is None or begin[0] != end[0]:
+            return None
+        return math.nan if end[2] > begin[2] else (end[1] - begin[1]) / (span[1] - span[0])
