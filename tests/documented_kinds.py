@@ -5,11 +5,13 @@ from runner.logs.explained import Tokens
 from runner.logs.kind import GIVES, Kind
 from runner.logs.kinds import KINDS
 from runner.logs.known import Known
+from runner.logs.nodes import Warmup
 from runner.logs.totals import LogTotals
+from runner.terms.memory import MEMORY
 
 # Columns of what is printed: a figure's key in `LogTotals`, or only its name in GIVES.
 MEASURED = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s")
-PRINTED = (*MEASURED, "loss", "grad_norm", "memory_mib", "tflop_per_s", "energy_j")
+PRINTED = (*MEASURED, "loss", "grad_norm", "tflop_per_s", "energy_j")
 # What a line's loss is the mean of.
 LOSSES = {"iteration": "its iteration", "window": "mean of the line", "running": "running mean"}
 CURES = {
@@ -40,7 +42,9 @@ def _figures(kind: type[Kind], **sizes: int) -> set[str]:
     by_log = {key: size for key, size in (("devices", 2), ("tokens_per_sample", 4)) if key in has}
     sizes = {**by_log, **sizes}
     told = Known(sizes.get("tokens_per_sample"), sizes.get("devices"))
-    totals = LogTotals(global_batch_size=sizes.get("global_batch"), own_rate=kind.own_rate)
+    totals = LogTotals(
+        Warmup(0), global_batch_size=sizes.get("global_batch"), own_rate=kind.own_rate
+    )
     totals.add(told.complete(from_rows([step], Windows())))
     tokens = Tokens.of(totals, told)
     rates = {"tokens_per_s": tokens.job, "device_tokens_per_s": tokens.device}
@@ -65,9 +69,10 @@ def gives() -> str:
             else:
                 cells.append(next((way for way, figures in cured.items() if key in figures), "–"))
         sizes = ("global_batch", "tokens_per_sample", "devices", "train_iters")
-        cells.append(", ".join(GIVES[key] for key in sizes if key in kind.gives) or "–")
+        for keys in (MEMORY, sizes):
+            cells.append(", ".join(GIVES[key] for key in keys if key in kind.gives) or "–")
         rows += f"| {' | '.join(cells)} |\n"
-    heads = ["lines", *(GIVES[key] for key in PRINTED), "sizes"]
+    heads = ["lines", *(GIVES[key] for key in PRINTED), "memory", "sizes"]
     return f"\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n{rows}\n{_out_of()}\n"
 
 

@@ -21,10 +21,11 @@ that `collect --format json` wrote.
   python -m runner compare zero-vs part --only nodes=1 --allow-missing
   python -m runner compare a.tar.gz b.tar.gz --format markdown
 
-A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s,
-memory_used_mib and memory_allocated_mib unless told) and by more than the noise of both sides. A
-cell that was ok and is not, or is gone, is a regression, too. Of a campaign that bench runs now,
-what has ended is compared, and exit code 0 means: no regression so far.
+A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s
+and of each figure of memory unless told) and by more than the noise of both sides; RSS is judged
+with three repeats on both sides. A cell that was ok and is not, or is gone, is a regression, too.
+Of a campaign that bench runs now, what has ended is compared, and exit code 0 means: no regression
+so far.
 
 exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be compared
 """
@@ -46,7 +47,8 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="QUANTITY=PERCENT%",
-        help="of samples_per_s, memory_used_mib, memory_allocated_mib; step_time_ms and final_loss"
+        help="of samples_per_s, memory_allocated_mib, memory_reserved_mib, memory_used_mib,"
+        " memory_rss_mib; step_time_ms and final_loss"
         " count only if named here; may be repeated",
     )
     add_only(command)

@@ -15,6 +15,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.streams import say, terminal_width
 from runner.commands.log_options import add_log_options, check_log_options
+from runner.terms.memory import MEMORY
 from runner.terms.record import UNREADABLE
 
 DESCRIPTION = """\
@@ -35,8 +36,9 @@ says so, and no numbers.
 JSON keys: system, family (of lines), status, reason, logged_lines (an iteration that several nodes
 logged is one), counted_lines (those that enter the medians), runs (in one file), first_iteration,
 last_iteration (from 1), step_time_ms, samples_per_s, tokens_per_s and tokens_per_s_per_device
-(medians, the former of the whole job), skipped, nan, last_loss, memory_mib (devices in use where
-the log shows them, else the framework's peak); null: the log has none; with --each also log.
+(medians, the former of the whole job), skipped, nan, last_loss, and the four figures of memory
+(docs/measures.md); memory_mib is of older versions (the first of them that the log has); null: the
+log has none; with --each also log.
 docs/parsers.md lists the statuses and what is read from which line.
 
 exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --each cannot be read
@@ -134,12 +136,12 @@ def table(result: dict[str, Any]) -> str:
     """Lay the result out for a person."""
     from runner.base.grid import aligned
 
-    units = {"step_time_ms": "median, ms", "memory_mib": "MiB"}
+    units = {"step_time_ms": "median, ms", **dict.fromkeys(MEMORY, "MiB")}
     units |= dict.fromkeys(("samples_per_s", "tokens_per_s", "tokens_per_s_per_device"), "median")
     rows = [
         (key, "–" if value is None else value, units.get(key, ""))
         for key, value in result.items()
-        if key != "reason"
+        if key not in ("reason", "memory_mib") and not (key in MEMORY and value is None)
     ]
     return aligned(rows, "plain") + f"\n\n{result['reason']}"
 

@@ -9,15 +9,15 @@ from runner.base.text import counted
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
+from runner.terms.memory import MEMORY
 
 _TITLES = {
     "samples_per_s": "samples/s",
     "step_time_ms": "step time ms",
-    "memory_used_mib": "used MiB",
-    "memory_allocated_mib": "allocated MiB",
+    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
     "final_loss": "final loss",
 }
-_PLACES = {"memory_used_mib": 0, "memory_allocated_mib": 0}
+_PLACES = dict.fromkeys(MEMORY, 0)
 
 
 def to_table(comparison: CampaignComparison, width: int) -> str:

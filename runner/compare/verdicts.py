@@ -43,13 +43,13 @@ from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS
+from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, UNDER_WAY, Record
 
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
 QUANTITIES: Mapping[str, tuple[int, float | None]] = {
     "samples_per_s": (+1, 3.0),
-    "memory_used_mib": (-1, 3.0),
-    "memory_allocated_mib": (-1, 3.0),
+    **dict.fromkeys(MEMORY, (-1, 3.0)),
     "step_time_ms": (-1, None),
     "final_loss": (-1, None),
 }
@@ -73,12 +73,13 @@ VERDICTS: Mapping[str, bool] = {
     "better": False,
     "same": False,
 }
-EXACT = ("memory_used_mib", "memory_allocated_mib", "final_loss")  # no spread over steps
+RSS = "memory_rss_mib"  # of a process: it varies from run to run, and has no spread in one
+NOT_JUDGED = "not_judged"
+EXACT = (*(key for key in MEMORY if key != RSS), "final_loss")  # no spread over steps
 WORDS = {
     "samples_per_s": ("slower", "faster"),
     "step_time_ms": ("slower", "faster"),
-    "memory_used_mib": ("more_memory", "less_memory"),
-    "memory_allocated_mib": ("more_memory", "less_memory"),
+    **dict.fromkeys(MEMORY, ("more_memory", "less_memory")),
     "final_loss": ("worse", "better"),
 }
 RULE = (
@@ -368,6 +369,8 @@ def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measur
             verdict = "same"
         elif noise is not None and abs(gain) <= noise:
             verdict = "unclear"
+        elif noise is None and name == RSS:
+            verdict = NOT_JUDGED
         else:
             verdict = better if gain > 0 else worse
         measures[name] = Measure(ours, theirs, difference, noise, limit, verdict)
@@ -383,6 +386,8 @@ def noise_percent(row: _Row, name: str) -> float | None:
     low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
     if low is not None and high is not None and row[name] > 0:
         return float((high - low) / 2 / row[name] * 100)
+    if name == RSS:
+        return None
     spread = row.get(f"{name}_spread_percent", row.get("samples_per_s_spread_percent"))
     return None if spread is None else float(spread) / 2
 
@@ -419,8 +424,10 @@ def _arrivals(row: _Row) -> list[Arrival]:
 def _notes(
     a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | None
 ) -> Iterable[str]:
-    if measures and any(measure.noise_percent is None for measure in measures.values()):
+    if any(m.noise_percent is None for name, m in measures.items() if name != RSS):
         yield "too few steps to know the noise"
+    if any(measure.verdict == NOT_JUDGED for measure in measures.values()):
+        yield "RSS is not judged: to know how it varies takes 3 repeats on each side"
     was, now = (
         f"{row.get('window_first_iteration')}-{row.get('window_last_iteration')}" for row in (a, b)
     )

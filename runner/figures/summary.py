@@ -42,13 +42,19 @@ from runner.figures.power import Power, cell_power
 from runner.figures.startup import Startup, startup
 from runner.figures.warmup import begins_steady, steady_from
 from runner.logs.nodes import Warmup, began_after
+from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, Interval, Record, missing_in_all
 
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
 NO_STEP = "no training step was logged"
-NO_PEAK = "the log shows no peak of the framework's allocator"
+NO_MEMORY = {
+    "memory_allocated_mib": "the log shows no peak that the framework's allocator gave out",
+    "memory_reserved_mib": "the log shows no peak that the framework's allocator reserved",
+    "memory_used_mib": "the device's memory in use was not sampled",
+    "memory_rss_mib": "the log shows no memory of a process on a CPU",
+}
 # A record with one of these words carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", *NOT_ENDED})
 
@@ -89,10 +95,11 @@ class CellStatistics:
     runs that count, whose counted samples/s are `rates` and whose `drifts` are in step time. In
     `lines_not_finite`, of the counted, a loss or gradient norm is not a finite number. `window` is
     (first, last) iteration that a counted interval covers. Memory is the peak over the runs, in
-    MiB. `warmup` is how many first iterations were left out of each run, the most of any run,
-    `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over the runs of
-    iterations that were logged and left out. `warmup_counted`: a run's first line, with its
-    compilation and warm-up, is counted, and slower, or among few. `log_tflop_per_s` is of one
+    MiB; only `memory_rss_mib`, which varies from run to run, is the median of `rss_by_run`, each
+    run's largest process. `warmup` is how many first iterations were left out of each run, the
+    most of any run, `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over
+    the runs of iterations that were logged and left out. `warmup_counted`: a run's first line, with
+    its compilation and warm-up, is counted, and slower, or among few. `log_tflop_per_s` is of one
     device, by the trainer's own count. `unmatched` says of each of the matrix's own patterns that
     matched nothing so.
     """
@@ -105,7 +112,10 @@ class CellStatistics:
     startup: Startup = field(default_factory=Startup)
     log_tflop_per_s: float | None = None
     memory_allocated_mib: float | None = None
+    memory_reserved_mib: float | None = None
     memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
+    rss_by_run: tuple[float, ...] = ()
     final_loss: float | None = None
     logged_lines: int = 0
     counted_lines: int = 0
@@ -126,6 +136,11 @@ class CellStatistics:
     def steps_measured(self) -> int:
         """Iterations of the counted lines of all runs."""
         return sum(self.steps_by_run)
+
+    @property
+    def rss_interval(self) -> tuple[float, float] | None:
+        """The confidence interval of `memory_rss_mib` over the runs; None of too few."""
+        return spread.confidence([[peak] for peak in self.rss_by_run])
 
     @property
     def drift(self) -> spread.Drift | None:
@@ -299,12 +314,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     if loss is None:
         missing["final_loss"] = unread.get("loss", missing_loss)
     used = [i for run in counted for i in run]
-    allocated = _peak(run.measurement.memory_allocated_mib for run in runs)
-    in_use = _peak(run.measurement.memory_used_mib for run in runs)
-    if allocated is None:
-        missing["memory_allocated_mib"] = unread.get("memory", NO_PEAK)
-    if in_use is None:
-        missing["memory_used_mib"] = "the device's memory in use was not sampled"
+    memory = {key: _peaks(runs, key) for key in MEMORY}
+    missing |= {key: unread.get(key, NO_MEMORY[key]) for key in MEMORY if not memory[key]}
     return CellStatistics(
         basis=basis,
         samples_per_s=rate,
@@ -313,8 +324,11 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         power=cell_power(runs, counted),
         startup=startup(runs),
         log_tflop_per_s=_log_tflops(counted),
-        memory_allocated_mib=allocated,
-        memory_used_mib=in_use,
+        memory_allocated_mib=max(memory["memory_allocated_mib"], default=None),
+        memory_reserved_mib=max(memory["memory_reserved_mib"], default=None),
+        memory_used_mib=max(memory["memory_used_mib"], default=None),
+        memory_rss_mib=median(memory["memory_rss_mib"]) if memory["memory_rss_mib"] else None,
+        rss_by_run=memory["memory_rss_mib"],
         final_loss=loss,
         logged_lines=sum(len(run.measurement.intervals) for run in runs),
         counted_lines=len(used),
@@ -342,7 +356,9 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
 
 def _unread(found: Mapping[str, str]) -> dict[str, str]:
     """Return these reasons by the quantities that lack for them."""
-    found = dict(found)
+    found = {**found, **{key: found[key[:-4]] for key in MEMORY if key[:-4] in found}}
+    if why := found.get("memory"):
+        found.setdefault("memory_allocated_mib", why)
     if why := found.get("step_time"):
         found |= {"step_time_ms": why, "samples_per_s": found.get("samples_per_s", why)}
     return found
@@ -351,8 +367,7 @@ def _unread(found: Mapping[str, str]) -> dict[str, str]:
 _QUANTITIES = (
     "samples_per_s",
     "step_time_ms",
-    "memory_allocated_mib",
-    "memory_used_mib",
+    *MEMORY,
     "final_loss",
 )
 
@@ -408,8 +423,10 @@ def _finite(interval: Interval) -> bool:
     return all(value is None or math.isfinite(value) for value in known)
 
 
-def _peak(values: Iterable[float | None]) -> float | None:
-    return max((peak for value in values if (peak := measured(value))), default=None)
+def _peaks(runs: Sequence[Record], key: str) -> tuple[float, ...]:
+    """Return a figure of memory of each run that has it."""
+    each = (measured(getattr(run.measurement, key)) for run in runs)
+    return tuple(peak for peak in each if peak is not None)
 
 
 def _window(intervals: Sequence[Interval]) -> tuple[int, int] | None:

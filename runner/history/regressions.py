@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints, Point
 from runner.history.series import Series, differing, running
 from runner.tables.formatting import number_text
+from runner.terms.memory import MEMORY
 
 BROKE = "broke"
 MOST_REASON = 160  # letters of one, in a sentence
 TITLES = {
     "samples_per_s": "samples/s",
-    "memory_used_mib": "used MiB",
-    "memory_allocated_mib": "allocated MiB",
+    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
 }
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "regressions.trainbench")
 

@@ -33,6 +33,18 @@ class LogResult:
     nan: int | None = None
     last_loss: float | None = None
     memory_mib: float | None = None
+    memory_allocated_mib: float | None = None
+    memory_reserved_mib: float | None = None
+    memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
+
+
+_MEMORY = {
+    "memory_used_mib": "what the fullest device had in use",
+    "memory_allocated_mib": "the framework's peak",
+    "memory_reserved_mib": "the peak that the framework's allocator reserved",
+    "memory_rss_mib": "the resident set size of a process",
+}
 
 
 def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
@@ -60,6 +72,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         nan=summary.nan if logged else None,
         last_loss=summary.last_loss,
         memory_mib=_rounded(memory) if logged else None,
+        **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
     )
 
 
@@ -78,11 +91,11 @@ def end_of(
 
 
 def _memory(reading: Reading) -> tuple[float | None, str]:
-    """Return MiB, and of what."""
-    if reading.memory_used_mib is not None:
-        return reading.memory_used_mib, "memory is what the fullest device had in use"
-    peak = reading.memory_allocated_mib
-    return peak, "" if peak is None else "memory is the framework's peak"
+    """Return MiB for the key of older versions, which has the first of these, and of what."""
+    for key, words in _MEMORY.items():
+        if (mib := reading.memory.get(key)) is not None:
+            return mib, f"memory is {words}"
+    return None, ""
 
 
 def _rounded(value: float | None) -> float | None:

@@ -21,14 +21,14 @@ _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of
 
 @dataclass(frozen=True)
 class Now:
-    """The newest step; the fullest device's memory, in MiB; seconds to the last iteration.
-
-    Without devices the memory is what the log says of its processes. None is not known.
+    """The newest step; what the fullest device has in use, and the largest process by the log of
+    a CPU, in MiB; seconds to the last iteration. None is not known.
     """
 
-    step: Interval | None
-    memory_mib: float | None
-    left_s: float | None
+    step: Interval | None = None
+    memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
+    left_s: float | None = None
 
 
 def now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
@@ -36,7 +36,7 @@ def now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     try:
         return _now_of(cell, attempt, wanted)
     except Exception:  # whatever lies there: its outcome says why, and this is one look of many
-        return Now(None, None, None)
+        return Now()
 
 
 def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
@@ -48,13 +48,14 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     system = load_system(cell.system)
     measured = latest(lambda ends: system.parse(ends, cell), logs)
     if measured is None:
-        return Now(None, used, None)
+        return Now(memory_used_mib=used)
     step = measured.intervals[-1]
     left = None
     wanted = wanted or measured.iterations_of(cell.parameters)
     if wanted and step.step_time_ms:
         left = max(wanted - step.iteration, 0) * step.step_time_ms / 1000
-    return Now(step, measured.memory_used_mib if used is None else used, left)
+    in_log = measured.memory_used_mib
+    return Now(step, in_log if used is None else used, measured.memory_rss_mib, left)
 
 
 def memory(samples: Path, devices: Sequence[int]) -> float | None:

@@ -31,6 +31,7 @@ class Going:
     samples_per_s: float | None = None
     loss: float | None = None
     memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
     left_s: float | None = None
 
     @property
@@ -51,6 +52,7 @@ class Going:
             (self.samples_per_s, "{:.1f} samples/s"),
             (self.loss, "loss {:.3f}"),
             (self.memory_used_mib, "{:.0f} MiB"),
+            (self.memory_rss_mib, "RSS {:.0f} MiB"),
         )
         return [words.format(value) for value, words in each if value is not None]
 

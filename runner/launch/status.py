@@ -40,6 +40,7 @@ class Running:
     samples_per_s: float | None = None
     loss: float | None = None
     memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
     left_s: float | None = None
 
     @property

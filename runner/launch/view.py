@@ -281,7 +281,8 @@ def going_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Goin
         train_iters=wanted,
         samples_per_s=step.samples_per_s if step else None,
         loss=step.loss if step else None,
-        memory_used_mib=now.memory_mib,
+        memory_used_mib=now.memory_used_mib,
+        memory_rss_mib=now.memory_rss_mib,
         left_s=now.left_s,
     )
 

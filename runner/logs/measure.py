@@ -73,7 +73,9 @@ def measure(
     return Measurement(
         intervals=tuple(steps),
         memory_allocated_mib=_largest([notes.memory_allocated_mib for notes in every]),
+        memory_reserved_mib=_largest([notes.memory_reserved_mib for notes in every]),
         memory_used_mib=_largest([notes.memory_used_mib for notes in every]),
+        memory_rss_mib=_largest([notes.memory_rss_mib for notes in every]),
         utilisation=None if busiest is None else Utilisation(busiest, "log"),
         padded_vocab_size=whole(facts.get("padded_vocab_size")) or None,
         facts=facts,

@@ -14,9 +14,13 @@ from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE
 from runner.logs.numbers import number, quantity, whole
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
-# allocated: 13808.2 | reserved: ...`; v1.1.5 without `[Rank ]` and parentheses. MB is 2^20 bytes.
+# allocated: 13808.2 | reserved: 14718.0 | max reserved: 14718.0`; v1.1.5 without `[Rank ]` and
+# parentheses. MB is 2^20 bytes.
 _MEMORY_MARK = b"memory (MB) | allocated: "
-_MEMORY = re.compile(rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|")
+_MEMORY = re.compile(
+    rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|"
+    rb"(?: reserved: [\d.]+ \| max reserved: ([\d.]+)\s)?"
+)
 # megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts.
 _EVALUATION_MARK = b"lm loss value: "  # "lm loss PPL: " ends as each step's own "lm loss: "
 _PERPLEXITY = re.compile(
@@ -59,8 +63,8 @@ _LOADED = re.compile(rb"Time to load ([\w-]{1,60}) op: ([\d.]+) seconds\s")
 _USAGE_MARKS = b"usage/free/total", b"usage/usage_ratio: "
 _IN_USE = re.compile(rb"usage/(?:free/total/)?usage_ratio: ([\d.]{1,20})Gi?B/")
 _RESERVED = re.compile(rb"usage/free/total: ([\d.]{1,20})GiB/")
-_PEAK_MARK = b"| mem-max-allocated-gigabytes: "
-_PEAK = re.compile(rb"\| mem-max-allocated-gigabytes: ([\d.]{1,20})(?=[ \r\n])")
+_PEAK_MARKS = b"| mem-max-allocated-gigabytes: ", b"| mem-max-reserved-gigabytes: "
+_PEAK = re.compile(rb"\| mem-max-(allocated|reserved)-gigabytes: ([\d.]{1,20})(?=[ \r\n])")
 _MIB = 2**20
 _NESTED = frozenset({b"dataset index builder", b"compiling"})
 COMPILER = 80  # bytes on either side of the mark in which its line says what and how long
@@ -73,6 +77,8 @@ class Notes:
     """Gathered block by block; None means that the log does not say. MiB."""
 
     memory_allocated_mib: float | None = None
+    memory_reserved_mib: float | None = None
+    memory_rss_mib: float | None = None
     perplexity: float | None = None
     devices: smi.Devices = field(default_factory=smi.Devices)
     facts: dict[str, str] = field(default_factory=dict)
@@ -98,13 +104,21 @@ class Notes:
         return nested + other if self.compiled else None
 
     def allocated(self, mib: float | None) -> None:
-        """Note one more figure of the framework's peak."""
-        if mib is not None:
-            self.memory_allocated_mib = max(self.memory_allocated_mib or 0.0, mib)
+        """Note one more figure of what the framework's allocator had given out."""
+        self.memory_allocated_mib = _larger(self.memory_allocated_mib, mib)
 
-    def used(self, mib: float) -> None:
+    def reserved(self, mib: float | None) -> None:
+        """Note one more figure of what the framework's allocator had taken from the device."""
+        self.memory_reserved_mib = _larger(self.memory_reserved_mib, mib)
+
+    def rss(self, mib: float | None) -> None:
+        """Note one more figure of the main memory that a process had (resident set size)."""
+        self.memory_rss_mib = _larger(self.memory_rss_mib, mib)
+
+    def used(self, mib: float | None) -> None:
         """Note one more figure of what a device had in use."""
-        self.devices.see(mib, None)
+        if mib is not None:
+            self.devices.see(mib, None)
 
     def scan(self, text: bytes, *, early: bool = True) -> list[tuple[int, bytes]]:
         """Look through whole lines of a log for all of it; return all marks that stand there.
@@ -129,16 +143,18 @@ class Notes:
     def _memory(self, text: bytes, at: int) -> None:
         if match := _MEMORY.match(text, text.index(b"|", at)):
             self.allocated(quantity(match[1]))
+            self.reserved(quantity(match[2]))
 
     def _usage(self, text: bytes, at: int) -> None:
         if match := _IN_USE.match(text, at):
             self.used((quantity(match[1]) or 0.0) * 1024)
         elif match := _RESERVED.match(text, at):
-            self.allocated((quantity(match[1]) or 0.0) * 1024)
+            self.reserved((quantity(match[1]) or 0.0) * 1024)
 
     def _peak(self, text: bytes, at: int) -> None:
         if match := _PEAK.match(text, at):
-            self.allocated((quantity(match[1]) or 0.0) * 1e9 / _MIB)
+            note = self.allocated if match[1] == b"allocated" else self.reserved
+            note((quantity(match[2]) or 0.0) * 1e9 / _MIB)
 
     def _compilation(self, text: bytes, at: int) -> None:
         self._compiled(_COMPILED.search(text, max(0, at - COMPILER), at + COMPILER))
@@ -168,12 +184,16 @@ class Notes:
             self.facts |= {TOKENS_PER_SAMPLE: match[1].decode(), DEVICES: match[2].decode()}
 
 
+def _larger(peak: float | None, mib: float | None) -> float | None:
+    return peak if mib is None else max(peak or 0.0, mib)
+
+
 _Readers = Mapping[bytes, Callable[[Notes, bytes, int], None]]
 _READERS: _Readers = {
     _MEMORY_MARK: Notes._memory,
     _EVALUATION_MARK: Notes._evaluation,
     **dict.fromkeys(_USAGE_MARKS, Notes._usage),
-    _PEAK_MARK: Notes._peak,
+    **dict.fromkeys(_PEAK_MARKS, Notes._peak),
 }
 _EARLY: _Readers = {
     _COMPILED_MARK: Notes._compilation,

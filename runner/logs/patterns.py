@@ -22,14 +22,18 @@ from runner.logs.kind import Candidate, Kind, Readers
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.near import NearLines
 from runner.logs.numbers import finite, human, quantity_of, whole
+from runner.terms.memory import MEMORY
 
 if TYPE_CHECKING:
     import re2
 
 STEP = "step"
+OLD_MEMORY = "memory"  # until the next version: memory_allocated
+MEMORY_KEYS = {key.removesuffix("_mib"): figure.meaning for key, figure in MEMORY.items()}
+_TO_MIB = {"MiB": 1.0, "GiB": 1024.0, "MB": 1e6 / 2**20, "GB": 1e9 / 2**20}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "step_time": {"s": 1000.0, "ms": 1.0, "us": 0.001},  # to ms
-    "memory": {"MiB": 1.0, "GiB": 1024.0, "MB": 1e6 / 2**20, "GB": 1e9 / 2**20},  # to MiB
+    **dict.fromkeys((OLD_MEMORY, *MEMORY_KEYS), _TO_MIB),
 }
 KEYS: Mapping[str, str] = {
     STEP: "number of the iteration, and with a second group how many there are",
@@ -40,7 +44,8 @@ KEYS: Mapping[str, str] = {
     "tokens_per_s": "tokens a second of the whole job",
     "device_tokens_per_s": "tokens a second of one device",
     "device_tflop_per_s": "TFLOP/s of one device, by the trainer's own count",
-    "memory": "memory of a device that the trainer has",
+    **MEMORY_KEYS,
+    OLD_MEMORY: "the older name of `memory_allocated`: use it for nothing else",
 }
 LOSS = "loss"
 SIGNED = (LOSS, "grad_norm")
@@ -203,7 +208,10 @@ class PatternLines(Kind):
             self.notes.facts[TRAIN_ITERS] = str(total)
         figure = {key: self._figure(key, line) for key in self._patterns if key != STEP}
         loss = figure.get("loss")
-        self.notes.allocated(figure.get("memory"))
+        self.notes.allocated(figure.get("memory_allocated", figure.get(OLD_MEMORY)))
+        self.notes.reserved(figure.get("memory_reserved"))
+        self.notes.used(figure.get("memory_used"))
+        self.notes.rss(figure.get("memory_rss"))
         return LoggedStep(
             iteration=iteration + self._from_zero,
             step_time_ms=figure.get("step_time"),

@@ -1,6 +1,6 @@
 """Logs from anywhere to one report: which system, how many steps, how fast. Reads files only."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.nodes import Warmup, shares
 from runner.logs.totals import LogTotals
+from runner.terms.memory import MEMORY
 
 BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
 SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
@@ -28,8 +29,7 @@ class Reading:
     why: str
     kind: str | None
     summary: LogTotals
-    memory_used_mib: float | None = None
-    memory_allocated_mib: float | None = None
+    memory: Mapping[str, float | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
@@ -144,8 +144,8 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         reading.summary.skipped = overflows
     for log in logs:
         reading.facts |= log.parser.notes.facts
-    reading.memory_used_mib = _largest(log.parser.notes.memory_used_mib for log in logs)
-    reading.memory_allocated_mib = _largest(log.parser.notes.memory_allocated_mib for log in logs)
+    every = [log.parser.notes for log in logs]
+    reading.memory = {key: _largest(getattr(notes, key) for notes in every) for key in MEMORY}
 
 
 def _largest(values: Iterator[float | None]) -> float | None:

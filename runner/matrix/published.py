@@ -23,6 +23,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.suggest import alike, meant, nearest
+from runner.terms.memory import MEMORY
 
 # Figures that a document may give, as the machine columns name them; `steps` are the iterations
 # that it says it trained.
@@ -31,8 +32,7 @@ FIGURES = (
     "tokens_per_s",
     "step_time_ms",
     "model_tflop_per_s_per_device",
-    "memory_allocated_mib",
-    "memory_used_mib",
+    *MEMORY,
     "utilisation_percent",
     "final_loss",
     "perplexity",

@@ -12,17 +12,18 @@ from runner.report.svg import SERIES, draw, mark
 from runner.tables.formatting import number_text
 from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names
+from runner.terms.memory import MEMORY
+
+_FIGURES = ("memory_used_mib", "memory_allocated_mib", "memory_reserved_mib", "memory_rss_mib")
 
 
 def memory_plot(table: Sequence[Row]) -> dict[str, Any] | None:
     """Draw samples/s of a device over memory, a point a cell; None without two cells to set apart.
 
-    Memory is what devices had in use or, where no row knows it, what the framework allocated.
+    Memory is the first figure of `_FIGURES` that two rows know.
     """
-    for key, label in (
-        ("memory_used_mib", "memory used, MiB"),
-        ("memory_allocated_mib", "memory allocated, MiB"),
-    ):
+    for key in _FIGURES:
+        label = f"memory {MEMORY[key].title}, MiB"
         rows = [
             row
             for row in table

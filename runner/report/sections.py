@@ -21,8 +21,9 @@ _FIRST = (
     *("cell", "samples_per_s", "status", "verdict", "samples_per_s_interval", "mfu_percent"),
     *("memory_used_mib", "step_time_ms", "final_loss", "samples_per_s_spread_percent"),
     *("tokens_per_s", "nodes_x_devices", "loss_parity", "learns", "seconds_to_target"),
-    *("memory_allocated_mib", "utilisation_percent", "mean_power_w", "energy_per_token_j"),
-    *("samples_per_s_per_device", "strong_scaling_efficiency", "weak_scaling_efficiency"),
+    *("memory_allocated_mib", "memory_reserved_mib", "memory_rss_mib", "utilisation_percent"),
+    *("mean_power_w", "energy_per_token_j", "samples_per_s_per_device"),
+    *("strong_scaling_efficiency", "weak_scaling_efficiency"),
 )
 MOST_CHOICES = 30  # values of a setting by which rows are filtered, in a list
 _SHOWN_BY = {  # axes without a column of their own
@@ -181,8 +182,9 @@ def _parity(parity: Parity | None) -> dict[str, Any]:
 
 def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) -> dict[str, str]:
     verdict = ""
-    # A speed is coloured where its difference is beyond its noise; a peak of memory has none.
-    if difference and (difference.real if name == "samples_per_s" else difference.percent):
+    # A difference is coloured where it is beyond its noise; the peak of a device has none.
+    noisy = name in ("samples_per_s", "memory_rss_mib")
+    if difference and (difference.real if noisy else difference.percent):
         verdict = "good" if (difference.percent > 0) == (name in _HIGHER_IS_BETTER) else "bad"
     return {
         "ours": measure_text(row, name) if row.finished else MISSING,

@@ -45,7 +45,7 @@ def page(site: WholeSite, series: Series) -> dict[str, Any]:
             each for each in site.regressions if each.series is series and each.word == BROKE
         ],
         "no_change": _no_change(series),
-        "plots": [_plot(series, name) for name in THRESHOLDS if _known(series, name)],
+        "plots": [_plot(series, name) for name in _quantities(series)],
         "table": _table(site, series),
     }
 
@@ -70,8 +70,9 @@ def campaign_link(id: str, point: Point) -> str:
     return f"{places.campaign(id)}#{anchor(str(point.row['cell_id']))}"
 
 
-def _known(series: Series, quantity: str) -> bool:
-    return any(point.figure(quantity) is not None for point in series.points)
+def _quantities(series: Series) -> list[str]:
+    """Return the quantities that any point of the series has."""
+    return [q for q in THRESHOLDS if any(point.figure(q) is not None for point in series.points)]
 
 
 def _no_change(series: Series) -> str:
@@ -154,11 +155,12 @@ def _words(point: Point, quantity: str, why: str) -> str:
 
 
 def _table(site: WholeSite, series: Series) -> PageSheet:
+    quantities = _quantities(series)
     columns = [
         PageColumn("campaign", "campaign"),
         PageColumn("date", "date"),
         PageColumn("status", "status", filtered=True),
-        *(PageColumn(name, TITLES[name], number=True) for name in THRESHOLDS),
+        *(PageColumn(name, TITLES[name], number=True) for name in quantities),
         PageColumn("changed", "changed since the one before"),
         PageColumn("why", "what speaks against it"),
         PageColumn("unofficial", "unofficial", filtered=True),
@@ -166,12 +168,15 @@ def _table(site: WholeSite, series: Series) -> PageSheet:
     rows = []
     before = None
     for id, point in zip(series.campaigns, series.points, strict=True):
-        rows.append(PageRow(_cells(site, id, point, before), f"in-{id}", not point.finished))
+        cells = _cells(site, id, point, before, quantities)
+        rows.append(PageRow(cells, f"in-{id}", not point.finished))
         before = point
     return PageSheet("campaigns", "Campaigns of this cell", columns, rows[::-1])
 
 
-def _cells(site: WholeSite, id: str, point: Point, before: Point | None) -> Sequence[PageCell]:
+def _cells(
+    site: WholeSite, id: str, point: Point, before: Point | None, quantities: Sequence[str]
+) -> Sequence[PageCell]:
     href = ROOT + campaign_link(id, point)
     differs = differing(before, point) if before else ()
     facts = "; ".join(f"{key}: {now}" for key, _, now in differs[:MOST_FACTS])
@@ -180,7 +185,7 @@ def _cells(site: WholeSite, id: str, point: Point, before: Point | None) -> Sequ
         words(site.by_id[id].name, href=href),
         words(day(point.began)),
         status(point),
-        *(with_interval(point, name, _PLACES.get(name, 0)) for name in THRESHOLDS),
+        *(with_interval(point, name, _PLACES.get(name, 0)) for name in quantities),
         words(facts + more, "spread"),
         words(why_not(point), "why"),
         words(", ".join(point.unofficial)),

@@ -6,7 +6,7 @@ from typing import Any
 from runner.base.text import counted, lasts
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.regression_list import day
-from runner.history.regressions import Regression
+from runner.history.regressions import TITLES, Regression
 from runner.history.series import Series
 from runner.report.details import anchor
 from runner.site import places
@@ -26,6 +26,7 @@ from runner.site.sheets import (
 )
 from runner.site.whole import WholeSite
 from runner.tables.formatting import MISSING
+from runner.terms.memory import MEMORY
 
 MOST_REGRESSIONS = 20  # that the page names; the file has all
 MOST_AXES = 8  # columns of the table of points
@@ -176,6 +177,7 @@ def _over(site: WholeSite, series: Series) -> PageRow:
 
 def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
     names = list(dict.fromkeys(name for point in points for name in axes(point)))[:MOST_AXES]
+    memory = [key for key in MEMORY if any(point.figure(key) is not None for point in points)]
     columns = [
         PageColumn("cell", "cell"),
         PageColumn("samples_per_s", "samples/s", number=True),
@@ -185,7 +187,7 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
         PageColumn("why", "what speaks against it"),
         PageColumn("tokens_per_s_per_device", "tokens/s a device", number=True),
         PageColumn("mfu_percent", "MFU %", number=True),
-        PageColumn("memory_used_mib", "used MiB", number=True),
+        *(PageColumn(key, TITLES[key], number=True) for key in memory),
         PageColumn("unofficial", "unofficial", filtered=True),
         PageColumn("system", "system", filtered=True),
         PageColumn("machine", "machine", filtered=True),
@@ -199,7 +201,7 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
     ]
     shown = [name for name in names if name not in ("nodes", "devices")]
     rows = [
-        _point(site, campaign, point, shown)
+        _point(site, campaign, point, shown, memory)
         for campaign in reversed(site.campaigns)
         for point in campaign.points
     ]
@@ -207,7 +209,11 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
 
 
 def _point(
-    site: WholeSite, campaign: CampaignPoints, point: Point, names: Sequence[str]
+    site: WholeSite,
+    campaign: CampaignPoints,
+    point: Point,
+    names: Sequence[str],
+    memory: Sequence[str],
 ) -> PageRow:
     row, href = point.row, campaign_link(campaign.id, point)
     series = site.by_key.get(point.key)
@@ -221,7 +227,7 @@ def _point(
             words(why_not(point), "why"),
             figure(point, "tokens_per_s_per_device", 0),
             figure(point, "mfu_percent", 1),
-            figure(point, "memory_used_mib", 0),
+            *(figure(point, key, 0) for key in memory),
             words(", ".join(point.unofficial)),
             words(row["system"]),
             words(point.machine, "spread"),

@@ -78,11 +78,12 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
         comparison = replace(comparison, note="the two were measured over different iterations")
     differences = {}
     between = spread.difference(row.statistics.rates, base.statistics.rates)
+    of_rss = spread.difference(*([(v,) for v in r.statistics.rss_by_run] for r in (row, base)))
     for name in COMPARED:
         ours, theirs = machine_value(row, name), machine_value(base, name)
         if ours is not None and theirs:
             absolute = ours - theirs
-            sure = between if name == "samples_per_s" else None
+            sure = {"samples_per_s": between, "memory_rss_mib": of_rss}.get(name)
             differences[name] = Difference(absolute, absolute / theirs * 100, sure)
     _, ours_ran = runs_that_count(row.records)
     _, theirs_ran = runs_that_count(base.records)

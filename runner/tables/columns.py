@@ -19,6 +19,7 @@ from runner.tables.formatting import (
 from runner.tables.judged import signs, verdict_text
 from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names, sizes_named
+from runner.terms.memory import MEMORY
 
 INCOMPLETE = "†"  # beside a number of a run that did not end ok
 DOUBTFUL = "‡"  # beside a difference that a note says something about
@@ -37,8 +38,7 @@ _SHOWN = frozenset(
 _PLACES = {
     "tokens_per_s": 0,
     "tokens_per_s_per_device": 0,
-    "memory_allocated_mib": 0,
-    "memory_used_mib": 0,
+    **dict.fromkeys(MEMORY, 0),
     "final_loss": 4,
     "iterations_to_target": 0,
     "tokens_to_target": 0,
@@ -62,8 +62,7 @@ HEADERS = {
     "tokens_per_s": "tokens/s",
     "tokens_per_s_per_device": "tokens/s/device",
     "step_time_ms": "step ms",
-    "memory_used_mib": "used MiB",
-    "memory_allocated_mib": "allocated MiB",
+    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
     "model_tflop_per_s_per_device": "model TFLOP/s/device",
     "log_tflop_per_s_per_device": "log's TFLOP/s/device",
     "mfu_percent": "MFU %",
@@ -173,10 +172,14 @@ def columns(table: Sequence[Row]) -> list[Column]:
         _measure("time_to_first_step_s", "first\nstep s"),
         _measure("compile_s", "compile\ns"),
         *([Column("compile_cache", "compile\ncache", _cache, "setting")] if _cached(table) else []),
-        _measure("memory_allocated_mib", "allocated\nMiB"),
-        _versus("memory_allocated_mib", "allocated vs\nbaseline"),
-        _measure("memory_used_mib", "used\nMiB"),
-        _versus("memory_used_mib", "used vs\nbaseline"),
+        *(
+            column
+            for key, figure in MEMORY.items()
+            for column in (
+                _measure(key, f"{figure.title}\nMiB"),
+                _versus(key, f"{figure.title} vs\nbaseline"),
+            )
+        ),
         _measure("final_loss", "final\nloss"),
         _measure("perplexity", "PPL"),
         _count("steps_measured", "steps"),

@@ -11,16 +11,13 @@ from runner.tables.columns import DOUBTFUL, INCOMPLETE
 from runner.tables.judged import of_verdicts, some
 from runner.tables.machine import machine_value
 from runner.tables.row import COMPARED, Row
+from runner.terms.memory import MEMORY
 
 MOST_SHOWN = 3  # in a terminal, unless all are asked for
 ALIKE_PERCENT = 3.0  # energy by the trainer and by us, which are edged by lines and by polls
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
     "repeats": "range of the repeats' medians",
-}
-_MEMORY = {
-    "memory_allocated_mib": ("allocated", "the framework's peak on the fullest device"),
-    "memory_used_mib": ("used", "what the device (on a CPU, the process) had in use"),
 }
 
 
@@ -149,13 +146,9 @@ def _of_startup(table: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_memory(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]:
-    known = {name: any(machine_value(row, name) is not None for row in table) for name in _MEMORY}
-    if any(known[name] and shows(name) for name in _MEMORY):
-        parts = [
-            f"{header} ({name}): {meaning if known[name] else 'not measured'}"
-            for name, (header, meaning) in _MEMORY.items()
-            if shows(name) or not known[name]
-        ]
+    known = [key for key in MEMORY if any(machine_value(row, key) is not None for row in table)]
+    parts = [f"{MEMORY[key].title}: {MEMORY[key].meaning}" for key in known if shows(key)]
+    if parts:
         yield f"Memory, MiB; {'; '.join(parts)}."
 
 

@@ -14,6 +14,7 @@ from runner.base.grid import aligned, filled
 from runner.tables.formatting import MISSING
 from runner.tables.markdown import bulleted, piped
 from runner.tables.spreadsheet import csv_text
+from runner.terms.memory import MEMORY
 
 LogRow = Mapping[str, Any]
 # What people see, beside the texts: how its numbers are written. Machines have every key.
@@ -25,7 +26,7 @@ _NUMBERS: Mapping[str, tuple[str, str]] = {
     "tokens_per_s": ("tokens/s", ",.0f"),
     "tokens_per_s_per_device": ("tokens/s a device", ",.0f"),
     "last_loss": ("last loss", ".4g"),
-    "memory_mib": ("memory MiB", ".0f"),
+    **{key: (f"{figure.title} MiB", ".0f") for key, figure in MEMORY.items()},
 }
 
 

@@ -16,6 +16,7 @@ from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import COMPARED, Row, axis_names, sizes_named
 from runner.tables.spreadsheet import csv_text
 from runner.terms.cell import SEED
+from runner.terms.memory import MEMORY
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -110,8 +111,13 @@ _MEASURED: _Columns = {
     "first_logged_iteration": lambda r: r.statistics.startup.first_iteration,
     "compile_s": lambda r: r.statistics.startup.compile_s,
     "compile_cache": lambda r: "; ".join(dict.fromkeys(r.statistics.startup.caches)) or None,
-    "memory_allocated_mib": lambda r: r.statistics.memory_allocated_mib,
-    "memory_used_mib": lambda r: r.statistics.memory_used_mib,
+    **{key: attrgetter(f"statistics.{key}") for key in MEMORY},
+    **{
+        f"memory_rss_mib_ci_{end}": lambda r, place=place: (  # type: ignore[misc]
+            (r.statistics.rss_interval or (None, None))[place]
+        )
+        for place, end in enumerate(("low", "high"))
+    },
     "final_loss": lambda r: r.statistics.final_loss,
     "perplexity": lambda r: r.perplexity,
     "logged_lines": lambda r: _trained(r, r.statistics.logged_lines),

@@ -16,10 +16,11 @@ from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
+from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, Reached, Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
-COMPARED = ("samples_per_s", "memory_allocated_mib", "memory_used_mib")
+COMPARED = ("samples_per_s", *MEMORY)
 NO_ARCHITECTURE = "the system does not say the architecture of its model"
 NO_LENGTH = "nothing says the tokens of a sample"
 

@@ -9,6 +9,7 @@ from runner.tables.columns import Column, alignment
 from runner.tables.footnotes import fewer_notes, notes
 from runner.tables.row import Row
 from runner.tables.selection import problems, select_columns
+from runner.terms.memory import MEMORY
 
 SHORT_NAME = 12  # letters of a cell's name that a number would save too little of
 # What a narrow table gives up, first to last: each is worth less than those below it. A column not
@@ -33,8 +34,7 @@ _GIVEN_UP = (
     "joules_to_target",
     "tokens_to_target",
     "target_reached",
-    "memory_used_mib_difference",
-    "memory_allocated_mib_difference",
+    *(f"{figure}_difference" for figure in reversed(tuple(MEMORY))),
     "parallel",
     "batch",
     "system",
@@ -54,8 +54,7 @@ _WORTH_MORE_THAN_NAMES = (
     "learns",
     "seconds_to_target",
     "model_tflop_per_s_per_device",
-    "memory_allocated_mib",
-    "memory_used_mib",
+    *MEMORY,
     "step_time_ms",
     "samples_per_s_interval",
     "final_loss",

@@ -148,8 +148,7 @@ class Reached:
 class Measurement:
     """What a parser read from the logs of one run, all nodes together.
 
-    `memory_allocated_mib` is the framework's own peak of the fullest device;
-    `memory_used_mib` is what the device (or, on a CPU, the process) had in use. Never mixed.
+    What each of the four `memory_..._mib` is the peak of: memory.py.
     `perplexity` is of the last evaluation. `unmeasured` counts times and rates on the lines that
     measure nothing: of zero, or less. `loss_kind` is of the log's losses. `curve` has (iteration,
     loss) pairs of fetched TensorBoard files, where the log has no losses. `by_node` has each node's
@@ -165,7 +164,9 @@ class Measurement:
 
     intervals: tuple[Interval, ...] = ()
     memory_allocated_mib: float | None = None
+    memory_reserved_mib: float | None = None
     memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
     utilisation: Utilisation | None = None
     padded_vocab_size: int | None = None
     facts: Mapping[str, str] = field(default_factory=dict)

@@ -91,7 +91,7 @@ class DeepSpeedTimer(LineParser):
     name = "deepspeed_timer"
     says = "DeepSpeed's SamplesPerSec lines and no Megatron line"
     candidates = _CANDIDATES
-    gives = ("samples_per_s", "memory_mib")
+    gives = ("samples_per_s", "memory_allocated_mib")
     own_rate = False
     step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="

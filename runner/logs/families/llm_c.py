@@ -34,6 +34,7 @@ _SIZES = re.compile(
     rb" and total_batch_size=(\d{1,9})\s"
 )
 _DESIRED = re.compile(rb"total desired batch size: (\d{1,9})\s")
+_MEMORY_KEYS = ("memory_allocated_mib", "memory_used_mib")
 _MEMORY = re.compile(rb"device memory usage: (\d{1,9}) MiB / ")
 _PEAK = re.compile(rb"peak memory consumption: (\d{1,9}) MiB\s")
 _PAUSES = (b"val loss ", b"---------------")  # before an evaluation's loss; around a sample's text
@@ -54,7 +55,7 @@ class LlmC(LineParser):
         ),
     )
     gives: tuple[str, ...] = (
-        *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "skipped", "memory_mib"),
+        *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "skipped", *_MEMORY_KEYS),
         *("tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "iteration"

@@ -90,8 +90,8 @@ class Megatron(Kind):
     step = rb"iteration(?<!, iteration) {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
     gives = (
         *("step_time_ms", "samples_per_s", "global_batch", "loss", "grad_norm", "skipped"),
-        *("device_tokens_per_s", "memory_mib", "tflop_per_s", "energy_j", "tokens_per_sample"),
-        "devices",
+        *("device_tokens_per_s", "tflop_per_s", "energy_j", "tokens_per_sample", "devices"),
+        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib"),
     )
     loss_kind = "window"
     success = rb"\[after training is done\]|exiting program at iteration"

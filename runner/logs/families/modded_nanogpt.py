@@ -25,7 +25,9 @@ from runner.logs.numbers import number, quantity, whole
 
 _TRAIN_LOSS = re.compile(rb"^train_loss:" + PRINTED + rb" ", re.IGNORECASE)
 _PEAK_MARK = b"peak memory "
-_PEAK = re.compile(rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB\s")
+_PEAK = re.compile(
+    rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB(?: reserved: (\d{1,9}) MiB)?\s"
+)
 _TIME = re.compile(rb"(?:^| )train_time:([\d.]+)(m?s) ")
 
 
@@ -46,7 +48,7 @@ class ModdedNanoGpt(LineParser):
     named = (
         Candidate("command", "the log has modded-nanogpt's words", (Sign((b"modded-nanogpt",)),)),
     )
-    gives = ("loss", "memory_mib", "train_iters")
+    gives = ("loss", "memory_allocated_mib", "memory_reserved_mib", "train_iters")
     works_out = ("step_time_ms",)
     out_of = "the differences of train_time, which is cumulative"
     loss_kind = "iteration"
@@ -66,6 +68,7 @@ class ModdedNanoGpt(LineParser):
         """Read the framework's peak."""
         if peak := _PEAK.match(text, at):
             self.notes.allocated(quantity(peak[1]))
+            self.notes.reserved(quantity(peak[2]))
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, with the time of the steps since the line before."""

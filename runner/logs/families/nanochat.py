@@ -42,7 +42,7 @@ class Nanochat(LineParser):
     )
     from_zero = True
     gives: tuple[str, ...] = (
-        *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "memory_mib"),
+        *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "memory_allocated_mib"),
         *("tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "running"

@@ -41,7 +41,7 @@ class Nanotron(LineParser):
     named = (Candidate("command", "the log names nanotron", (Sign((b"nanotron",)),)),)
     gives = (
         *("step_time_ms", "tokens_per_s", "device_tokens_per_s", "global_batch", "loss"),
-        *("grad_norm", "memory_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
+        *("grad_norm", "memory_reserved_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
     )
     loss_kind = "iteration"
     step = rb"iteration: \d{1,9} / \d{1,9} \| consumed_tokens: "
@@ -57,7 +57,7 @@ class Nanotron(LineParser):
         """Read the sizes of a run, or a peak of memory."""
         end = line_end(text, at)
         if peak := _PEAK.match(text, at + 1, end):
-            self.notes.allocated(quantity(peak[1]))
+            self.notes.reserved(quantity(peak[1]))
         sizes = {match[1]: match[2] for match in _SIZES.finditer(text, at, end)}
         self._batch = whole(sizes.get(b"global_batch_size")) or self._batch
         for name, fact in ((b"sequence_length", TOKENS_PER_SAMPLE), (b"train_steps", TRAIN_ITERS)):
@@ -72,7 +72,7 @@ class Nanotron(LineParser):
             return None
         self.notes.facts.setdefault(TRAIN_ITERS, head[2].decode())
         reserved = human(fields.get(b"cuda_max_memory_reserved"))
-        self.notes.allocated(None if reserved is None else reserved / _MIB)
+        self.notes.reserved(None if reserved is None else reserved / _MIB)
         old = fields.get(b"elapsed_time_per_iteration_ms")
         samples = whole(fields.get(b"global_batch_size")) if old else None
         loss = human(fields[b"lm_loss"])

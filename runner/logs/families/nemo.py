@@ -10,7 +10,7 @@ nemo/lightning/pytorch/callbacks/progress_printer.py:129-141). What misleads:
 * It counts from 0: 9/29 is the tenth of 30.
 * Figures are sums over the window by its steps (:68-76), all but the step itself: of 5,120 samples
   consumed it says 4,096, and of TFLOP/s too little where a step had none, as the first has.
-* Memory is in bytes, the allocator's peak of rank 0.
+* Memory is in bytes, the allocator's peaks of rank 0: allocated, and reserved.
 
 The bar is drawn again and again behind carriage returns:
 
@@ -46,7 +46,7 @@ class NeMo(LineParser):
     named = (Candidate("command", "the log names nemo", (_NEMO,)),)
     gives = (
         *("step_time_ms", "device_tokens_per_s", "global_batch", "loss", "grad_norm"),
-        *("memory_mib", "tflop_per_s", "train_iters"),
+        *("memory_allocated_mib", "memory_reserved_mib", "tflop_per_s", "train_iters"),
     )
     loss_kind = "window"
     from_zero = True
@@ -62,8 +62,8 @@ class NeMo(LineParser):
         if step is None or b"reduced_train_loss" not in fields:
             return None
         self.notes.facts[TRAIN_ITERS] = str((whole(head[2]) or 0) + 1)
-        peak = quantity(fields.get(b"max_memory_allocated"))
-        self.notes.allocated(None if peak is None else peak / _MIB)
+        self.notes.allocated(_mib(fields.get(b"max_memory_allocated")))
+        self.notes.reserved(_mib(fields.get(b"max_memory_reserved")))
         seconds = number(fields.get(b"train_step_timing in s"))
         loss = number(fields[b"reduced_train_loss"])
         return LoggedStep(
@@ -76,6 +76,11 @@ class NeMo(LineParser):
             device_tokens_per_s=number(fields.get(b"tokens_per_sec_per_gpu")),
             figures=Figures(number(fields.get(b"TFLOPS_per_GPU"))),
         )
+
+
+def _mib(text: bytes | None) -> float | None:
+    count = quantity(text)
+    return None if count is None else count / _MIB
 
 
 class NeMoBar(LineParser):

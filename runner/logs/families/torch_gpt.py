@@ -30,8 +30,8 @@ class TorchGpt(LineParser):
     says = "torch_gpt's `torch_gpt step=` lines"
     candidates = (Candidate("torch_gpt"),)
     gives = (
-        *("step_time_ms", "samples_per_s", "loss", "grad_norm", "skipped", "memory_mib"),
-        "train_iters",
+        *("step_time_ms", "samples_per_s", "loss", "grad_norm", "skipped", "train_iters"),
+        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib", "memory_rss_mib"),
     )
     named = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
     loss_kind = "window"
@@ -52,9 +52,7 @@ class TorchGpt(LineParser):
         iteration = whole(match[1]) if match else None
         if iteration is None or b"memory_used_mib" not in fields:
             return None
-        self.notes.allocated(_peak(fields.get(b"memory_allocated_mib", b"")))
-        if (used := _peak(fields[b"memory_used_mib"])) is not None:
-            self.notes.used(used)
+        self._memory(fields)
         return LoggedStep(
             iteration=iteration,
             step_time_ms=number(fields.get(b"step_time_ms")),
@@ -64,6 +62,17 @@ class TorchGpt(LineParser):
             loss=number(fields.get(b"loss")),
             grad_norm=number(fields.get(b"grad_norm")),
         )
+
+    def _memory(self, fields: Mapping[bytes, bytes]) -> None:
+        """Note the peaks; before there was `memory_rss_mib` a CPU's process stood in for a device,
+        and such a line has nothing allocated.
+        """
+        allocated, used = fields.get(b"memory_allocated_mib", b""), fields[b"memory_used_mib"]
+        of_process = b"memory_rss_mib" not in fields and allocated[:1] == b"-"
+        self.notes.allocated(_peak(allocated))
+        self.notes.reserved(_peak(fields.get(b"memory_reserved_mib", b"")))
+        self.notes.used(None if of_process else _peak(used))
+        self.notes.rss(_peak(used if of_process else fields.get(b"memory_rss_mib", b"")))
 
     def _facts(self, fields: Mapping[bytes, bytes], *, started: bool) -> None:
         """Note a line's words; of how it started only those that are facts, and what it took."""

@@ -66,8 +66,8 @@ class TorchTitan(LineParser):
     candidates = (Candidate("torchtitan"),)
     named = (Candidate("torchtitan", "the log names torchtitan", (_TITAN,)),)
     gives = (
-        *("device_tokens_per_s", "global_batch", "loss", "grad_norm", "memory_mib", "tflop_per_s"),
-        *("tokens_per_sample", "devices", "train_iters"),
+        *("device_tokens_per_s", "global_batch", "loss", "grad_norm", "tflop_per_s"),
+        *("memory_reserved_mib", "tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "iteration"
     step = rb"step:(?<!validate step:) {1,9}\d{1,9}  (?:\x1b\[[\d;]{1,20}m)?loss: "
@@ -129,7 +129,7 @@ class TorchTitan(LineParser):
         fields = (pattern.search(text) for pattern in (_NORM, _MEMORY, _TOKENS, _TFLOPS))
         norm, memory, tokens, tflops = (field[1] if field else None for field in fields)
         gib = quantity(memory)
-        self.notes.allocated(None if gib is None else gib * 1024)
+        self.notes.reserved(None if gib is None else gib * 1024)
         return LoggedStep(
             iteration,
             global_batch=self._batch,

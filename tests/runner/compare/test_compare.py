@@ -111,6 +111,20 @@ def test_the_verdict_on_a_cell(a: Any, b: Any, verdict: str) -> None:
     assert found.regressed == (verdict in ("slower", "more_memory", "broke", "vanished"))
 
 
+def test_memory_of_a_process_is_judged_by_its_runs() -> None:
+    """RSS differed by 5.9 % between two runs of the same cell, and was called more_memory."""
+    name = "memory_rss_mib"
+    alone = one(row(memory_rss_mib=1000.0), row(memory_rss_mib=1059.0))
+    assert (alone.verdict, alone.measures[name].verdict) == ("same", "not_judged")
+    assert "RSS is not judged: to know how it varies takes 3 repeats on each side" in alone.notes
+    for half, verdict in ((50.0, "unclear"), (5.0, "more_memory")):
+        was, now = (
+            {**row(), name: at, f"{name}_ci_low": at - half, f"{name}_ci_high": at + half}
+            for at in (1000.0, 1059.0)
+        )
+        assert one(was, now).verdict == verdict
+
+
 def test_a_cell_that_learns_slower_does_so_without_another_figure() -> None:
     """It was called the same, beside a note that it learns slower."""
     bare: dict[str, Any] = {"rate": None, "memory_used_mib": None, "target_loss": 3.0}

@@ -59,7 +59,7 @@ def test_the_time_of_torchtitan_in_primus_is_that_of_its_window(read: Any) -> No
     assert [step.step_time_ms for step in found.intervals] == [21000.0, 19392 / 9, 1939.2]
     step = found.intervals[1]
     assert (step.device_tokens_per_s, step.tflop_per_s, step.loss) == (6759.1, 347.9, 11.89155)
-    assert (found.memory_allocated_mib, found.memory_used_mib) == (145.4 * 1024, None)
+    assert (found.memory_reserved_mib, found.memory_allocated_mib) == (145.4 * 1024, None)
     result = read(lines)
     assert (result["system"], result["family"]) == ("command", "megatron")
     assert "as Primus prints torchtitan's steps" in result["reason"]
@@ -75,6 +75,7 @@ def test_megatron_bridge_says_its_tflops_on_a_line_before(size: int) -> None:
     assert [step.tflop_per_s for step in found.intervals] == [58.2, 58.2]
     assert [step.energy_j for step in found.intervals] == [9512.4, 9512.4]
     assert found.memory_allocated_mib == 12.712 * 1e9 / 2**20  # its GB are 10^9 bytes
+    assert found.memory_reserved_mib == 12.954 * 1e9 / 2**20
 
 
 @pytest.mark.parametrize("unit", ["TFLOP/s/GPU", " TFLOP/s/GPU"])

@@ -139,11 +139,11 @@ def test_npu_smi_counts_hbm(read: Any) -> None:
 def test_the_frameworks_peak_is_the_fullest_rank(read: Any) -> None:
     line = "[Rank {}] (after 1 iterations) memory (MB) | allocated: 882.5 | max allocated: {} | reserved: 14718.0 | max reserved: 14718.0"
     old = "after 10 iterations memory (MB) | allocated: 1.0 | max allocated: 13900.5 | reserved: 2.0 | max reserved: 3.0"
-    assert (
-        read([megatron(1), line.format(1, 13808.25), line.format(0, 13000.0)])["memory_mib"]
-        == 13808.25
-    )
-    assert read([v115(1), old])["memory_mib"] == 13900.5
+    found = read([megatron(1), line.format(1, 13808.25), line.format(0, 13000.0)])
+    assert (found["memory_allocated_mib"], found["memory_reserved_mib"]) == (13808.25, 14718.0)
+    assert (found["memory_used_mib"], found["memory_mib"]) == (None, 13808.25)
+    found = read([v115(1), old])
+    assert (found["memory_allocated_mib"], found["memory_reserved_mib"]) == (13900.5, 3.0)
 
 
 def test_oneflow_step_lines_count_from_0(read: Any) -> None:

@@ -12,6 +12,7 @@ from runner.logs.kind import GIVES
 from runner.logs.kinds import KINDS
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.measure import measure
+from runner.terms.memory import MEMORY
 from tests.runner.logs import made_lines as made
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -23,7 +24,7 @@ MADE: dict[str, Iterable[str]] = {
         made.megatron(1, seconds=1.5, rate=1.1, skipped=1),
         made.primus(2),
     ],
-    "torch_gpt": ["torch_gpt step=1/5 skipped=1 memory_used_mib=1"],
+    "torch_gpt": ["torch_gpt step=1/5 skipped=1 memory_reserved_mib=1 memory_used_mib=1"],
     "libai": [made.libai(99, time=1.0, rate=2.0)],
     "libai_metrics": ['{"iteration": 2, "time": 0.5, "total_loss": 9.0}'],
     "deepspeed_pipe": [made.pipe(1)],
@@ -46,6 +47,7 @@ MADE: dict[str, Iterable[str]] = {
     ],
     "llm_c": [
         "device memory usage: 40 MiB / 80 MiB",
+        "peak memory consumption: 30 MiB",
         "skipping update due to loss z-score of 5.0",
         "step    1/74: train loss 4.1 norm 1.4 (44.57 ms, 91886 tok/s)",
     ],
@@ -77,8 +79,7 @@ def read(name: str, data: bytes) -> Iterator[str]:
         yield from figures(batch)
     if batches:
         notes = parser.notes
-        if notes.memory_allocated_mib or notes.memory_used_mib:
-            yield "memory_mib"
+        yield from (key for key in MEMORY if getattr(notes, key))
         yield from notes.facts.keys() & {TOKENS_PER_SAMPLE, DEVICES, TRAIN_ITERS}
 
 

@@ -37,7 +37,7 @@ def test_what_its_own_loggers_printed(name: str) -> None:
         device_tokens_per_s=22_700,
     )
     assert found.facts == {"tokens_per_sample": "2048", "train_iters": "30"}
-    assert found.memory_allocated_mib == (34.1e9 / 2**20 if "0.4" in name else None)
+    assert found.memory_reserved_mib == (34.1e9 / 2**20 if "0.4" in name else None)
 
 
 def test_parse_knows_it() -> None:
@@ -63,9 +63,9 @@ def test_a_batch_is_that_of_the_start_or_one_that_is_printed_whole() -> None:
 def test_thousands_of_millions_are_g_or_b() -> None:
     for suffix in "GB":
         line = nanotron(1) + f" | cuda_max_memory_reserved: 34.1{suffix} | hd_total_memory_tb: 1"
-        assert of(line).memory_allocated_mib == 34.1e9 / 2**20
+        assert of(line).memory_reserved_mib == 34.1e9 / 2**20
     line = "Memory usage: 1.00MiB. Peak allocated 2.00MiB. Peak reserved: 3.50MiB"
-    assert of(line, nanotron(1)).memory_allocated_mib == 3.5
+    assert of(line, nanotron(1)).memory_reserved_mib == 3.5
 
 
 def test_a_loss_that_is_nan(read: Any) -> None:

@@ -33,6 +33,7 @@ def test_what_its_own_printer_printed() -> None:
         tflop_per_s=470.7,
     )
     assert found.memory_allocated_mib == 53930270720 / 2**20
+    assert found.memory_reserved_mib == 57466159104 / 2**20
     assert found.train_iters == 30
 
 

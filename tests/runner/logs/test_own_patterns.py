@@ -8,6 +8,7 @@ import pytest
 from runner.logs.known import Known
 from runner.logs.measure import measure
 from runner.logs.patterns import read_patterns, readers_of_patterns
+from runner.terms.memory import MEMORY
 from runner.terms.record import Measurement
 
 LOG = {
@@ -44,6 +45,17 @@ def test_a_log_by_its_patterns() -> None:
     pieces = [whole[at : at + 7] for at in range(0, len(whole), 7)]
     readers = readers_of_patterns(read_patterns(LOG, "log"))
     assert measure(readers, {0: pieces}).intervals == by(LOG, TEXT).intervals
+
+
+def test_each_figure_of_memory_has_a_key() -> None:
+    """A user's pattern for RSS was called allocated; the old key goes on meaning that."""
+    text = b"step 1 a 1 r 2 u 3 p 4\n"
+    keys = {"memory_allocated": "a", "memory_reserved": "r", "memory_used": "u", "memory_rss": "p"}
+    log = {key: {"pattern": rf" {word} (\d)", "unit": "MiB"} for key, word in keys.items()}
+    found = by({"step": r"step (\d+)", **log}, text)
+    assert [getattr(found, key) for key in MEMORY] == [1.0, 2.0, 3.0, 4.0]
+    old = by({"step": r"step (\d+)", "memory": log["memory_allocated"]}, text)
+    assert [getattr(old, key) for key in MEMORY] == [1.0, None, None, None]
 
 
 def test_what_is_no_number_is_missing_and_no_nan() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runner.base.paths import PROJECT
 from runner.systems.torch_gpt import SYSTEM
+from runner.terms.memory import MEMORY
 from runner.terms.record import Interval, Measurement
 
 RECORDED = (PROJECT / "tests" / "data" / "torch_gpt" / "cpu_2_processes.log").read_bytes()
@@ -48,8 +49,9 @@ def test_a_recorded_log() -> None:
         iteration=2, step_time_ms=532.28, samples_per_s=30.06, loss=8.14943, grad_norm=2.047
     )
     assert found.intervals[-1].iterations == 50  # as far as this trimmed log says
-    assert found.memory_used_mib == 437.7  # the fullest rank, ever
-    assert found.memory_allocated_mib is None  # a CPU has none: not zero
+    assert found.memory_rss_mib == 437.7  # the largest rank, ever
+    device = (found.memory_allocated_mib, found.memory_reserved_mib, found.memory_used_mib)
+    assert device == (None, None, None)  # a CPU has none: not zero
     assert found.padded_vocab_size == 4096
     assert found.facts["torch"] == "2.13.0+cpu"
     assert found.facts["backend"] == "gloo"
@@ -169,8 +171,22 @@ def test_nodes_that_print_nothing_of_their_own_change_nothing() -> None:
 
 def test_memory_is_the_fullest_devices_over_all_lines() -> None:
     line = (LINE % 1).replace(b"memory_allocated_mib=-,-", b"memory_allocated_mib=10.5,99.5,-")
-    found = read(line, LINE % 2)
+    found = read(line, line.replace(b"step=1/", b"step=2/"))
     assert (found.memory_allocated_mib, found.memory_used_mib) == (99.5, 397.2)
+
+
+def test_each_figure_of_memory_has_its_own_name() -> None:
+    """A line of today has all four; the process of a CPU was called a device's use until then."""
+    device = b"memory_allocated_mib=10.5,- memory_reserved_mib=20.5,- memory_used_mib=30.5,-"
+    old = b"memory_allocated_mib=-,- memory_used_mib=386.8,397.2"
+    process = b"memory_allocated_mib=- memory_reserved_mib=- memory_used_mib=- memory_rss_mib=40.5"
+    seen = []
+    for words in (device + b" memory_rss_mib=-,-", device, old, process):
+        found = read((LINE % 1).replace(old, words))
+        seen.append([getattr(found, key) for key in MEMORY])
+    assert seen[0] == seen[1] == [10.5, 20.5, 30.5, None]
+    assert seen[2] == [None, None, None, 397.2]
+    assert seen[3] == [None, None, None, 40.5]
 
 
 def test_no_log_is_no_measurement() -> None:

@@ -249,8 +249,7 @@ samples/s and step time: median over the steps after warm-up (the window).
 TFLOP/s per device: model-flops = 6*B*s*(N + 2*l*a*d*s), forward and backward pass, no recomputation counted; N weights
   that a token is multiplied with (no embedding; of experts the active ones), attention in full (Chowdhery et al. 2022,
   arXiv:2204.02311, appendix B); rows compare only where window and vocabulary are the same.
-Memory, MiB; allocated (memory_allocated_mib): not measured; used (memory_used_mib): what the device (on a CPU, the
-  process) had in use.
+Memory, MiB; used: what all processes had in use on the fullest device, by samples or the log.
 Left out to fit 120 columns: batch micro/global, spread, samples/s mean, CV, samples/s/device, tokens/s, step time p95
   ms, used vs baseline, repeats ok (--format markdown and csv show all).
 """
@@ -456,7 +455,9 @@ measurements = st.builds(
     Measurement,
     st.lists(intervals, max_size=4).map(tuple),
     memory_allocated_mib=numbers,
+    memory_reserved_mib=numbers,
     memory_used_mib=numbers,
+    memory_rss_mib=numbers,
     padded_vocab_size=st.one_of(st.none(), sizes),
 )
 any_value = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts)
