@@ -55,6 +55,7 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
     alive = daemon_alive()
     if done is None and not alive:
         done = read_json(DONE) or lost_supervisor()
+    now = time.time()  # not after a log was read and packed: steps are timed by what was there then
     try:
         size = os.stat(LOG).st_size
         start = max(spec["offset"], size - TAIL_BYTES)
@@ -68,7 +69,7 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
     if not stop:
         renew()
     facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
-    return {"done": done, "now": time.time(), **facts}
+    return {"done": done, "now": now, **facts}
 
 
 def renew() -> None:

@@ -80,7 +80,7 @@ class Task:
         self.job["runs"] = self.folder  # whose disk the run's files are on
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
-        self.looked = self.written = -1.0
+        self.looked, self.written, self.noted = -1.0, 0, time.time()
         self.lease: dict[str, Any] = {}
         self.roster = head.Roster(self.folder, self.nodes)
         watched = head.folders(self.folder) if self.rank == 0 else []
@@ -116,12 +116,20 @@ class Task:
         return None
 
     def note_log(self) -> None:
-        """Write down how many bytes the log has by now, so that its steps have times."""
-        size = size_of(LOG)
+        """Write down how many bytes the log has by now, so that its steps have times; and when it
+        was last seen without them.
+        """
+        now, size = time.time(), size_of(LOG)
         if size != self.written:
+            looks = ((self.noted, self.written), (now, size))
+            lines = [json.dumps({"node": at, "log_bytes": size}) + "\n" for at, size in looks]
+            try:
+                with open(TIMELINE, "a", encoding="utf-8") as stream:
+                    stream.write("".join(lines))
+            except OSError:
+                pass  # a full disk is the trainer's to say
             self.written = size
-            with open(TIMELINE, "a", encoding="utf-8") as stream:
-                stream.write(json.dumps({"node": time.time(), "log_bytes": size}) + "\n")
+        self.noted = now
 
 
 def task(spec: dict[str, Any]) -> NoReturn:
@@ -190,7 +198,9 @@ def lost(part: Task) -> None:
 def run(part: Task) -> dict[str, Any]:
     """Meet the others, start the launcher with what only the job knows, watch it to its end."""
     identify()
-    return watch(part.job, lambda: meet(part), part.asked)
+    done = watch(part.job, lambda: meet(part), part.asked)
+    part.note_log()
+    return done
 
 
 def prepare(part: Task) -> None:

@@ -43,7 +43,7 @@ _PLACES = {
     "iterations_to_target": 0,
     "tokens_to_target": 0,
     "utilisation_percent": 0,
-    "energy_per_token_j": 4,
+    "energy_per_token_j": 5,
     "mean_power_w": 0,
     "temperature_max_c": 0,
     "time_to_first_step_s": 1,

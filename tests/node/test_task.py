@@ -16,7 +16,7 @@ import pytest
 
 from node.answer import ProgramError
 from node.causes import Cause, EndedBy
-from node.supervisor import given, head, placeholders, task
+from node.supervisor import given, head, names, placeholders, task
 from node.supervisor.answers import RefusedError
 from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, node_addr
 
@@ -239,3 +239,24 @@ def test_a_node_whose_slurmstepd_is_gone_ends_its_part(
     asked = part.asked()
     assert asked is not None
     assert (asked["ended_by"], "slurmstepd" in asked["message"]) == (EndedBy.ERROR, True)
+
+
+def test_a_log_is_noted_with_when_it_was_last_seen_without_its_newest_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 30, point 10: a step of a minute was known to a minute where its log was looked at each
+    second, for looks that saw nothing new were not written.
+    """
+    monkeypatch.chdir(tmp_path)
+    part = task.Task(spec(run_folder(tmp_path / "attempt1")))
+    log = Path(names.LOG)
+    with monkeypatch.context() as clock:
+        for at, grown in ((5.0, b""), (6.0, b"step 1\n"), (7.0, b""), (65.0, b""), (66.0, b"2\n")):
+            clock.setattr(time, "time", lambda at=at: at)
+            with log.open("ab") as stream:
+                stream.write(grown)
+            part.note_log()
+    polls = [json.loads(line) for line in Path(names.TIMELINE).read_text().splitlines()]
+    assert [(poll["node"], poll["log_bytes"]) for poll in polls] == [
+        *((5.0, 0), (6.0, 7), (65.0, 7), (66.0, 9))
+    ]
