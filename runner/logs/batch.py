@@ -41,8 +41,9 @@ class Batch:
     `samples_per_s` and `global_batch` (0: not on the line) are as in `records.Interval`. `skipped`
     and `nan` count iterations by the line itself, `overflows` the OVERFLOW lines since the step
     before. `tokens_per_s` (of the whole job) and `device_tokens_per_s` (of one device) are None for
-    lines that never have them. `losses`, `grad_norms` and `figures` are read only when asked for.
-    `unmeasured` counts times and rates that are on the lines and measure nothing: see `measured`.
+    lines that never have them, `paused_ms` where no pause was taken out of a time. `losses`,
+    `grad_norms` and `figures` are read only when asked for. `unmeasured` counts times and
+    rates that are on the lines and measure nothing: see `measured`.
     """
 
     iteration: Ints
@@ -60,6 +61,7 @@ class Batch:
     unmeasured: int = 0
     tokens_per_s: Floats | None = None
     device_tokens_per_s: Floats | None = None
+    paused_ms: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -103,19 +105,23 @@ class Batch:
             self.skipped.tolist(),
             self.nan.tolist(),
             self.global_batch.tolist(),
+            [0.0] * len(self) if self.paused_ms is None else self.paused_ms.tolist(),
             self.figures(slice(None)) if self.figures else [NO_FIGURES] * len(self),
             *map(self._optional, (self.tokens_per_s, self.device_tokens_per_s)),
             strict=True,
         ):
-            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch, own, *tokens = row
+            iteration, covers, time_ms, rate, loss, norm, skips, nan, batch, paused, own, *rest = (
+                row
+            )
             time = time_ms if time_ms == time_ms else None
             rate = rate if rate == rate else None
             if rate is None and time and batch:
                 rate = batch * 1000 / time
-            elif time is None and rate and batch and tokens[0]:  # a line that has a rate alone
+            elif time is None and rate and batch and rest[0]:  # a line that has a rate alone
                 time = batch * 1000 / rate
             covers = covers or iteration
-            yield Interval(iteration, covers, time, rate, loss, norm, skips, nan, *own, *tokens)
+            more = (*own, *rest, batch or None, paused)
+            yield Interval(iteration, covers, time, rate, loss, norm, skips, nan, *more)
 
     def _optional(self, column: Floats | None) -> list[float | None]:
         if column is None:
@@ -140,6 +146,7 @@ class LoggedStep:
     tokens_per_s: float | None = None
     device_tokens_per_s: float | None = None
     figures: Figures = NO_FIGURES
+    paused_ms: float = 0.0  # taken out of the line's time
 
 
 @dataclass
@@ -216,4 +223,5 @@ def from_rows(rows: Sequence[LoggedStep], windows: Windows) -> Batch:
         unmeasured=odd_times + odd_rates + odd_tokens + odd_each,
         tokens_per_s=tokens,
         device_tokens_per_s=device_tokens,
+        paused_ms=np.array([row.paused_ms for row in rows], np.float64),
     )

@@ -53,6 +53,9 @@ class Interval:
     that the log does not say; it never means zero. `tflop_per_s` is the trainer's own count, of one
     device; `energy_j` what one device took for one iteration, by the trainer. `tokens_per_s` is the
     whole job's and `device_tokens_per_s` one device's, where the trainer prints those.
+    `global_batch_size` is the samples of one iteration of this line, where the log says it (None:
+    the run's own). `paused_ms` is the time of evaluations and checkpoints that the log states and
+    that was taken out of `step_time_ms`, over all iterations of the line.
     """
 
     iteration: int
@@ -67,6 +70,8 @@ class Interval:
     energy_j: float | None = None
     tokens_per_s: float | None = None
     device_tokens_per_s: float | None = None
+    global_batch_size: int | None = None
+    paused_ms: float = 0.0
 
 
 @dataclass(frozen=True)

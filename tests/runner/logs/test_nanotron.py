@@ -35,6 +35,7 @@ def test_what_its_own_loggers_printed(name: str) -> None:
         tflop_per_s=312,
         tokens_per_s=182_000,
         device_tokens_per_s=22_700,
+        global_batch_size=1024,
     )
     assert found.facts == {"tokens_per_sample": "2048", "train_iters": "30"}
     assert found.memory_reserved_mib == (34.1e9 / 2**20 if "0.4" in name else None)

@@ -31,6 +31,7 @@ def test_what_its_own_printer_printed() -> None:
         loss=10.5,
         grad_norm=1.833,
         tflop_per_s=470.7,
+        global_batch_size=512,
     )
     assert found.memory_allocated_mib == 53930270720 / 2**20
     assert found.memory_reserved_mib == 57466159104 / 2**20

@@ -71,6 +71,13 @@ def test_megatron_cores_first_iteration_is_on_the_second_line_again(
     assert found == [(1, 1, 1), (10, 10, 2), (20, 10, 0)]
 
 
+def test_a_batch_that_grows_is_that_of_its_line() -> None:
+    """`--rampup-batch-size` (bigscience e52bdab megatron/training.py:787-820 has it on each line)."""
+    lines = [megatron(1, batch=16), megatron(2, batch=32), v115(3)]
+    read = measure(readers_of("megatron_lm"), {0: ["\n".join((*lines, "")).encode()]})
+    assert [step.global_batch_size for step in read.intervals] == [16, 32, None]
+
+
 def test_a_nan_among_skipped_steps_is_one(read: Any) -> None:
     lines = [megatron(10), megatron(20, loss=None, skipped=3)]
     assert read(lines)["nan"] == 1

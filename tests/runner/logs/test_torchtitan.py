@@ -43,6 +43,7 @@ def test_what_its_own_logger_printed() -> None:
         tflop_per_s=441.96,
         tokens_per_s=8666 * 4,
         device_tokens_per_s=8666,
+        global_batch_size=4,
     )
     assert (found.intervals[3].loss, found.intervals[3].nan) == (None, 1)
     assert found.memory_allocated_mib is None
