@@ -9,6 +9,7 @@ from runner.logs.kinds import every
 STATUSES: Mapping[str, str] = {
     "ok": "steps were logged and no evidence of a failure follows the last one",
     "diverged": "as ok, and the last logged loss is NaN or infinite",
+    "unfinished": "steps were logged, and the log or a trainer's own word ends before its own end",
     "no_step": "no step and no evidence of a cause: exit 0 says nothing, upstream scripts hide it",
     "out_of_memory": "a device (CUDA, NPU, MLU), the host or its shared memory had no more memory",
     "disk_full": "a file could not be written: no space, or over the quota",
@@ -31,6 +32,7 @@ STATUSES: Mapping[str, str] = {
     "cancelled": "somebody, or the scheduler for another job, cancelled the job",
     "interrupted": "Ctrl-C, or SIGTERM from outside",
     "shell_error": "a shell could not run its script: a variable is not set, say",
+    "launcher_error": "a launcher, container engine or scheduler refused to start the trainer",
     "error": "another uncaught exception of the trainer",
     "process_failed": "a launcher saw a process fail, and no log says why",
 }
@@ -65,12 +67,15 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"Cannot allocate memory|^MemoryError\b|std::bad_alloc",
             rb"out of shared memory|insufficient shared memory",
             rb"(?:Mlu|Cuda|Cpu|Npu)Device::Alloc",
-            rb"EL0004|out of memory",
+            rb"EL0004|out of memory|\[cuBLAS ERROR\]: 3 |Error: Memory allocation failed at",
         ),
     ),
     (
         "disk_full",
-        _any(rb"No space left on device", rb"Disk quota exceeded", rb"Errno (?:28|122)\b"),
+        _any(
+            rb"No space left on device|Not enough disk space\b",  # the latter: datasets' builder.py
+            rb"Disk quota exceeded|Errno (?:28|122)\b",
+        ),
     ),
     ("disk_full", _any(rb"PytorchStreamWriter failed writing", rb"file write failed")),
     (  # Triton's (3.7 runtime/build.py) and Inductor's (torch 2.13 _inductor/exc.py)
@@ -94,14 +99,20 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"AttributeError: (?:partially initialized )?module '[^']+' has no attribute",
         ),
     ),
-    ("missing_file", _any(rb"FileNotFoundError|No such file or directory|: command not found$")),
+    (
+        "missing_file",
+        _any(
+            rb"FileNotFoundError|No such file or directory|: command not found$",
+            rb"Error: Failed to open file '",
+        ),
+    ),
     (
         "rendezvous",
         _any(
             rb"Rendezvous\w{0,40}Error|rendezvous.{0,40}(?:failed|timed? ?out)",
             rb"client socket has (?:timed out|failed)|Address already in use|EADDRINUSE",
             rb"connection to the C10d store has failed|DistNetworkError",
-            rb"store based barrier.{0,200}[Tt]imed",
+            rb"[Tt]imed out .{0,80}store based barrier",
             rb"Timed out waiting for clients|DistStoreError|wait timeout after \d+ms",
         ),
     ),
@@ -129,7 +140,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "collective_error",
         _any(
-            rb"NCCL error|nccl(?:Unhandled|System|Internal|Invalid)\w+",
+            rb"NCCL error|\[NCCL ERROR\]|nccl(?:Unhandled|System|Internal|Invalid)\w+",
             rb"HCCL\b.{0,200}(?:error|fail)|\bEI\d{4}\b",
             rb"Check failed: (?:nccl|hccl|Hccl)[A-Z]\w+|unhandled (?:system|cuda) error",
         ),
@@ -137,7 +148,8 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "device_error",
         _any(
-            rb"CUDA error|cudaError\w+|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
+            rb"\[(?:CUDA|CUDNN|cuBLAS) ERROR\]|CUDA error|cudaError\w+",
+            rb"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
             rb"device-side assert|NPU (?:function )?error|AclrtSynchronize",
             rb"E\w\d{4}: .{0,200}[Dd]evice|Check failed: cu(?:da|blas|dnn|rand)[A-Z]\w+",
         ),
@@ -146,6 +158,8 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("killed", _any(rb"killed by signal: Killed|SIGKILL")),
     ("terminated", _any(rb"SignalException: .{0,200}(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
     ("interrupted", _any(rb"^KeyboardInterrupt|SIGINT")),
+    # MLPerf's trainer stopped before its target (mlcommons/logging 7bbf792 mllog/constants.py).
+    ("unfinished", _any(rb'"key": "run_stop", .{0,1000}"status": "aborted"')),
     (
         "assertion",
         _any(
@@ -178,8 +192,14 @@ RULES: tuple[Rule, ...] = (
     Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
     Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory")),
     Rule("out_of_memory", _any(rb"Exceeded (?:job|step) memory limit")),
+    # C's assert as glibc and macOS write it; CUDA's own closes with a grave accent.
+    Rule("assertion", _any(rb"^\S.{0,400}:\d+: .{0,400}Assertion `.{1,400}' failed\.")),
+    Rule("assertion", _any(rb"^Assertion failed: \(.{1,400}\), function .{1,200}, file ")),
+    # llm.c (llmc/cublas_common.h:37, llmc/utils.h); its errors of two lines: line_judge.py.
+    Rule(None, _any(rb"^\[cuBLAS ERROR\]: \d", rb"^Error: Failed to open file '")),
+    Rule(None, _any(rb"^Error: Memory allocation failed at ")),
     Rule("node_lost", _any(rb"DUE TO NODE FAILURE", rb"srun: error: Node failure on")),
-    Rule("cancelled", _any(rb"slurmstepd: error: \*\*\* (?:STEP|JOB) .{0,200}CANCELLED")),
+    Rule("cancelled", _any(rb"error: \*\*\* (?:STEP|JOB) .{0,200}CANCELLED")),
     # ssh's own lines, and DeepSpeed's where it looks before it starts anything
     Rule("remote_shell", _any(rb"Permission denied(?: \([a-z-]+[,)]|, please try again)")),
     Rule("remote_shell", _any(rb"Host key verification failed", rb"was not reachable via ssh")),
@@ -222,6 +242,35 @@ RULES: tuple[Rule, ...] = (
     Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
     Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
     Rule("error", _any(rb"^[\w./-]+\.py: error: "), start=True),
+    Rule(  # tyro's boxes (torchtitan's options): a line of the box, else its title
+        "error",
+        _any(
+            "^│ +Unrecognized (?:or misspelled )?(?:options|arguments): ".encode(),
+            "^╭─+ (?:Parsing error|Required options) ─".encode(),
+        ),
+        start=True,
+    ),
+    # Launchers before their first command: their options, Slurm's steps, Open MPI's slots, images.
+    Rule(
+        "launcher_error",
+        _any(rb"^(?:torchrun|deepspeed|accelerate[\w <>|-]{0,80}|mpirun|mpiexec): error: "),
+    ),
+    Rule(
+        "launcher_error",
+        _any(
+            rb"^srun: (?:fatal: |error: Unable to (?:create step|allocate resources|confirm))",
+            rb"error: (?:execve\(\): |pyxis: )|^sbatch: error: Batch job submission",
+        ),
+    ),
+    Rule(
+        "launcher_error",
+        _any(
+            rb"^There are not enough slots available in the system",
+            rb"^(?:mpirun|mpiexec) was unable to (?:launch|find|start) ",
+            rb"^docker: (?:Error response from daemon|Cannot connect to the Docker daemon)",
+            rb"^FATAL: {3}\S",  # apptainer's
+        ),
+    ),
     Rule(None, _any(rb"version `GLIBC\S* not found \("), start=True),
     Rule(None, _any(rb": error while loading shared libraries: "), start=True),
     Rule(
@@ -261,6 +310,9 @@ CANDIDATE = _any(
     rb"Permission denied(?: \(|, )|Host key verification failed|pdsh: (?:command )?not found",
     rb": unbound variable|not set$|bad substitution|ambiguous redirect|yntax error|unexpected EOF",
     rb": Permission denied$|: cannot execute|bad interpreter",
+    rb" ERROR\]|Assertion |Failed to open|allocation failed|disk space|enough slots",
+    "│ +Unrecognized |(?:Parsing error|Required options) ─".encode(),
+    rb"^srun: |execve|pyxis|^sbatch: |was unable to|^docker: |^FATAL: ",
     *every("error"),
 )
 # The last line of a traceback: a class that is named like one, or any class with its module.
@@ -289,16 +341,21 @@ ERROR_FILE = re.compile(rb'^(?:.{0,200}\{"message": \{)?\s*"message": "((?:[^"\\
 CALL_STACK = b'"py_callstack": "'
 # LiBai's `Overall training speed` is none: it is printed after an exception, too.
 SUCCESS = _any(*every("success"))
+# llm.c's error of two lines, the second says what (llmc/cuda_common.h:36, llmc/zero.cuh:35).
+HEADER = re.compile(rb"^\[(?:CUDA|NCCL|MPI|CUDNN) ERROR\] at file \S{1,400}:\d{1,9}:$")
 # What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
-# launcher/runner.py:548) or torchrun (torch 2.13 distributed/run.py:876), and then by its trainer,
-# LiBai (9fc504c libai/engine/default.py:171), Megatron or torch_gpt.
+# launcher/runner.py:548), torchrun (torch 2.13 distributed/run.py:876) or LLaMA-Factory (v0.9.3
+# llamafactory/cli.py:143), and then by its trainer, LiBai (9fc504c libai/engine/default.py:171),
+# Megatron, torch_gpt, LLaMA-Factory (hparams/parser.py:423) or Hugging Face's Trainer.
 LAUNCHER = _any(
     rb"\[runner\.py:\d+:main\] cmd = ",
     rb"Setting OMP_NUM_THREADS environment variable for each process",
+    rb"llamafactory\.\w{1,20}:\d{1,9} >> Initializing (?:\d{1,9} )?distributed tasks at",
 )
 TRAINER = _any(
     rb"Rank of current process: 0\. World size: ",
     rb"using world size: \d+,? |torch_gpt config world_size=",
+    rb"\bProcess rank: (?:0|-1), |\*{5} Running training \*{5}",
 )
 TURN = re.compile(
     b"(?P<launcher>%b)|(?P<trainer>%b)|%b" % (LAUNCHER.pattern, TRAINER.pattern, SUCCESS.pattern)

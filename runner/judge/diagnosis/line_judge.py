@@ -11,6 +11,7 @@ from runner.judge.diagnosis.causes import (
     ERROR_FILE,
     EXCEPTION,
     HANDLING,
+    HEADER,
     IGNORED,
     NOISE,
     QUALIFIED,
@@ -35,16 +36,24 @@ class LineJudge:
         self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
         self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
         self._traced = False
+        self._headers: dict[bytes, bytes] = {}  # of streams whose next line says what failed
         self._indents: dict[bytes, bytes] = {}  # of a stream's last traceback, as torchrun has it
         self._prefixes: list[re.Pattern[bytes]] = []  # unknown ones, as a traceback showed them
 
     def status(self, stream: bytes, text: bytes) -> str | None:
         """Return the status that a line is strong evidence of, or None."""
         self.ended, self.start, self.message = "", False, b""
+        if header := self._headers.pop(stream, None):
+            self.open.pop(stream, None)
+            self.message = header + b" " + text
+            return meaning(self.message) or "error"
         for prefix in self._prefixes:
             if match := prefix.match(text):
                 text = text[match.end() :]
                 break
+        if HEADER.match(text):
+            self.open[stream], self._headers[stream] = (self.place, text), text
+            return None
         if IGNORED.match(text):
             self._ignored.add(stream)
             return None

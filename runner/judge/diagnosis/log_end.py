@@ -79,7 +79,8 @@ def last_step(text: bytes) -> re.Match[bytes] | None:
 def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
     """Find where the text behind a log's last step begins, and whether that was the last of all.
 
-    0 where there is no step (in the last `limit` bytes).
+    It begins in the step's own line: a scheduler may write its last word there. 0 where there is no
+    step (in the last `limit` bytes).
     """
     with open_plain(path) as stream:
         end = stream.seek(0, 2)
@@ -91,12 +92,11 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
             text = stream.read(place - start) + later
             last = last_step(text)
             if last is not None:
-                line = text.find(b"\n", last.end())
                 step = _OF.search(last[0])
                 reached, of = (whole(step[1]), whole(step[2])) if step else (None, None)
                 more = counts_from_zero(last[0])
                 done = reached is not None and of is not None and reached + more >= of
-                return start + (line + 1 if line >= 0 else len(text)), done
+                return start + last.end(), done
             place, later = start, text[:256]
     return 0, False
 

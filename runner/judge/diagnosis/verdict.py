@@ -49,6 +49,8 @@ _SAYS = {
     "cancelled": "the job was cancelled",
     "interrupted": "the run was interrupted",
     "shell_error": "a shell could not run its script",
+    "launcher_error": "the launcher did not start the trainer",
+    "unfinished": "the trainer ended before its own end",
     "error": "the trainer raised an error",
     "process_failed": "a process failed and no log says why",
 }

@@ -74,6 +74,7 @@ SYSTEM = {
 
 # Causes of which no real log is at hand: tests/runner/judge/test_diagnosis.py makes their lines.
 MADE_ONLY = {
+    "launcher_error",
     "missing_compiler",
     "missing_file",
     "node_lost",
@@ -82,6 +83,7 @@ MADE_ONLY = {
     "segfault",
     "shell_error",
     "time_limit",
+    "unfinished",
 }
 RECORDED = {"error", "killed"}  # tests/data/torchrun
 
