@@ -385,6 +385,6 @@ def test_the_example_lines_in_the_documentation_have_every_field() -> None:
     for field in (
         *("first_step_s", "compile_s", "compiled", "from_cache", "compile_cache", "attention"),
         *("step", "samples_per_s", "step_time_ms", "loss", "grad_norm", "lr", "skipped", "nan"),
-        *("memory_allocated_mib", "memory_used_mib"),
+        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib", "memory_rss_mib"),
     ):
         assert f"{field}=" in documented

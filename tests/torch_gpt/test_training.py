@@ -29,8 +29,8 @@ LINE = re.compile(
     r"step_time_ms=(?P<step_time_ms>\d+\.\d\d) loss=(?P<loss>\d+\.\d{5}|nan) "
     r"grad_norm=(?P<grad_norm>\d+\.\d{3}|nan|inf) lr=(?P<lr>\d\.\d{3}e[+-]\d\d) "
     r"skipped=(?P<skipped>\d+) nan=(?P<nan>\d+) "
-    r"memory_allocated_mib=(?P<allocated>-(?:,-)*) "
-    r"memory_used_mib=(?P<used>\d+\.\d(?:,\d+\.\d)*)"
+    r"memory_allocated_mib=(?P<allocated>-(?:,-)*) memory_reserved_mib=(?P=allocated) "
+    r"memory_used_mib=(?P=allocated) memory_rss_mib=(?P<rss>\d+\.\d(?:,\d+\.\d)*)"
 )
 SHAPE = (
     *("--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "2"),
@@ -158,7 +158,7 @@ def test_the_loss_falls_and_the_lines_are_as_documented(launch: Train, train: Tr
     assert losses[0] == pytest.approx(np.log(256), abs=0.1)
     assert losses[-1] < losses[0] - 0.5
     assert run.steps[0]["allocated"] == "-,-"
-    assert len(run.steps[0]["used"].split(",")) == 2
+    assert len(run.steps[0]["rss"].split(",")) == 2
     for step in run.steps:
         seconds = float(step["step_time_ms"]) / 1000
         assert float(step["samples_per_s"]) == pytest.approx(8 / seconds, rel=0.01)
@@ -302,6 +302,37 @@ def test_a_diverging_run_is_counted_and_ends_well(train: Train) -> None:
     assert [step["step"] for step in run.steps] == ["3", "6", "7"]
     assert sum(run.column("nan")) >= 4
     assert run.steps[-1]["loss"] == "nan"
+
+
+SLOW_REPORT = """\
+import builtins, runpy, sys, time
+show = print
+def slow(*words, **options):
+    time.sleep(0.2 if words[1:2] and str(words[1]).startswith("step=") else 0)
+    show(*words, **options)
+builtins.print = slow
+sys.path.insert(0, {folder!r})
+runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+def test_a_window_goes_from_one_reading_of_the_clock_to_the_next(
+    prefix: Path, tmp_path: Path
+) -> None:
+    """The clock stopped while a line was reported: that took no time, by the trainer's lines.
+
+    As in Megatron-LM, whose interval-time goes on (core_v0.13.0 megatron/core/timers.py, elapsed
+    with reset=True), what a report takes is in the window behind it.
+    """
+    program = tmp_path / "slow.py"
+    program.write_text(SLOW_REPORT.format(folder=str(TRAINER), program=str(TRAINER / "train.py")))
+    words = ("--data-path", str(prefix), *SHAPE, "--train-iters", "5", "--log-interval", "2")
+    run = Run(*rank.run_all([[str(program), *words]], places(1), tmp_path))
+    assert run.status == 0, run.err
+    assert [step["step"] for step in run.steps] == ["2", "4", "5"]
+    _, two, one = run.column("step_time_ms")
+    assert two >= 100  # of each of the window's two iterations
+    assert one >= 200
 
 
 def test_validation_at_the_end(train: Train) -> None:

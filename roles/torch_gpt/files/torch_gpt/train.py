@@ -22,7 +22,8 @@ Output: global rank 0 prints to stdout; a value never holds a space (an undersco
     torch_gpt start first_step_s=12.3 compile_s=8.1 compiled=4 from_cache=4 compile_cache=warm
         attention=cudnn
     torch_gpt step=10/40 samples_per_s=123.45 step_time_ms=64.81 loss=7.12345 grad_norm=1.234
-        lr=3.000e-04 skipped=0 nan=0 memory_allocated_mib=812.3,812.1 memory_used_mib=900.0,901.0
+        lr=3.000e-04 skipped=0 nan=0 memory_allocated_mib=812.3,812.1
+        memory_reserved_mib=850.0,850.0 memory_used_mib=900.0,901.0 memory_rss_mib=-,-
     torch_gpt eval samples=16 loss=7.01234
     torch_gpt done steps=40 wall_s=12.3
 
@@ -30,7 +31,8 @@ The ``start`` line comes after the second iteration: what the first took since t
 compiling included (0 graphs without --compile; ``warm``: this node's caches had all of them), and
 which kernels of attention the second has run, by the names of --attention-backend (``cpu_flash``
 is a CPU's).  A ``step=`` line (lines are broken here) speaks of the window since the line before; a
-last window may be shorter.  The device is waited for at the ends of windows only.
+last window may be shorter.  The device is waited for at the ends of windows only, and the clock is
+read once there: what reporting a line takes is in the next line's window, as with Megatron-LM.
 
     samples_per_s         samples of all ranks divided by the seconds of the window
     step_time_ms          milliseconds of the window divided by its iterations; the first window
@@ -43,8 +45,9 @@ last window may be shorter.  The device is waited for at the ends of windows onl
     nan                   iterations whose loss was not a finite number
     memory_allocated_mib  most memory the framework had allocated on the device so far, one value a
                           rank in rank order; `-` on a CPU, which has no such statistics
-    memory_used_mib       memory in use on the device, by all its processes; on a CPU the largest
-                          resident size of the rank's process so far
+    memory_reserved_mib   most memory the framework had taken from the device so far; `-` on a CPU
+    memory_used_mib       memory in use on the device, by all its processes; `-` on a CPU
+    memory_rss_mib        on a CPU the largest resident size of the rank's process so far, else `-`
 
 Exit status: 0; 2 for wrong arguments, 1 for anything else (torchrun makes every failure 1).  An
 expected error is one line ``torch_gpt error: ...`` on stderr that names the cure.
@@ -275,10 +278,11 @@ class Trainer:
             if step % options.log_interval and step < options.train_iters:
                 continue
             world.synchronize(ranks)
-            elapsed = time.perf_counter() - began
+            now = time.perf_counter()
+            elapsed, began = now - began, now
             of_steps = world.average(torch.stack(losses), ranks)
             finite = of_steps[of_steps.isfinite()]
-            allocated, used = world.memory(ranks)
+            memory = world.memory(ranks)
             if ranks.rank == 0:
                 say(
                     "",
@@ -290,11 +294,9 @@ class Trainer:
                     lr=f"{learning_rate(step - 1, options):.3e}",
                     skipped=skips,
                     nan=len(losses) - len(finite),
-                    memory_allocated_mib=allocated,
-                    memory_used_mib=used,
+                    **memory,
                 )
             losses, skips = [], 0
-            began = time.perf_counter()
 
     @torch.no_grad()
     def evaluate(self, samples: data.Samples) -> None:

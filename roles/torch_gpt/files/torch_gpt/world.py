@@ -158,19 +158,24 @@ def synchronize(ranks: Ranks) -> None:
         torch.cuda.synchronize(ranks.device)
 
 
-def memory(ranks: Ranks) -> tuple[str, str]:
-    """Return the allocated and the used MiB of every rank in rank order, for the printed line."""
+def memory(ranks: Ranks) -> dict[str, str]:
+    """Return each figure of memory in MiB, of every rank in rank order, for the printed line."""
+    none = float("nan")
     if ranks.device.type == "cuda":
         free, total = torch.cuda.mem_get_info(ranks.device)
-        own = [torch.cuda.max_memory_allocated(ranks.device) / MIB, (total - free) / MIB]
+        allocated = torch.cuda.max_memory_allocated(ranks.device)
+        reserved = torch.cuda.max_memory_reserved(ranks.device)
+        own = [allocated / MIB, reserved / MIB, (total - free) / MIB, none]
     else:  # the CPU allocator keeps no statistics; ru_maxrss is in KiB on Linux
-        own = [float("nan"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]
+        own = [none, none, none, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]
     mine = torch.tensor(own, device=ranks.device)
     everyone = [torch.empty_like(mine) for _ in range(ranks.size)]
     dist.all_gather(everyone, mine)
     rows = torch.stack(everyone).tolist()
     texts = [["-" if value != value else f"{value:.1f}" for value in row] for row in rows]
-    return ",".join(row[0] for row in texts), ",".join(row[1] for row in texts)
+    names = ("allocated", "reserved", "used", "rss")
+    each = zip(*texts, strict=True)
+    return {f"memory_{name}_mib": ",".join(of) for name, of in zip(names, each, strict=True)}
 
 
 def explain(error: BaseException, ranks: Ranks | None) -> str | None:
