@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from node.dataset import megatron_mmap
+from runner.figures.loss_curves import Spans
 from runner.figures.target import Alike, Arrival, arrival, learn_alike
 from runner.systems.common.registry import load_system
 
@@ -121,10 +122,15 @@ def save(path: Path, curves: Curves) -> None:
     path.write_text("{\n" + ",\n".join(settings) + "\n}\n", encoding="utf-8")
 
 
+def by_iteration(losses: Sequence[float]) -> Spans:
+    """The losses of iterations 1, 2, ..."""
+    return {(before, before + 1): loss for before, loss in enumerate(losses)}
+
+
 def arrivals(curves: Curves, setting: str, pair: int = 0) -> list[Arrival]:
     """Where the runs of a setting in a pair reached the target."""
     seeds = seeds_of(setting)[RUNS * pair : RUNS * (pair + 1)]
-    runs = {seed: dict(enumerate(curves[setting][seed], 1)) for seed in seeds}
+    runs = {seed: by_iteration(curves[setting][seed]) for seed in seeds}
     return [arrival(curve, TARGET, BATCH, seed) for seed, curve in runs.items()]
 
 

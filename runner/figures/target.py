@@ -1,7 +1,11 @@
 """How much training a run needs to a loss, and whether two settings learn alike. Pure.
 
-*Reached*: at the first iteration where the mean of the last WINDOW logged losses is at or below the
-target. A single loss is noise; a mean over the past lags alike in the runs that are compared. A run
+*Reached*: at the first iteration where the smoothed loss is at or below the target. A single loss
+is noise, and a mean over the past lags, by more where a log has fewer lines. So each loss stands in
+the middle of the iterations that it is the mean of, and is smoothed with its neighbours on both
+sides: twice by the mean of what lies within REACH of its iteration, and at least of three, so that
+weights fall off to both sides and the figure does not hang on how often a log has a loss. Between
+two losses the line through them counts; it is known to half a logged line all the same. A run
 that does not get there is censored: it has no figure, only the iterations that it trained.
 
 *A cell's figure* is the median of its runs, one a seed, with the 95 % interval that order
@@ -23,17 +27,21 @@ from statistics import NormalDist, median
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from runner.figures.loss_curves import Curve, curve_of
+from runner.figures.loss_curves import Spans, loss_kind, spans_of
 from runner.figures.power import tokens_of_step
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.figures.summary import step_time_ms
 from runner.terms.cell import SEED
 from runner.terms.record import Record
 
-WINDOW = 5
+FEWEST = 5  # logged losses
+REACH = 0.05  # of an iteration, to both sides
+LARGEST = 1e6  # loss over target that counts
 LEVEL = 0.05
 EXACT = 60
+Floats = NDArray[np.float64]
 # Runs that trained to their end: one that diverged did not get to the loss, whatever it was like.
 _ENDED = ("ok", "diverged")
 
@@ -80,6 +88,11 @@ class TimeToTarget:
         return sum(arrival.iteration is not None for arrival in self.arrivals)
 
     @property
+    def within(self) -> float:
+        """How many iterations off each arrival may be: half a logged line."""
+        return max((arrival.every / 2 for arrival in self.arrivals), default=0.0)
+
+    @property
     def not_reached(self) -> str:
         """Which did not, for people; empty where all did."""
         late = [arrival.trained for arrival in self.arrivals if arrival.iteration is None]
@@ -123,10 +136,12 @@ def time_to_target(records: Sequence[Record]) -> TimeToTarget | None:
     runs = [record for record in records if record.status in _ENDED]
     if not runs:
         return _without(target, "no run ended")
-    curves = [curve_of(run) for run in runs]
+    curves = [spans_of(run) for run in runs]
     fewest = min(map(len, curves))
-    if fewest < WINDOW:
-        return _without(target, f"{fewest} losses are logged, {WINDOW} are needed")
+    if fewest < FEWEST:
+        return _without(target, f"{fewest} losses are logged, {FEWEST} are needed")
+    if late := next((run.system for run in runs if loss_kind(run) == "running"), None):
+        return _without(target, f"{late} logs a running mean of the loss, which lags")
     arrivals = tuple(
         arrival(curve, target, run.global_batch_size or 1, run.parameters.get(SEED), run.repeat)
         for curve, run in zip(curves, runs, strict=True)
@@ -155,17 +170,50 @@ def _without(target: float, why: str) -> TimeToTarget:
 
 
 def arrival(
-    curve: Curve, target: float, samples: int = 1, seed: int | None = None, repeat: int = 1
+    curve: Spans, target: float, samples: int = 1, seed: int | None = None, repeat: int = 1
 ) -> Arrival:
-    """Find where a run reached the loss, of at least WINDOW logged ones."""
-    iterations = sorted(curve)
-    losses = np.array([curve[iteration] for iteration in iterations], np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        means = np.lib.stride_tricks.sliding_window_view(losses, WINDOW).mean(axis=1)
-    there = np.flatnonzero(means <= target)  # a mean with a NaN is none
-    first = iterations[int(there[0]) + WINDOW - 1] if len(there) else None
-    every = float(np.median(np.diff(iterations, prepend=0)))
-    return Arrival(first, iterations[-1], every, samples, seed, repeat)
+    """Find where a run reached the loss, of at least FEWEST logged ones."""
+    spans = sorted(curve, key=lambda span: span[1])
+    middles = np.array([(begin + 1 + end) / 2 for begin, end in spans])
+    most = LARGEST * max(abs(target), 1)  # a sum over more would lose the others' digits
+    losses = np.clip(np.array([curve[span] for span in spans], np.float64), -most, most)
+    losses[[not math.isfinite(curve[span]) for span in spans]] = np.nan
+    at = _crossing(*_smoothed(*_smoothed(middles, losses)), target)
+    ends = [end for _, end in spans]
+    every = float(np.median(np.diff(ends, prepend=0)))
+    first = None if at is None else max(1, math.floor(at + 0.5))
+    return Arrival(first, ends[-1], every, samples, seed, repeat)
+
+
+def _smoothed(at: Floats, losses: Floats) -> tuple[Floats, Floats]:
+    """Return the means of iterations and losses within REACH of each loss, and at least of its two
+    neighbours; NaN where one is no number.
+    """
+    place = np.arange(1, len(at) - 1)
+    low = np.minimum(np.searchsorted(at, at[place] * (1 - REACH)), place - 1)
+    high = np.maximum(np.searchsorted(at, at[place] * (1 + REACH), "right"), place + 2)
+    lost = np.isnan(losses)
+
+    def mean(values: Floats) -> Floats:
+        total = np.concatenate([[0.0], np.cumsum(values)])
+        result: Floats = (total[high] - total[low]) / (high - low)
+        return result
+
+    smooth = mean(np.where(lost, 0.0, losses))
+    return mean(at), np.where(mean(lost.astype(np.float64)) > 0, np.nan, smooth)
+
+
+def _crossing(at: Floats, losses: Floats, target: float) -> float | None:
+    """Return where the losses first are at the target, on the line from the one before."""
+    there = np.flatnonzero(losses <= target)  # NaN is not
+    if not len(there):
+        return None
+    first = int(there[0])
+    before = losses[first - 1] if first else np.nan
+    if np.isnan(before):
+        return float(at[first])
+    share = (before - target) / (before - losses[first])
+    return float(at[first - 1] + share * (at[first] - at[first - 1]))
 
 
 def _seconds(run: Record, iteration: int) -> float | None:

@@ -269,7 +269,8 @@ def _to_target(name: str, header: str) -> Column:
         places = decimal_places(key, figure.median)
         low, high = (number_text(end, places) for end in (figure.low, figure.high))
         if figure.low is None:
-            return number_text(figure.median, places)
+            within = f" ± {target.within:g}" if name == "iterations" and target.within > 1 else ""
+            return f"{number_text(figure.median, places)}{within}"
         ends = f"from {low}" if figure.high is None else f"{low}-{high}"
         return f"{number_text(figure.median, places)} ({ends})"
 

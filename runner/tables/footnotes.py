@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from node.printable import printable
 from runner.figures.power import LOG
 from runner.figures.spread import CONFIDENCE_PERCENT
-from runner.figures.target import WINDOW
 from runner.tables.columns import DOUBTFUL, INCOMPLETE
 from runner.tables.judged import of_verdicts, some
 from runner.tables.machine import machine_value
@@ -210,8 +209,8 @@ def _of_targets(table: Sequence[Row]) -> Iterator[str]:
     targets = [(printable(row.cell), row.target) for row in table if row.target]
     for loss in dict.fromkeys(target.loss for _, target in targets):
         yield (
-            f"target loss {loss:g}: reached where the mean of the last {WINDOW} logged losses is at"
-            " or below it; in brackets the 95 % interval of the median over the seeds, of six or"
+            f"target loss {loss:g}: reached where the smoothed loss is at or below it, ± half a"
+            " logged line; in brackets the 95 % interval of the median over the seeds, of six or"
             " more (docs/measures.md)."
         )
     for cell, target in targets:

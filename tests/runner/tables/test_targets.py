@@ -51,7 +51,7 @@ def test_terminal_and_markdown_say_what_a_cell_needs_and_mark_what_learns_slower
 ) -> None:
     text = render(measured, "markdown", "zero_stage=0")
     assert "target loss 3," in text
-    for figures in ("6/6 |             16 (13-18)", "26 (23-28)", "5/6 |           16 (from 13)"):
+    for figures in ("6/6 |             14 (11-16)", "24 (21-26)", "5/6 |           14 (from 11)"):
         assert figures in text
     assert (
         "▼ learns_slower: learns slower than its baseline (one-sided p 0.0011) (zero_stage=1)."
@@ -67,8 +67,8 @@ def test_terminal_and_markdown_say_what_a_cell_needs_and_mark_what_learns_slower
 
 def test_csv_and_json_have_the_figures(measured: list[Record]) -> None:
     rows = list(csv.DictReader(io.StringIO(render(measured, "csv", "zero_stage=0"))))
-    assert [row["iterations_to_target"] for row in rows] == ["15.5", "25.5", "15.5"]
-    assert [row["iterations_to_target_ci_high"] for row in rows] == ["18.0", "28.0", ""]
+    assert [row["iterations_to_target"] for row in rows] == ["13.5", "23.5", "13.5"]
+    assert [row["iterations_to_target_ci_high"] for row in rows] == ["16.0", "26.0", ""]
     assert [row["learns"] for row in rows] == ["", "slower", "alike"]
     assert [row["target_reached"] for row in rows] == ["6", "6", "5"]
     document = json.loads(render(measured, "json", "zero_stage=0"))
