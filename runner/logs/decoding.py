@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator
 LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer, and is cut
 
 _LINE_END = re.compile(rb"[\r\n]")
-ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_CODE = rb"\x1b\[[0-9;?]*[A-Za-z]"
+ANSI = re.compile(_CODE)
+# Those that do not stand within a number, whose two halves would be joined to another one.
+_BESIDE_NUMBERS = re.compile(
+    rb"(?<![\d.,+-])(?<!\d[eE])(?:%b)+|(?:%b)++(?![\d.,eE+-])" % (_CODE, _CODE)
+)
 # What launchers put before a line: `[default7]:`, `[rank3]: `, `host: `, `0: `, `stdout: `,
 # mpirun's `[1,3]<stderr>:`, the time of `kubectl logs --timestamps`.
 PREFIX = re.compile(
@@ -51,6 +56,11 @@ def places(text: bytes, mark: bytes) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(mark, at + 1)
+
+
+def uncoloured(text: bytes) -> bytes:
+    """Take colours out of a text; one within a number stays, so that it is read as none."""
+    return _BESIDE_NUMBERS.sub(b"", text)
 
 
 def line_end(text: bytes, at: int) -> int:

@@ -17,7 +17,7 @@ from node.printable import printable
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.logs.batch import Batch, Figures, LoggedStep, Windows, from_rows
-from runner.logs.decoding import ANSI
+from runner.logs.decoding import uncoloured
 from runner.logs.kind import Candidate, Kind, Readers
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.near import NearLines
@@ -181,7 +181,7 @@ class PatternLines(Kind):
         """Read the steps in whole lines of a log; None where there is none."""
         self.notes.scan(text)
         self._fed = True
-        clean = ANSI.sub(b"", text).replace(b"\r", b"\n")
+        clean = uncoloured(text).replace(b"\r", b"\n")
         rows, end = [], 0
         for match in self._patterns[STEP][0].finditer(clean):
             if match.start() < end:

@@ -27,13 +27,13 @@ import re
 from math import prod
 
 from runner.logs.batch import Figures, LoggedStep
-from runner.logs.decoding import ANSI, line_end, line_start
+from runner.logs.decoding import line_end, line_start, uncoloured
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
-from runner.logs.lines import LineParser
+from runner.logs.lines import PRINTED, LineParser
 from runner.logs.numbers import grouped, number, quantity, whole
 
-_LOSS = re.compile(rb"loss: {1,8}(\S{1,40})  ")
+_LOSS = re.compile(rb"loss: {1,8}" + PRINTED + rb"  ", re.IGNORECASE)
 _NORM = re.compile(rb"  grad_norm: {1,8}(\S{1,40})  ")
 _MEMORY = re.compile(rb"  memory: {1,8}([\d.]{1,20})GiB\(")
 _TOKENS = re.compile(rb"  [tw]ps: {1,8}([\d,]{1,20})  ")
@@ -113,7 +113,7 @@ class TorchTitan(LineParser):
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
         iteration = whole(head[1])
-        text = ANSI.sub(b"", rest) + (b"  " if closed else b"")
+        text = uncoloured(rest) + (b"  " if closed else b"")
         printed = _LOSS.match(text)
         if not iteration or printed is None:
             return None

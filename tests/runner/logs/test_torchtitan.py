@@ -195,3 +195,18 @@ def test_what_is_no_step_of_its_is_passed_over(line: str) -> None:
 def test_a_rate_that_is_no_number_is_none(tps: str) -> None:
     (step,) = of(torchtitan(10).replace("8,666", tps)).intervals
     assert (step.device_tokens_per_s, step.loss) == (None, 9.22166)
+
+
+@pytest.mark.parametrize("colour", ["\x1b[0m", "\x1b[39m\x1b[32m"])
+def test_a_colour_within_a_number_does_not_join_its_halves(colour: str) -> None:
+    """A torn line: 9.22166 with a colour's code in place of its dot was a loss of 922166."""
+    line = torchtitan(20)
+    loss = re.search(r"loss: +(\S+)", line)
+    assert loss
+    assert of(line.replace(loss[1], loss[1].replace(".", colour))).intervals == ()
+    (step,) = of(line.replace(loss[1], f"{colour}{loss[1]}{colour}")).intervals
+    assert step.loss == float(loss[1])
+    norm = re.search(r"grad_norm: +(\S+)", line)
+    assert norm
+    (step,) = of(line.replace(norm[1], norm[1].replace(".", colour))).intervals
+    assert step.grad_norm is None
