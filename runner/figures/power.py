@@ -66,7 +66,7 @@ def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) ->
 
     Every None has its reason.
     """
-    measured = _measured(runs)
+    measured = _measured(runs, counted)
     logged = [_of_log(run, steps) for run, steps in zip(runs, counted, strict=True)]
     known = [each for each in logged if each is not None]
     if not known or len(known) < len(runs):
@@ -79,19 +79,21 @@ def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) ->
 
 def _of_log(run: Record, steps: Sequence[Interval]) -> float | None:
     """Return joules a token by the trainer's own lines; None where not all of them say it."""
-    tokens = tokens_of_step(run) * sum(step.iterations for step in steps)
+    tokens = tokens_of(run, steps)
     each = [step.energy_j * step.iterations for step in steps if step.energy_j]
     return sum(each) * run.world_size / tokens if tokens and len(each) == len(steps) else None
 
 
-def _measured(runs: Sequence[Record]) -> Power:
+def _measured(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> Power:
     heat = _thermals(run.measurement.thermals for run in runs)
     per_token, methods = [], set()
-    for run in runs:
+    for run, steps in zip(runs, counted, strict=True):
         energy = run.measurement.energy
         if energy.joules is None:
             return Power(thermals=heat, missing=energy.missing)
-        tokens = energy.iterations * tokens_of_step(run)
+        last = max((step.iteration for step in steps), default=0)
+        samples = samples_between(run, last - energy.iterations, last)
+        tokens = samples * (run.sample_length or 0)
         if not tokens:
             return Power(thermals=heat, missing="how many tokens a step has is not known")
         per_token.append(energy.joules / tokens)
@@ -100,9 +102,31 @@ def _measured(runs: Sequence[Record]) -> Power:
     return Power(median(per_token), "+".join(sorted(methods)), heat, within_percent=within)
 
 
-def tokens_of_step(record: Record) -> int:
-    """Count the tokens of an iteration; 0 where batch or sequence length is not known."""
-    return (record.sample_length or 0) * (record.global_batch_size or 0)
+def tokens_of(run: Record, steps: Iterable[Interval]) -> int:
+    """Count the tokens of these lines, whose batch may grow; 0 where batch or sequence length is
+    not known.
+    """
+    samples = [step.iterations * _batch(run, step) for step in steps]
+    return sum(samples) * (run.sample_length or 0) if all(samples) else 0
+
+
+def samples_between(run: Record, after: int, until: int) -> float:
+    """Count the samples of the iterations behind `after` up to `until`; 0 where nobody knows them.
+
+    Iterations without a line have the mean batch of those with one.
+    """
+    covered, samples = 0, 0
+    for step in run.measurement.intervals:
+        share = min(step.iteration, until) - max(step.iteration - step.iterations, after)
+        if share > 0 and _batch(run, step):
+            covered, samples = covered + share, samples + share * _batch(run, step)
+    mean = samples / covered if covered else run.global_batch_size or 0
+    return (until - after) * mean
+
+
+def _batch(run: Record, step: Interval) -> int:
+    """Return the samples of an iteration of a line: its own, else the run's; 0: nobody knows."""
+    return step.global_batch_size or run.global_batch_size or 0
 
 
 def _thermals(each: Iterable[Thermals]) -> Thermals:

@@ -22,7 +22,7 @@ which by rank is the last. Two one-sided tests, for slower and for faster, share
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import Literal
 
@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.figures.loss_curves import Spans, loss_kind, spans_of
-from runner.figures.power import tokens_of_step
+from runner.figures.power import samples_between
 from runner.figures.spread import CONFIDENCE_PERCENT
-from runner.figures.summary import step_time_ms
+from runner.figures.summary import counted_intervals, step_time_ms
 from runner.terms.cell import SEED
 from runner.terms.record import Record
 
@@ -51,13 +51,13 @@ class Arrival:
     """Where one run reached the loss: `iteration` None is not in the `trained` ones.
 
     `every` is how many iterations a logged loss covers (the median), `samples` those of an
-    iteration, `repeat` the run's number in its cell.
+    iteration (the mean up to there), `repeat` the run's number in its cell.
     """
 
     iteration: int | None
     trained: int
     every: float = 1
-    samples: int = 1
+    samples: float = 1
     seed: int | None = None
     repeat: int = 1
 
@@ -142,10 +142,7 @@ def time_to_target(records: Sequence[Record]) -> TimeToTarget | None:
         return _without(target, f"{fewest} losses are logged, {FEWEST} are needed")
     if late := next((run.system for run in runs if loss_kind(run) == "running"), None):
         return _without(target, f"{late} logs a running mean of the loss, which lags")
-    arrivals = tuple(
-        arrival(curve, target, run.global_batch_size or 1, run.parameters.get(SEED), run.repeat)
-        for curve, run in zip(curves, runs, strict=True)
-    )
+    arrivals = tuple(_arrival(run, curve, target) for curve, run in zip(curves, runs, strict=True))
     answer = TimeToTarget(target, arrivals)
     figures, missing = {}, {}
     for name, needed in _NEEDED.items():
@@ -169,8 +166,14 @@ def _without(target: float, why: str) -> TimeToTarget:
     return TimeToTarget(target, missing=dict.fromkeys(QUANTITIES, why))
 
 
+def _arrival(run: Record, curve: Spans, target: float) -> Arrival:
+    found = arrival(curve, target, 1, run.parameters.get(SEED), run.repeat)
+    up_to = found.iteration or found.trained
+    return replace(found, samples=samples_between(run, 0, up_to) / up_to or 1)
+
+
 def arrival(
-    curve: Spans, target: float, samples: int = 1, seed: int | None = None, repeat: int = 1
+    curve: Spans, target: float, samples: float = 1, seed: int | None = None, repeat: int = 1
 ) -> Arrival:
     """Find where a run reached the loss, of at least FEWEST logged ones."""
     spans = sorted(curve, key=lambda span: span[1])
@@ -232,15 +235,18 @@ def _seconds(run: Record, iteration: int) -> float | None:
 
 
 def _tokens(run: Record, iteration: int) -> float | None:
-    return float(iteration * tokens_of_step(run)) or None
+    return samples_between(run, 0, iteration) * (run.sample_length or 0) or None
 
 
 def _joules(run: Record, iteration: int) -> float | None:
-    """Return the tokens to the loss at the energy that a token of the counted steps took."""
+    """Return the samples to the loss at the energy that one of the counted steps took."""
     energy = run.measurement.energy
     if energy.joules is None or not energy.iterations:
         return None
-    return iteration * energy.joules / energy.iterations
+    last = max((step.iteration for step in counted_intervals(run)), default=0)
+    counted = samples_between(run, last - energy.iterations, last)
+    share = samples_between(run, 0, iteration) / counted if counted else None
+    return energy.joules * (iteration / energy.iterations if share is None else share)
 
 
 # What of the training up to an iteration each figure is; and why it may not be known.
@@ -330,7 +336,7 @@ def learn_alike(ours: Sequence[Arrival], theirs: Sequence[Arrival]) -> Alike:
     return Alike("slower" if slower < faster else "faster", p)
 
 
-def _needed(arrival: Arrival, horizon: int) -> float:
+def _needed(arrival: Arrival, horizon: float) -> float:
     """Return the samples to the loss; infinite beyond what all runs trained."""
     if arrival.iteration is None:
         return math.inf

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from benchmarks import learning
 from benchmarks.learning import by_iteration
 from runner.figures.flops import Decoder
+from runner.figures.summary import cell_statistics
 from runner.figures.target import (
     LEVEL,
     Arrival,
@@ -146,6 +147,25 @@ def test_iterations_seconds_tokens_and_joules_to_the_loss() -> None:
         "tokens": 11 * 8 * 1024,
         "joules": pytest.approx(11 * 15.0),
     }
+
+
+def test_a_batch_that_grows_is_counted_line_by_line() -> None:
+    """Tokens and joules were those of the run's own batch, as it was in the end."""
+    first = run(falling(21))
+    lines = tuple(
+        replace(line, global_batch_size=4 if line.iteration <= 10 else 8, energy_j=2.0)
+        for line in first.measurement.intervals
+    )
+    energy = Energy(220.0, "counter", iterations=20)  # of 11 to 30, a second sample a J
+    grown = replace(first, measurement=Measurement(lines, energy=energy))
+    found = time_to_target([grown])
+    assert found is not None
+    assert found.figures["tokens"].median == (10 * 4 + 11 * 8) * 1024
+    assert found.figures["joules"].median == pytest.approx((10 * 4 + 11 * 8) * 220 / 160)
+    assert found.arrivals[0].samples == (10 * 4 + 11 * 8) / 21
+    power = cell_statistics([grown]).power
+    assert power.joules_per_token == pytest.approx(220 / (20 * 8 * 1024))
+    assert power.log_joules_per_token == pytest.approx(30 * 2 / ((10 * 4 + 20 * 8) * 1024))
 
 
 def test_what_is_not_known_of_a_run_is_missing_with_its_reason() -> None:
