@@ -305,12 +305,15 @@ def on_gpu(seed: int) -> bool | None:
         torch.cuda.synchronize()
 
     index = busiest(driver, work)
+    if index is None:
+        print("No GPU to measure: no energy counter of NVML's rises while torch's first one works")
+        return None
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}, device {index} of NVML")
     return measured_on(driver, index, work, random.Random(seed))
 
 
-def busiest(driver: Driver, work: Callable[[], None]) -> int:
-    """Return which of NVML's devices works when torch's first does."""
+def busiest(driver: Driver, work: Callable[[], None]) -> int | None:
+    """Return which of NVML's devices works when torch's first does; None where no counter tells."""
 
     def counters() -> list[int]:
         name = "nvmlDeviceGetTotalEnergyConsumption"
@@ -320,7 +323,7 @@ def busiest(driver: Driver, work: Callable[[], None]) -> int:
     while time.perf_counter() < until:
         work()
     rises = [after - begun for begun, after in zip(first, counters(), strict=True)]
-    return rises.index(max(rises))
+    return rises.index(max(rises)) if max(rises, default=0) > 0 else None
 
 
 def measured_on(driver: Driver, index: int, work: Callable[[], None], draw: random.Random) -> bool:

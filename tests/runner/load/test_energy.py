@@ -85,6 +85,29 @@ def test_what_is_not_known_is_missing_with_the_reason(
     assert why in found.missing
 
 
+def test_a_device_that_was_idle_about_an_edge_took_no_more_than_its_counter_says() -> None:
+    samples = [replace(s, energy_j=100 * max(s.time - 5, 0)) for s in device()]
+    assert energy([Node(samples, Window(3.5, 12.0, 10))]).joules == pytest.approx(700)
+
+
+def test_what_the_device_did_beyond_an_edge_does_not_come_in() -> None:
+    """The line between the samples about an edge was half of it: 4 % of 5 s at 700 W."""
+    samples = [replace(s, energy_j=100 * min(s.time, 9.5)) for s in device()]
+    assert energy([Node(samples, Window(4.0, 9.5, 10))]).joules == pytest.approx(550)
+
+
+def test_a_window_that_is_known_too_coarsely_gives_none_and_says_how_long_it_would_take() -> None:
+    found = energy([Node(device(), Window(2.0, 12.0, 10, 0.5, 0.5))])
+    assert found.joules is None
+    assert found.missing == (
+        "the polls of its log leave ±10.0 % open of what 10 s of counted steps took; about 34 s of"
+        " them leave 3 %"
+    )
+    tied = energy([Node(device(), Window(2.0, 12.0, 10, 0.5, 0.5, tied=True))])
+    assert tied.joules == pytest.approx(1000)
+    assert tied.within_percent == pytest.approx(0, abs=1e-6)
+
+
 def test_idle_is_before_the_launcher_and_heat_within_the_window() -> None:
     samples = [replace(s, power_w=84.0 if s.time < 5 else 700.0) for s in device()]
     samples[9] = replace(samples[9], clock_events=0x4 | 0x40)

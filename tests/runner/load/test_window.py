@@ -108,3 +108,26 @@ def test_where_a_window_may_lie() -> None:
         *((9.5, 19.5), (9.75, 19.75), (10.25, 20.25), (10.5, 20.5))
     }
     assert Window(0.0, 2.0, 5, 0.9, 0.9).surely(0.1)
+
+
+def test_a_pause_that_the_log_does_not_state_leaves_each_edge_to_the_lines_close_to_it() -> None:
+    lines = seen(0.1, 1.0, 0.4, 400)
+    late = [line._replace(after=line.after + 4, by=line.by + 4) for line in lines[200:]]
+    window = steady_window([*lines[:200], *late], (6, 400), took(0.1, 500))
+    assert window is not None
+    assert (window.tied, window.begin_within <= 0.1, window.end_within <= 0.1) == (
+        False,
+        True,
+        True,
+    )
+    assert abs(window.begin - 10.5) <= window.begin_within + 1e-9
+    assert abs(window.end - 54.0) <= window.end_within + 1e-9
+
+
+def test_a_time_of_one_iteration_ties_no_lines_that_stand_ten_apart() -> None:
+    """nanoGPT with log_interval 10: a line's time is that of its last iteration."""
+    lines = [line._replace(iteration=10 * line.iteration) for line in seen(1.0, 0.9, 0.25)]
+    window = steady_window(lines, (51, 200), took(1.0, 201))
+    assert window is not None
+    assert not window.tied
+    assert window.begin_within == pytest.approx(0.45)
