@@ -62,7 +62,7 @@ def figure(point: Point, quantity: str, places: int | None = None, href: str = "
 
 
 def with_interval(point: Point, quantity: str, places: int | None, href: str = "") -> PageCell:
-    """Return a figure with its 95 % interval in percent."""
+    """Return a figure with the larger half of its 95 % interval in percent."""
     cell, interval, value = (
         figure(point, quantity, places, href),
         point.interval(quantity),
@@ -70,7 +70,7 @@ def with_interval(point: Point, quantity: str, places: int | None, href: str = "
     )
     if interval is None or not value:
         return cell
-    half = (interval[1] - interval[0]) / 2 / value * 100
+    half = max(value - interval[0], interval[1] - value) / value * 100
     return PageCell(f"{cell.text} ±{half:.1f}%", value, "number", href)
 
 

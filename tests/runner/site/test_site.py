@@ -18,12 +18,13 @@ from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.folder import names
 from runner.history import workers
-from runner.history.cell_points import CampaignPoints
+from runner.history.cell_points import CampaignPoints, Point
 from runner.history.reading import OpenCampaign, points_of
 from runner.history.sources import sources
 from runner.site import site_making
 from runner.site.feed import ATOM
 from runner.site.logs import log_text
+from runner.site.sheets import with_interval
 from runner.site.site_folder import MARK, new_site
 from runner.site.site_making import make_site
 from runner.terms.cell import Cell
@@ -410,3 +411,10 @@ def test_calm_campaigns_are_shared_without_a_regression(tmp_path: Path) -> None:
     out = make(tmp_path / "out", tmp_path / "runs")
     assert json.loads((out / "data/regressions.json").read_text())["regressions"] == []
     assert "None was found" in (out / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_larger_half_of_a_lopsided_interval_stands_beside_a_figure() -> None:
+    """Half of its width was: 100 ±6.0% of an interval from 99 to 111."""
+    row = {"samples_per_s": 100.0, "samples_per_s_ci_low": 99.0, "samples_per_s_ci_high": 111.0}
+    point = Point("c", "key", "machine", row, {})
+    assert with_interval(point, "samples_per_s", 0).text == "100 ±11.0%"
