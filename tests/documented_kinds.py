@@ -73,7 +73,7 @@ def gives() -> str:
             cells.append(", ".join(GIVES[key] for key in keys if key in kind.gives) or "–")
         rows += f"| {' | '.join(cells)} |\n"
     heads = ["lines", *(GIVES[key] for key in PRINTED), "memory", "sizes"]
-    return f"\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n{rows}\n{_out_of()}\n"
+    return f"\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n{rows}\n{_out_of()}\n{_holds()}\n"
 
 
 def _out_of() -> str:
@@ -83,4 +83,11 @@ def _out_of() -> str:
         f" {kind.out_of}.\n"
         for kind in KINDS.values()
         if kind.works_out
+    )
+
+
+def _holds() -> str:
+    """What the time of each kind's lines is of."""
+    return "A line's time is\n\n" + "".join(
+        f"- `{kind.name}`: {kind.holds}.\n" for kind in KINDS.values() if kind.holds
     )

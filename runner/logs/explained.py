@@ -43,6 +43,16 @@ def explained(
     told, own = given.or_by(facts), UNKNOWN.or_by(facts)
     if summary.unmeasured:
         yield f"not measured: {unmeasured(summary.unmeasured)}"
+    if kind.holds and any(
+        seen.seen for seen in (summary.step_time_ms, summary.samples_per_s, summary.tokens_per_s)
+    ):
+        yield f"a line's time is {kind.holds}"
+    if summary.paused_lines:
+        lines = "1 line" if summary.paused_lines == 1 else f"{summary.paused_lines} lines"
+        yield (
+            f"{summary.paused_ms / 1000:.3g} s of evaluations and checkpoints, as the log states,"
+            f" are taken out of {lines}"
+        )
     if summary.doubtful:
         printed, derived = summary.doubtful
         yield (

@@ -74,7 +74,8 @@ class Kind(ABC):
     true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
     what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
-    `loss_kind` names what a line's loss is the mean of, by the trainer's source.
+    `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
+    its time is of, and whether evaluations and checkpoints are in it ("" of lines without a time).
     """
 
     name: str
@@ -90,6 +91,7 @@ class Kind(ABC):
     works_out: tuple[str, ...] = ()
     out_of: str = ""
     loss_kind: LossKind = ""
+    holds: str = ""
 
     def __init__(self) -> None:
         self.notes = Notes()

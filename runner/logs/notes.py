@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from runner.logs import overflow, smi
+from runner.logs import overflow, saves, smi
 from runner.logs.decoding import places
 from runner.logs.finder import Finder
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE
@@ -202,4 +202,4 @@ _EARLY: _Readers = {
     **dict.fromkeys(_ARGUMENTS, Notes._argument),
     _PRIMUS_MARK: Notes._primus,
 }
-_FINDER = Finder((*_READERS, *_EARLY, *overflow.MARKS, *smi.HEADER_MARKS))
+_FINDER = Finder((*_READERS, *_EARLY, *overflow.MARKS, *saves.MARKS, *smi.HEADER_MARKS))

@@ -95,6 +95,8 @@ class LogTotals:
     skipped: int = 0
     nan: int = 0
     unmeasured: int = 0
+    paused_lines: int = 0  # out of whose times pauses were taken, of so many ms in all:
+    paused_ms: float = 0.0
     last_loss: float | None = None
     diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
     batch_sizes: tuple[int, int] | None = None  # on the lines: the smallest and the largest
@@ -127,6 +129,9 @@ class LogTotals:
         self.skipped += int(batch.skipped.sum())
         self.nan += int(batch.nan.sum())
         self.unmeasured += batch.unmeasured
+        if batch.paused_ms is not None:
+            self.paused_lines += int((batch.paused_ms > 0).sum())
+            self.paused_ms += float(batch.paused_ms.sum())
         if sizes := self._sizes(int(batch.global_batch.min()), int(batch.global_batch.max())):
             self.batch_sizes = sizes
         loss = batch.last_loss()
@@ -224,6 +229,8 @@ class LogTotals:
         self.skipped += other.skipped
         self.nan += other.nan
         self.unmeasured += other.unmeasured
+        self.paused_lines += other.paused_lines
+        self.paused_ms += other.paused_ms
         if other.last_loss is not None or other.diverged_at is not None:
             self.diverged_at = other.diverged_at
         self.last_loss = self.last_loss if other.last_loss is None else other.last_loss

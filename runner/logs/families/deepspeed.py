@@ -62,6 +62,7 @@ class DeepSpeedPipe(LineParser):
         Candidate("ascend_gpt", "the log names npu", (NPU,)),
     )
     loss_kind = "iteration"
+    holds = "the mean over its steps; evaluations and checkpoints are not in it"
     own_rate = False
     step = rb"steps: \d{1,9} loss: "
     success = rb"Process \d+ exits successfully"
@@ -93,6 +94,7 @@ class DeepSpeedTimer(LineParser):
     candidates = _CANDIDATES
     gives = ("samples_per_s", "memory_allocated_mib")
     own_rate = False
+    holds = "the mean over its steps; evaluations and checkpoints are not in it"
     step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="
     head = re.compile(

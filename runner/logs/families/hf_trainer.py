@@ -59,6 +59,10 @@ class HfTrainer(LineParser):
     works_out: tuple[str, ...] = ("step_time_ms",)
     out_of = "the rate of tqdm's bar"
     loss_kind = "window"
+    holds = (
+        "tqdm's mean of about the last three steps, and there is none near evaluations;"
+        " checkpoints are in it"
+    )
     step = rb"\{'loss': "
     marker = b"<"
     head = re.compile(
@@ -121,6 +125,7 @@ class HfTrainerEpochs(HfTrainer):
     gives = ("loss", "grad_norm", "global_batch", "train_iters")
     works_out = ()
     out_of = ""
+    holds = ""
     marker = _OBJECT_MARK
     head = _OBJECT
     context = _SIZE_MARKS

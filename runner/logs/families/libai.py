@@ -77,6 +77,7 @@ class LiBai(LineParser):
     works_out = ("step_time_ms", "samples_per_s")
     out_of = "the averages since the third iteration"
     loss_kind = "running"
+    holds = "the mean over its iterations; evaluations and checkpoints are not in it"
     step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
@@ -160,6 +161,7 @@ class LiBaiMetrics(LineParser):
     from_zero = True
     gives = ("step_time_ms", "loss")
     loss_kind = "running"
+    holds = "the median of the last 20 iterations; evaluations and checkpoints are not in it"
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 

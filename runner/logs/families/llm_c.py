@@ -59,6 +59,7 @@ class LlmC(LineParser):
         *("tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "iteration"
+    holds = "its own iteration's; evaluations and checkpoints are not in it"
     step = rb"step {1,9}\d{1,9}/\d{1,9}(?: \|(?: train)?|: train) loss {1,9}"
     marker = b" loss "
     head = re.compile(

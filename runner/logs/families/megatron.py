@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.logs.batch import Batch, Figures, Ints, Windows, measured
+from runner.logs.batch import Batch, Figures, Floats, Ints, Windows, measured
 from runner.logs.decoding import line_end
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Kind, Sign
@@ -29,6 +29,7 @@ from runner.logs.layouts import Field, Layout, Marks, Table, whole_numbers
 from runner.logs.megatron_fields import FIELD, ROLES, Columns, field_of, seconds_of
 from runner.logs.numbers import number
 from runner.logs.own_figures import last_step_time, own_figures
+from runner.logs.saves import Saves, taken_out
 
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
@@ -94,6 +95,10 @@ class Megatron(Kind):
         *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib"),
     )
     loss_kind = "window"
+    holds = (
+        "the mean over its iterations; evaluations and checkpoints are in it, but for Megatron"
+        " core's since 2023-11 and checkpoints whose time the log states"
+    )
     success = rb"\[after training is done\]|exiting program at iteration"
 
     def __init__(self, fast: bool = True) -> None:
@@ -101,6 +106,7 @@ class Megatron(Kind):
         self._windows = Windows()
         self._layouts: list[Layout] = []
         self._fast = fast
+        self._saves = Saves()
         self._step_time = b""  # Megatron-Bridge's, of the step to come
         self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
@@ -115,6 +121,7 @@ class Megatron(Kind):
         self._windows.log_interval = self.notes.log_interval
         ends = self._ends(marks, slashes, pipes)
         overflows = self.overflows.find(text, noted, slashes)
+        paused_ms = self._saves.find(marks.text, noted, slashes, ends)
         if not len(slashes):
             self._step_time = last_step_time(text, 0, len(text)) or self._step_time
             return None
@@ -123,8 +130,7 @@ class Megatron(Kind):
         iteration = whole_numbers(marks.text, slashes, 9)
         kept = self._first_is_kept(marks.text, slashes, iteration)
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
-        batch = self._batch(marks.text, iteration, columns, overflows, kept)
-
+        batch = self._batch(marks.text, iteration, columns, overflows, kept, paused_ms)
         return replace(batch, figures=self._figures(text, (slashes, pipes, ends), batch))
 
     def _figures(
@@ -224,6 +230,7 @@ class Megatron(Kind):
         columns: Columns,
         overflows: Ints,
         kept: NDArray[np.bool_],
+        paused_ms: Floats,
     ) -> Batch:
         begins = self._windows.begins(iteration)
         covers = self._windows.cover(iteration)
@@ -265,6 +272,9 @@ class Megatron(Kind):
         time_ms, odd_times = measured(time_ms)
         rate, odd_rates = measured(columns.floats["rate"])
         tokens, odd_tokens = measured(columns.floats["device_tokens"])
+        if paused_ms.any():
+            paused_ms = np.where(begins, 0.0, paused_ms)  # the run before it saved
+            time_ms, rate, paused_ms = taken_out(time_ms, rate, covers, paused_ms)
         return Batch(
             iteration=iteration,
             iterations=covers,
@@ -279,6 +289,7 @@ class Megatron(Kind):
             grad_norms=lambda rows: texts("norm", rows),
             unmeasured=odd_times + odd_rates + odd_tokens + columns.unread,
             device_tokens_per_s=None if np.isnan(tokens).all() else tokens,
+            paused_ms=paused_ms if paused_ms.any() else None,
         )
 
 

@@ -44,6 +44,7 @@ class MlPerf(LineParser):
     works_out = ("step_time_ms",)
     out_of = "the time stamps of a block's ends, and train_step_time in s"
     loss_kind = "iteration"
+    holds = "the mean over its block's steps, or its own step's; evaluations are not in it"
     step = rb'"key": "(?:block_stop"|tracked_stats", "value": \{[^{}]{0,1000}"reduced_train_loss")'
     error = rb':::MLLOG \{.{0,1000}"key": "run_stop", .{0,1000}"status": "aborted"'
     success = rb'"key": "run_stop", (?!.{0,1000}"status": "aborted")'

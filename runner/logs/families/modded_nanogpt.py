@@ -52,6 +52,7 @@ class ModdedNanoGpt(LineParser):
     works_out = ("step_time_ms",)
     out_of = "the differences of train_time, which is cumulative"
     loss_kind = "iteration"
+    holds = "the mean over the steps since the line before; evaluations are not in it"
     step = rb"step:\d{1,9}/\d{1,9} (?:train_|val_)"
     marker = b"train_time:"
     head = re.compile(

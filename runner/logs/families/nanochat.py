@@ -46,6 +46,7 @@ class Nanochat(LineParser):
         *("tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "running"
+    holds = "its own iteration's; evaluations and checkpoints are not in it"
     step = rb"step \d{5,9}/\d{5,9} \("
     marker = b"%) | loss: "
     head = re.compile(

@@ -44,6 +44,7 @@ class Nanotron(LineParser):
         *("grad_norm", "memory_reserved_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
     )
     loss_kind = "iteration"
+    holds = "its own iteration's; evaluations and checkpoints are not in it"
     step = rb"iteration: \d{1,9} / \d{1,9} \| consumed_tokens: "
     marker = b"| consumed_tokens: "
     head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9}) / (\d{1,9}) \| (?=consumed_tokens: )")

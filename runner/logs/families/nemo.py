@@ -49,6 +49,7 @@ class NeMo(LineParser):
         *("memory_allocated_mib", "memory_reserved_mib", "tflop_per_s", "train_iters"),
     )
     loss_kind = "window"
+    holds = "the mean over its iterations; evaluations are not in it"
     from_zero = True
     step = rb"Training epoch \d{1,9}, iteration \d{1,9}/\d{1,9} \| "
     success = rb"`Trainer\.fit` stopped: `max_(?:steps|epochs)=\d{1,9}` reached"
@@ -91,6 +92,7 @@ class NeMoBar(LineParser):
     candidates = (Candidate("command"),)
     gives = ("step_time_ms", "device_tokens_per_s", "loss", "grad_norm", "train_iters")
     loss_kind = "iteration"
+    holds = "its own iteration's; evaluations are not in it"
     step = rb"\| \d{1,9}/\d{1,9} \[[\d:]{4,20}<[^\r\n]{1,200}reduced_train_loss=\d"
     marker = b"reduced_train_loss="
     head = re.compile(

@@ -35,6 +35,7 @@ class OneFlowSteps(LineParser):
     named = (Candidate("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
     gives = ("samples_per_s", "loss")
     loss_kind = "window"
+    holds = "the mean since the line before, with all that came between"
     step = rb"step: \d{1,9}, (?:total_)?loss: "
     marker = b"step: "
     head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
@@ -71,6 +72,7 @@ class OneFlowTable(LineParser):
     candidates = (Candidate("oneflow_gpt"),)
     gives = ("step_time_ms", "samples_per_s", "loss")
     loss_kind = "running"
+    holds = "the mean since the line before, with all that came between"
     step = rb"\| \d{1,9} +\| \d{1,12} +\| \d{1,15} +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")

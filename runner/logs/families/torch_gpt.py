@@ -35,6 +35,7 @@ class TorchGpt(LineParser):
     )
     named = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
     loss_kind = "window"
+    holds = "the mean since the line before; it evaluates behind the last one"
     step = rb"torch_gpt step="
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "

@@ -13,6 +13,9 @@ torchtitan/components/metrics.py:460-470). `wps` until 2024-11 (4d182a13), no `g
   of an iteration, which no line has, the batch, too: lines before the first step say all of them.
 * Step 1 is always printed (:390), so lines are 1, 10, 20, ...: the second covers nine iterations.
   The time of the first has the model's set-up and compilation in it.
+* A validation begins a new window (:579, b5bcd76c); a checkpoint does not, and is in the next
+  line's time: `Finished saving the checkpoint in 3.21 seconds.` (b5bcd76c checkpointer/dcp.py:490,
+  v0.2.2 checkpoint.py:546) is taken out of it.
 * `memory` is the most that torch's allocator had reserved since the line before, on the rank that
   prints: more than was allocated, and of one device.
 * On a rank that has no last pipeline stage the loss is the sum of -1s (train.py:556), no loss. The
@@ -53,6 +56,11 @@ _MESH = re.compile(
     rb"|parallelism: pp=(\d{1,6}), dp_replicate=(\d{1,6}), dp_shard=(\d{1,6}), cp=(\d{1,6}),"
     rb" tp=(\d{1,6}),)"
 )
+_SAVED = re.compile(
+    rb"Finished (?:saving|staging) the checkpoint(?: \(or staging if async is enabled\))? ?in"
+    rb" ([\d.]{1,20}) seconds"
+)
+_VALIDATED = re.compile(rb"validate step: {1,9}(\d{1,9})  ")
 _RANK = re.compile(rb"\[([a-z]{1,20}\d{1,9})\]:")
 BEFORE = 100  # bytes before `Training starts` in which its rank stands
 _TITAN = Sign((b"[titan] ", b"torchtitan"))
@@ -70,6 +78,10 @@ class TorchTitan(LineParser):
         *("memory_reserved_mib", "tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "iteration"
+    holds = (
+        "the mean since the line before, or since a validation; checkpoints are in it"
+        " where the log does not say how long they took"
+    )
     step = rb"step:(?<!validate step:) {1,9}\d{1,9}  (?:\x1b\[[\d;]{1,20}m)?loss: "
     success = rb" - root - INFO - Training completed\b"
     marker = b"step: "
@@ -77,7 +89,11 @@ class TorchTitan(LineParser):
         rb"(?:(?<=\dm)|(?<![A-Za-z_]))(?<!validate )step: {1,9}(\d{1,9})  "
         rb"(?:\x1b\[[\d;]{1,20}m)?(?=loss: )"
     )
-    context = (b"Trainer is initialized with ", b"Training starts at step ", b"device mesh with ")
+    context = (
+        *(b"Trainer is initialized with ", b"Training starts at step ", b"device mesh with "),
+        *(b"Finished saving the checkpoint", b"Finished staging the checkpoint"),
+        b"validate step: ",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,17 +102,23 @@ class TorchTitan(LineParser):
         self._last: int | None = None  # the run's last step, or the one before its first
         self._before: int | None = None
         self._loss_known = False  # by a rank that prints
+        self._saved: dict[bytes, float] = {}  # s of checkpoints since the last line, by rank
+        self._validated = 0  # the step that a window begins behind, where it was not logged
 
     def look(self, text: bytes, at: int) -> None:
         """Read the sizes of a run, and where it starts."""
         end = line_end(text, at)
         if starts := _STARTS.match(text, at):
-            rank = _RANK.search(text, line_start(text, at, max(0, at - BEFORE)), at)
-            name = rank[1] if rank else b""
+            name = _rank(text, at)
             if self._starter in (None, name):
                 self._starter = name
                 self._last, self._before = (whole(starts[1]) or 0) - 1, None
                 self._loss_known = False
+        elif saved := _SAVED.match(text, at, end):
+            name = _rank(text, at)
+            self._saved[name] = self._saved.get(name, 0.0) + (quantity(saved[1]) or 0.0)
+        elif validated := _VALIDATED.match(text, at, end):
+            self._validated, self._saved = whole(validated[1]) or 0, {}
         if mesh := _MESH.match(text, at, end):
             sizes = mesh.groups()[1:] if mesh[1] is None else mesh[1].split(b",")
             self.notes.facts[DEVICES] = str(prod(whole(size.strip()) or 1 for size in sizes))
@@ -125,11 +147,14 @@ class TorchTitan(LineParser):
         if iteration in (self._last, self._before):  # another rank's
             return None
         covers = iteration - self._last if self._last is not None else 0
+        if 0 < iteration - self._validated < covers:
+            covers = iteration - self._validated  # a validation begins a new window
         self._last, self._before = iteration, self._last
         fields = (pattern.search(text) for pattern in (_NORM, _MEMORY, _TOKENS, _TFLOPS))
         norm, memory, tokens, tflops = (field[1] if field else None for field in fields)
         gib = quantity(memory)
         self.notes.reserved(None if gib is None else gib * 1024)
+        rate, paused_ms = self._without_saves(grouped(tokens), covers)
         return LoggedStep(
             iteration,
             global_batch=self._batch,
@@ -137,6 +162,27 @@ class TorchTitan(LineParser):
             loss=None if no_stage else loss,
             grad_norm=number(norm),
             iterations=max(covers, 0),
-            device_tokens_per_s=grouped(tokens),
+            device_tokens_per_s=rate,
             figures=Figures(tflop_per_s=grouped(tflops)),
+            paused_ms=paused_ms,
         )
+
+    def _without_saves(self, rate: float | None, covers: int) -> tuple[float | None, float]:
+        """Return the rate of a line without the checkpoints in its time, and how long they took
+        (ms): nothing is taken out where the log does not say what that time is.
+        """
+        saved_ms, self._saved = max(self._saved.values(), default=0.0) * 1000, {}
+        sizes = (whole(self.notes.facts.get(key)) or 0 for key in (TOKENS_PER_SAMPLE, DEVICES))
+        length, devices = sizes
+        if not (saved_ms and rate and devices and covers > 0):
+            return rate, 0.0
+        whole_ms = covers * self._batch * length / devices / rate * 1000
+        if saved_ms >= whole_ms:
+            return rate, 0.0
+        return rate * whole_ms / (whole_ms - saved_ms), saved_ms
+
+
+def _rank(text: bytes, at: int) -> bytes:
+    """Return the name of the rank that printed a line; empty where it has none."""
+    rank = _RANK.search(text, line_start(text, at, max(0, at - BEFORE)), at)
+    return rank[1] if rank else b""

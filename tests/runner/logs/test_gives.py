@@ -93,6 +93,8 @@ def test_what_a_kind_gives_is_what_its_parser_reads(name: str) -> None:
     assert not set(kind.works_out) & set(kind.gives)
     assert bool(kind.works_out) == bool(kind.out_of)
     assert bool(kind.loss_kind) == ("loss" in kind.gives)
+    timed = {"step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s"}
+    assert bool(kind.holds) == bool(timed & {*kind.gives, *kind.works_out})
 
 
 def test_a_measurement_says_what_its_losses_are_the_mean_of() -> None:

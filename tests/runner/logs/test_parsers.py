@@ -78,6 +78,57 @@ def test_a_batch_that_grows_is_that_of_its_line() -> None:
     assert [step.global_batch_size for step in read.intervals] == [16, 32, None]
 
 
+SAVED = [
+    "(min, max) time across ranks (ms):",
+    "    save-checkpoint ................................: (1990.50, 2000.00)",
+]
+
+
+@pytest.mark.parametrize(
+    ("between", "time_ms", "paused_ms"),
+    [
+        (["time (ms) | save-checkpoint: 2000.00"], 500, 2000),
+        (SAVED, 500, 2000),
+        ([*SAVED, "time (ms) | save-checkpoint: 3000.00"], 200, 5000),
+        (["time (ms) | save-checkpoint: 7000.00"], 700, 0),  # no part of 7 s
+        (["    evaluate .......................................: (9.0, 9.0)", *SAVED], 700, 0),
+    ],
+)
+def test_a_checkpoint_in_a_lines_time_is_taken_out(
+    read: Any, between: list[str], time_ms: float, paused_ms: float
+) -> None:
+    """bigscience 0035f06a megatron/training.py:840, microsoft 7632408b :1202; NVIDIA's evaluate is
+    printed by those that stop the clock (b60ca1a8).
+    """
+    lines = [megatron(10, ms=500.0), *between, megatron(20, ms=700.0, rate=10.0)]
+    step = measure(readers_of("megatron_lm"), {0: ["\n".join((*lines, "")).encode()]}).intervals[1]
+    assert step.step_time_ms == pytest.approx(time_ms)
+    assert step.paused_ms == paused_ms
+    assert step.samples_per_s == pytest.approx(10.0 * 700 / time_ms)
+    said = (
+        f"{paused_ms / 1000:g} s of evaluations and checkpoints, as the log states, are taken out"
+    )
+    assert (said in read(lines)["reason"]) == (paused_ms > 0)
+    stamped = [
+        line.replace(" iteration ", " [2026-07-16 12:00:01] iteration ", 1) for line in lines
+    ]
+    core = measure(readers_of("megatron_core"), {0: ["\n".join((*stamped, "")).encode()]})
+    assert core.intervals[1].step_time_ms == 700
+
+
+def test_a_checkpoint_of_the_run_before_is_in_no_time() -> None:
+    lines = [megatron(10, ms=500.0), *SAVED, megatron(10, ms=700.0)]
+    read = measure(readers_of("megatron_lm"), {0: ["\n".join((*lines, "")).encode()]})
+    assert [step.step_time_ms for step in read.intervals][-1] == 700
+
+
+def test_what_a_lines_time_is_of_is_said(read: Any) -> None:
+    assert (
+        "a line's time is the mean over its iterations; evaluations"
+        in read([megatron(1)])["reason"]
+    )
+
+
 def test_a_nan_among_skipped_steps_is_one(read: Any) -> None:
     lines = [megatron(10), megatron(20, loss=None, skipped=3)]
     assert read(lines)["nan"] == 1

@@ -210,3 +210,43 @@ def test_a_colour_within_a_number_does_not_join_its_halves(colour: str) -> None:
     assert norm
     (step,) = of(line.replace(norm[1], norm[1].replace(".", colour))).intervals
     assert step.grad_norm is None
+
+
+SIZES = [
+    "[titan] Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=2, cp=1, tp=1,",
+    "[titan] Trainer is initialized with local batch size 4, global batch size 8, gradient"
+    " accumulation steps 1, sequence length 1000, total steps 30 (warmup 2)",
+]
+
+
+@pytest.mark.parametrize(
+    "said", ["the checkpoint (or staging if async is enabled)in", "the checkpoint in"]
+)
+def test_a_checkpoint_in_a_lines_time_is_taken_out(said: str) -> None:
+    """8,000 tokens a step, two devices: ten steps at 4,000 tokens/s a device are 10 s."""
+    saved = [
+        f"[rank{rank}]:[titan] - root - INFO - Finished saving {said} {took} seconds."
+        for rank, took in ((0, 5.00), (1, 4.90))
+    ]
+    lines = [
+        *SIZES,
+        torchtitan(10, tps=8000),
+        *saved,
+        torchtitan(20, tps=4000),
+        torchtitan(30, tps=8000),
+    ]
+    read = of(*lines).intervals
+    assert [step.device_tokens_per_s for step in read] == [8000, 8000, 8000]
+    assert [step.paused_ms for step in read] == [0, 5000, 0]
+    assert [step.step_time_ms for step in read] == [500, 500, 500]
+    unknown = of(*lines[2:]).intervals
+    assert [(step.device_tokens_per_s, step.paused_ms) for step in unknown][1] == (4000, 0)
+
+
+def test_a_validation_begins_a_new_window() -> None:
+    """torchtitan b5bcd76c torchtitan/components/metrics.py:579."""
+    validated = "[titan] validate step: 15  loss:  8.1234  memory: 84.26GiB(60.27%)  tps: 30,000"
+    saved = "[titan] Finished saving the checkpoint in 3.00 seconds."
+    read = of(*SIZES, torchtitan(10), saved, validated, torchtitan(20), torchtitan(30))
+    assert steps(read) == [(10, 10), (20, 5), (30, 10)]
+    assert [step.paused_ms for step in read.intervals] == [0, 0, 0]
