@@ -10,7 +10,7 @@ the reason. So is one of which the edges are known too coarsely, or that lacks a
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -31,6 +31,7 @@ THROTTLES: Mapping[int, str] = {
 SHORTEST_S = 5.0  # of the counted steps: a counter is renewed up to 0.1 s late, at either edge
 MOST_PERCENT = 3.0  # ± of a figure by when the steps began and ended; beyond it there is none
 Point = tuple[float, float]
+_MOMENTS, _MEANS = (0.5, 0.5), (0.0, 1.0)  # what two samples weigh of the time between them
 Method = Literal["counter", "integrated"]
 
 
@@ -115,13 +116,19 @@ class _Used(NamedTuple):
 
 
 def _used(samples: Sequence[Sample], window: Window) -> _Used | None:
-    """Return what a device used in the window; None where samples lack."""
+    """Return what a device used in the window; None where samples lack.
+
+    A power sample is of a moment, or the mean of the second before it (NVML on Ampere and later):
+    what the two make of the window apart is as open as where it lies.
+    """
     windows = window.possible(sample.time for sample in samples)
-    counter, integral = _of_counter(samples, window), _of_power(samples, window)
-    if counter and (used := _between(counter, window, windows)):
-        return _Used(*used, "counter")
-    if integral and (used := _between(integral, window, windows)):
-        return _Used(*used, "integrated")
+    if counted := _between(_of_counter(samples, window), window, windows):
+        return _Used(*counted, "counter")
+    power = _of_power(samples, window)
+    moments, means = (_between(_summed(power, by), window, windows) for by in (_MOMENTS, _MEANS))
+    if moments and means:
+        apart = max(abs(moments[0] - means[0]), moments[1])
+        return _Used(moments[0], apart, "integrated")
     return None
 
 
@@ -133,18 +140,18 @@ def _of_counter(samples: Sequence[Sample], window: Window) -> Sequence[Point]:
 
 
 def _of_power(samples: Sequence[Sample], window: Window) -> Sequence[Point]:
-    """Return (time, joules) by the trapezoids under the power samples; none with a gap."""
-    watts = [(s.time, s.power_w) for s in samples if s.power_w is not None]
-    points = list(zip((time for time, _ in watts), _summed(watts), strict=True))
-    spans = pairwise(time for time, _ in watts)
-    gaps = [span for span in spans if span[1] - span[0] > GAP_S]
+    """Return (time, watts); none with a gap in the window."""
+    points = [(s.time, s.power_w) for s in samples if s.power_w is not None]
+    gaps = ((a[0], b[0]) for a, b in pairwise(points) if b[0] - a[0] > GAP_S)
     across = any(before < window.end and after > window.begin for before, after in gaps)
     return [] if across else points
 
 
-def _summed(watts: Sequence[Point]) -> Iterator[float]:
-    areas = ((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(watts))
-    return accumulate(areas, initial=0.0) if watts else iter(())
+def _summed(watts: Sequence[Point], weights: tuple[float, float]) -> Sequence[Point]:
+    """Return (time, joules): between two samples the device took as much of each as it weighs."""
+    earlier, later = weights
+    areas = ((b[0] - a[0]) * (earlier * a[1] + later * b[1]) for a, b in pairwise(watts))
+    return list(zip((time for time, _ in watts), accumulate(areas, initial=0.0), strict=False))
 
 
 def _between(
@@ -189,9 +196,9 @@ def _why_not(samples: Sequence[Sample], window: Window) -> str:
 
 
 def _too_coarse(percent: float, seconds: float) -> str:
-    """Say what the polls leave open, and how long the counted steps would have to take."""
+    """Say what is open, and how long the counted steps would have to take."""
     return (
-        f"the polls of its log leave ±{percent:.1f} % open of what {seconds:.0f} s of counted steps"
+        f"samples and polls leave ±{percent:.1f} % open of what {seconds:.0f} s of counted steps"
         f" took; about {math.ceil(seconds * percent / MOST_PERCENT)} s of them leave"
         f" {MOST_PERCENT:g} %"
     )

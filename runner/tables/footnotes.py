@@ -13,7 +13,7 @@ from runner.tables.row import COMPARED, Row
 from runner.terms.memory import MEMORY
 
 MOST_SHOWN = 3  # in a terminal, unless all are asked for
-ALIKE_PERCENT = 3.0  # energy by the trainer and by us, which are edged by lines and by polls
+ALIKE_PERCENT = 3.0  # energy by the trainer and by us, which are edged by lines and by samples
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
     "repeats": "range of the repeats' medians",
@@ -112,7 +112,7 @@ def _of_energy(table: Sequence[Row]) -> Iterator[str]:
     """Yield what energy is of, ± how much, whose is the trainer's own, and where the two differ."""
     if any(row.power.joules_per_token is not None for row in table):
         within = max((row.power.within_percent or 0.0 for row in table), default=0.0)
-        known = f"; when the steps ran leaves up to ±{within:.1f} % open" if within >= 0.1 else ""
+        known = f"; samples and polls leave up to ±{within:.1f} % open" if within >= 0.1 else ""
         yield f"J/token: what the devices took over the counted steps, not their machines{known}."
     own = [printable(row.cell) for row in table if row.power.method == LOG]
     if own:

@@ -90,8 +90,9 @@ class Utilisation:
 class Energy:
     """What all devices took over `iterations` steps: joules, None with the reason in `missing`.
 
-    `method` is counter, or integrated: of power samples, where a counter could not be used. When
-    the steps began and ended leaves ± `within_percent` of it open. `mean_power_w` is one device's.
+    `method` is counter, or integrated: of power samples, where a counter could not be used. The
+    samples, and when the steps began and ended, leave ± `within_percent` of it open; `mean_power_w`
+    is one device's.
     """
 
     joules: float | None
