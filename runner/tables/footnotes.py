@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from node.printable import printable
+from runner.base.text import counted
 from runner.figures.power import LOG
 from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.tables.columns import DOUBTFUL, INCOMPLETE
@@ -161,7 +162,7 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
     if not cells_by_warmup:
         return
     left_out = [
-        (f"iterations 1 to {out}" if out else "nothing")
+        (f"the first {counted(out, 'iteration')}" if out else "nothing")
         + (f" of {some(cells)}" if len(cells_by_warmup) > 1 else "")
         for out, cells in sorted(cells_by_warmup.items())
     ]

@@ -138,6 +138,13 @@ def test_no_counterpart_two_counterparts_and_unfinished_ones_are_said() -> None:
     assert (found.differences, found.note) == ({}, "10-1 has no finished run")
 
 
+def test_a_note_says_how_many_first_iterations_a_found_warmup_left_out() -> None:
+    """Of a run that went on from 5,000 it said `iterations 1 to 1`."""
+    lines = tuple(Interval(n, 1, None, 100.0) for n in range(5001, 5021))
+    run = replace(OSDI[0], warmup_iters=None, measurement=Measurement(lines))
+    assert "left out: the first 1 iteration (most" in " ".join(to_table(rows([run])).split())
+
+
 def test_different_windows_are_marked() -> None:
     short = replace(OSDI[1], warmup_iters=5)
     table = rows([OSDI[0], short], "optimization=off")
