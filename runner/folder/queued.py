@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from node.schema import Whole
+from runner.base.clock import ZONE, minute
 from runner.terms.outcome import Time, Word
 
 PENDING = "PENDING"
@@ -48,6 +49,5 @@ def _ordinal(number: int) -> str:
 
 
 def _clock(at: float) -> str:
-    """Write a time as 12:40, and with its day where that is not today."""
-    then, today = time.localtime(at), time.localtime()
-    return time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
+    """Write a time as 12:40 UTC, and with its day where that is not today."""
+    return f"{minute(at, since=time.time())} {ZONE}"

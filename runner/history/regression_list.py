@@ -1,11 +1,11 @@
 """The list of regressions as text: for a terminal, as Markdown, as JSON. Pure."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from node.printable import printable
+from runner.base import clock
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import filled, fits, grid
 from runner.base.text import counted, some
@@ -16,7 +16,7 @@ from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
 
 SCHEMA = 1
-HEADERS = ("since", "cell", "machine", "what", "was, is", "change", "now")
+HEADERS = (f"since ({clock.ZONE})", "cell", "machine", "what", "was, is", "change", "now")
 MOST_FACTS = 6  # that are named below a table; JSON and pages have all
 
 
@@ -99,8 +99,8 @@ def as_data(found: Regression) -> dict[str, Any]:
 
 
 def day(seconds: float | None) -> str:
-    """Write a day in UTC, so that the same input is the same text everywhere."""
-    return MISSING if seconds is None else time.strftime("%Y-%m-%d", time.gmtime(seconds))
+    """Write the day on which a campaign began, as far as it is known."""
+    return MISSING if seconds is None else clock.day(seconds)
 
 
 def _row(found: Regression) -> list[str]:

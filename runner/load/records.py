@@ -1,12 +1,12 @@
 """A campaign's folder as records: the last attempt of each repeat. Never launches anything."""
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.figures.reached import multiplied_in, reached
 from runner.folder import names
@@ -223,7 +223,7 @@ def _ran(
         attempt=attempt.number,
         measurement=measured,
         attention=measured.facts.get(ATTENTION, asked.attention),
-        date=_day(began),
+        date=day(began) if began else "",
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
         queued_s=recorded.queued_s if recorded else None,
@@ -263,13 +263,6 @@ def _reached(attempt: Attempt, run: Run, record: Record, ids: Sequence[int]) -> 
     hosts, kind = list(attempt.hosts.values()), run.nodes[0].device
     arithmetic = record.arithmetic and multiplied_in(record.arithmetic, record.device, kind)
     return reached(products, hosts, ids, arithmetic, kind)
-
-
-def _day(seconds: float | None) -> str:
-    """Write a time of the control node's clock as YYYY-MM-DD there; nothing where it is not
-    known.
-    """
-    return time.strftime("%Y-%m-%d", time.localtime(seconds)) if seconds else ""
 
 
 def _ended(

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from runner.archive import archive
 from runner.archive.export import Gathered, gathered
+from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.base.escapes import plain
 from runner.folder import names
@@ -137,9 +137,9 @@ def _runs(campaign: Campaign, table: Sequence[Row]) -> dict[str, Run]:
 
 
 def _day(table: Sequence[Row]) -> str:
-    """Return the day of the last run's end, as the control node's clock had it (UTC)."""
+    """Return the day of the last run's end, as the control node's clock had it."""
     ends = [record.began + record.wall_s for row in table for record in row.records if record.began]
-    return time.strftime("%Y-%m-%d", time.gmtime(max(ends))) if ends else ""
+    return day(max(ends)) if ends else ""
 
 
 def _facts(publication: Publication) -> dict[str, Any]:

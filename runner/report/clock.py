@@ -4,23 +4,17 @@ A campaign that was taken up again days later would else be two specks.
 """
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from runner.base.clock import day, minute, second
+
 _LONG = 0.25  # of all time in which something ran: an idle time beyond is cut
 _CUT = 4.0  # percent that a cut one has
 _APART = 9.0  # percent between two labels
 _STEPS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-
-
-def clock(at: float, since: float | None = None) -> str:
-    """Write a time to the minute, without its day where `since` was on the same one."""
-    day, minute = time.strftime("%Y-%m-%d %H:%M", time.localtime(at)).split()
-    same = since is not None and time.strftime("%Y-%m-%d", time.localtime(since)) == day
-    return minute if same else f"{day} {minute}"
 
 
 def length(seconds: float) -> str:
@@ -75,20 +69,17 @@ class Axis:
         running = sum(piece.end - piece.begin for piece in scaled)
         step = next((step for step in _STEPS if running / step <= 7), 86400 * (running // 6e5 + 1))
         found: list[dict[str, str]] = []
-        day, free = "", -_APART
+        last, free = "", -_APART
         for piece in scaled:
-            shift = time.localtime(piece.begin).tm_gmtoff
-            first = math.ceil((piece.begin + shift) / step) * step - shift
+            first = math.ceil(piece.begin / step) * step
             for number in range(int((piece.end - first) // step) + 1):
                 at = first + number * step
                 left = self.percent(at)
                 if left < free or left > piece.right - _APART / 2:
                     continue
-                then = time.localtime(at)
-                today = time.strftime("%Y-%m-%d", then)
-                label = time.strftime("%H:%M:%S" if step < 60 else "%H:%M", then)
-                label = label if today == day else f"{today} {label}"
-                free, day = left + _APART * (1 if len(label) < 9 else 2), today
+                today, label = day(at), second(at) if step < 60 else minute(at, since=at)
+                label = label if today == last else f"{today} {label}"
+                free, last = left + _APART * (1 if len(label) < 9 else 2), today
                 found.append({"left": f"{left:.2f}", "label": label})
         return found
 

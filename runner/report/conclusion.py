@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from node.printable import printable
+from runner.base.clock import ZONE, minute
 from runner.base.text import counted
-from runner.report.clock import clock
 from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text, number_text
 from runner.tables.row import BaselineComparison, Row
@@ -39,14 +39,14 @@ def compared_axes(table: Sequence[Row]) -> str:
 
 
 def ran(table: Sequence[Row]) -> str:
-    """Say when the runs began and ended by the control node's clock, how many, and on what."""
+    """Say when the runs began and ended (control node's clock, UTC), how many, on what."""
     records = [record for row in table for record in row.records]
     begun = [(record.began, record.wall_s) for record in records if record.began is not None]
     parts = []
     if begun:
         first, last = min(at for at, _ in begun), max(at + took for at, took in begun)
         hours = sum(took for _, took in begun) / 3600
-        parts.append(f"{clock(first)} to {clock(last, first)}")
+        parts.append(f"{minute(first)} to {minute(last, first)} {ZONE}")
         parts.append(f"{counted(len(begun), 'run')}, {_length(hours)}")
     imported = sum(record.imported for record in records)
     if imported:

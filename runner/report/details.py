@@ -1,12 +1,12 @@
 """What a row of the results opens to: verdict, runs, differences, commands, logs. Pure."""
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from node.printable import printable
+from runner.base.clock import ZONE, day, second
 from runner.figures.publishable import CODES
 from runner.figures.summary import runs_that_count
 from runner.report.command_text import commands
@@ -108,7 +108,7 @@ def _some_hosts(hosts: Sequence[str], most: int = 8) -> str:
 
 
 def _clock(at: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else MISSING
+    return f"{day(at)} {second(at)} {ZONE}" if at else MISSING
 
 
 def _logs(

@@ -3,13 +3,13 @@
 It is HTML, as the bars are: blocks in percent of the lane, so that it fits any width.
 """
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from node.printable import printable
-from runner.report.clock import Axis, axis_of, clock, length
+from runner.base.clock import ZONE, minute
+from runner.report.clock import Axis, axis_of, length
 from runner.report.links import href
 from runner.tables.row import Row
 from runner.terms.record import NOT_ENDED, Record
@@ -37,7 +37,7 @@ class _Ran:
 
     @property
     def times(self) -> str:
-        words = f"{clock(self.began)} to {clock(self.ended, self.began)}"
+        words = f"{minute(self.began)} to {minute(self.ended, self.began)}"
         words += f" ({length(self.ended - self.began)})"
         waited = self.began - self.queued
         return f"{words}, queued for {length(waited)} before" if waited else words
@@ -89,7 +89,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
         "again": sum(not run.last for run in runs),
         "idle": length(axis.idle) if axis.idle >= 1 else "",
         "left_out": len(lanes) - len(shown),
-        "zone": time.strftime("%Z", time.localtime(runs[0].began)),
+        "zone": ZONE,
         "waiting": waits,
     }
 
@@ -157,8 +157,8 @@ def _blocks(runs: Sequence[_Ran], axis: Axis, by_cell: bool) -> Iterable[dict[st
             "href": first.href if single else None,
             "title": _title(first, by_cell)
             if single
-            else f"{len(group)} runs, {first.status}: {clock(first.began)} to"
-            f" {clock(last.ended, first.began)}",
+            else f"{len(group)} runs, {first.status}: {minute(first.began)} to"
+            f" {minute(last.ended, first.began)}",
         }
 
 

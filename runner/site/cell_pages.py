@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from node.printable import printable
+from runner.base.clock import ZONE
 from runner.figures.changes import FEWEST_POINTS
 from runner.history.cell_points import Point
 from runner.history.regression_list import day
@@ -158,7 +159,7 @@ def _table(site: WholeSite, series: Series) -> PageSheet:
     quantities = _quantities(series)
     columns = [
         PageColumn("campaign", "campaign"),
-        PageColumn("date", "date"),
+        PageColumn("date", f"date ({ZONE})"),
         PageColumn("status", "status", filtered=True),
         *(PageColumn(name, TITLES[name], number=True) for name in quantities),
         PageColumn("changed", "changed since the one before"),

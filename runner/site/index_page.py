@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from runner.base.clock import ZONE
 from runner.base.text import counted, lasts
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.regression_list import day
@@ -98,7 +99,7 @@ def _grouped(site: WholeSite, found: Sequence[Regression]) -> list[dict[str, Any
 def _campaigns(site: WholeSite) -> PageSheet:
     columns = [
         PageColumn("campaign", "campaign"),
-        PageColumn("date", "began"),
+        PageColumn("date", f"began ({ZONE})"),
         PageColumn("before", "against the one before"),
         PageColumn("cells", "cells", number=True),
         PageColumn("ok", "ok", number=True),
@@ -183,7 +184,7 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
         PageColumn("samples_per_s", "samples/s", number=True),
         PageColumn("status", "status", filtered=True),
         PageColumn("campaign", "campaign", filtered=True),
-        PageColumn("date", "date"),
+        PageColumn("date", f"date ({ZONE})"),
         PageColumn("why", "what speaks against it"),
         PageColumn("tokens_per_s_per_device", "tokens/s a device", number=True),
         PageColumn("mfu_percent", "MFU %", number=True),

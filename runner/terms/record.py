@@ -239,7 +239,7 @@ class Record:
     `target_loss` is the loss to which the matrix asks how long it takes, in nats a token.
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
     `noted` is what they said before it began that may disturb it, in sentences.
-    `began` is when it did by the control node's clock (epoch seconds), `date` that day there
+    `began` is when it did by the control node's clock (epoch seconds), `date` that day in UTC
     (YYYY-MM-DD); it took `wall_s`, after a queue had held it for `queued_s` (None: there was none).
     `tried` are the repeat's earlier attempts, oldest first.
     `activation_checkpointing` None: nobody says it. `imported`: it is of a log from elsewhere, and

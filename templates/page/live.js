@@ -11,7 +11,7 @@
   let over = false;
 
   const shown = () => document.querySelector("main");
-  const clock = (date) => date.toLocaleTimeString();
+  const clock = (date) => `${date.toISOString().slice(11, 19)} UTC`;
 
   function say(words, state) {
     const text = `${words} \u00b7 report of ${clock(seen)}`;

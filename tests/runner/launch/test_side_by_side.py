@@ -319,7 +319,7 @@ def test_what_a_queue_says_in_words() -> None:
     assert Queued("RUNNING", "None").words() == ""
     today = time.time()
     said = Queued("PENDING", "", 3, today).words()
-    assert said == time.strftime("queued, 3rd, expected %H:%M", time.localtime(today))
+    assert said == time.strftime("queued, 3rd, expected %H:%M UTC", time.gmtime(today))
 
 
 def test_what_a_run_was_queued_for_is_no_part_of_what_it_took(

@@ -1,7 +1,6 @@
 """The timeline: what ran when, what waited, what failed; and time on a line."""
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import records_of
-from runner.report.clock import axis_of, clock, length
+from runner.report.clock import axis_of, length
 from runner.report.formats import render
 from runner.report.timeline import MOST_LANES, timelines
 from runner.tables.build import rows
@@ -32,15 +31,6 @@ def ran(at: float, wall_s: float = 100.0, name: str = "n1-zero0", **more: Any) -
 def drawn(*records: Record) -> dict[str, Any]:
     (found,) = timelines(rows(records, None))
     return found
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def test_a_block_a_run_in_a_lane_a_cell() -> None:
@@ -127,8 +117,6 @@ def test_lengths_and_times_in_words() -> None:
     assert [length(s) for s in (0, 42, 119, 600, 7200, 86400 * 5)] == [
         *("0 s", "42 s", "119 s", "10 min", "2.0 h", "5.0 days")
     ]
-    assert clock(NOON) == "2026-09-21 14:13"
-    assert clock(NOON + 60, NOON) == "14:14"
 
 
 def test_earlier_attempts_come_with_the_record_of_the_last(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_what_a_job_waits_for_is_said(watched: Watched) -> None:
     queue = watched(slurm, 1, 3, 7)
     assert queue.words(3) == "queued"
     queue.ask()
-    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
     assert queue.words(3) == f"queued, BeginTime, expected {day}"
     slurm.queue[3] = replace(JOBS[3], starts_at=34007604015)  # so sbatch said of an unknown QOS
     queue.ask()
