@@ -31,7 +31,7 @@ from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
 from runner.systems.common.registry import load_system
-from runner.terms.record import Measurement, Record
+from runner.terms.record import Interval, Measurement, Record
 
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
 _NUMBER = re.compile(r"(\S+)(?: .+)?")
@@ -101,11 +101,11 @@ def _windows(
         return {}
     first = min(interval.iteration - interval.iterations for interval in counted) + 1
     last = max(interval.iteration for interval in counted)
-    took = {}
-    for interval in record.measurement.intervals:
-        ms, _ = step_time_ms(interval, record.global_batch_size)
-        took[interval.iteration] = interval.iterations, None if ms is None else ms / 1000
-    own = {rank: steady_window(steps, (first, last), took) for rank, steps in times.items()}
+    took = {
+        step.iteration: _took(step, record.global_batch_size)
+        for step in record.measurement.intervals
+    }
+    own = {rank: steady_window(lines, (first, last), took) for rank, lines in times.items()}
     logging = next((rank for rank, window in own.items() if window), None)
     other = None if logging is None else own[logging]
     if logging is None or other is None:
@@ -114,6 +114,12 @@ def _windows(
         rank: window or other.moved(_behind_s(polls[logging]) - _behind_s(polls[rank]))
         for rank, window in own.items()
     }
+
+
+def _took(line: Interval, global_batch_size: int | None) -> tuple[int, float | None]:
+    """Return how many iterations a line covers, and the seconds of all with their pauses."""
+    ms, _ = step_time_ms(line, global_batch_size)
+    return line.iterations, None if ms is None else (line.iterations * ms + line.paused_ms) / 1000
 
 
 def _behind_s(polls: Sequence["_Poll"]) -> float:

@@ -100,7 +100,7 @@ def steady_window(
 ) -> Window | None:
     """Return when the counted iterations (first, last) ran; None where that was not logged.
 
-    `took` has, by a line's iteration, how many it covers and the seconds of one by the log.
+    `took` has, by a line's iteration, how many it covers and the seconds of all by the log.
     Without a line before them the window begins with their first line, whose own iterations are
     then left out.
     """
@@ -132,8 +132,8 @@ def _said(
     said = []
     for before, line in pairwise(lines):
         covers, seconds = took.get(line.iteration, (0, None))
-        whole = seconds is not None and covers == line.iteration - before.iteration
-        said.append(covers * seconds if whole and seconds is not None else None)
+        whole = covers == line.iteration - before.iteration
+        said.append(seconds if whole else None)
     return said
 
 

@@ -116,6 +116,10 @@ def test_power_that_may_be_the_mean_of_the_second_before_is_as_open_as_that_leav
     assert "samples and polls leave ±" in short.missing
     found = energy([Node(samples, Window(5.9, 12.0, 10))])
     assert found.joules == pytest.approx(700 * 6.1)
+    falling = [replace(s, energy_j=None, power_w=720.0 - 2 * s.time) for s in device()]
+    open_ = energy([Node(falling, Window(2.0, 12.0, 10))])  # trapezoids less the later of each pair
+    assert open_.joules == pytest.approx(7060)
+    assert open_.within_percent == pytest.approx(10 / 7060 * 100)
 
 
 def test_idle_is_before_the_launcher_and_heat_within_the_window() -> None:

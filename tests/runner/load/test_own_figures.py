@@ -208,3 +208,12 @@ def test_the_header_of_energy_says_whose_it_is_and_the_notes_how_well_it_is_know
     assert shown["joules_to_target"] == "devices' J to target"
     assert machine_value(row, "energy_within_percent") == pytest.approx(0.1, abs=0.05)
     assert any("what the devices took" in n and "up to ±0.1 % open" in n for n in notes([row]))
+
+
+def test_of_several_runs_energy_is_as_open_as_that_of_the_one_that_is_most(
+    recorded: Record,
+) -> None:
+    energy = replace(recorded.measurement.energy, within_percent=2.5)
+    other = replace(recorded, repeat=2, measurement=replace(recorded.measurement, energy=energy))
+    (row,) = rows([recorded, other])
+    assert machine_value(row, "energy_within_percent") == 2.5

@@ -232,6 +232,20 @@ def test_no_energy_of_a_run_of_which_a_device_or_a_node_has_no_samples(tmp_path:
     assert without.telemetry.missing == "a node's devices were not sampled"
 
 
+def test_a_pause_that_a_line_states_ties_it_to_the_line_before(tmp_path: Path) -> None:
+    """Megatron's line after a save: 0.4 of its 1 s is the checkpoint's, not its step time's."""
+    log = run_folder(tmp_path / "n1", GPU_POWER_HEADER + gpu_rows(0, 100))
+    run = a_run()
+    steps = [
+        replace(step, step_time_ms=600.0, paused_ms=400.0) if step.iteration % 4 == 0 else step
+        for step in run.measurement.intervals
+    ]
+    measured = replace(run.measurement, intervals=tuple(steps))
+    found = with_fetched(replace(run, measurement=measured), {0: log}, {0: [0]}).measurement
+    assert found.energy.joules == pytest.approx(1500)
+    assert found.energy.within_percent == pytest.approx(0, abs=1e-6)
+
+
 def test_a_nodes_window_is_anothers_by_its_own_clock(tmp_path: Path) -> None:
     """The second node's clock is 100 s ahead, as the control node saw by when it answered."""
     log = run_folder(tmp_path / "n1", GPU_POWER_HEADER + gpu_rows(0, 100))

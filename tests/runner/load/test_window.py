@@ -39,6 +39,12 @@ def test_a_line_was_written_between_two_polls() -> None:
     ]
 
 
+def test_a_poll_says_its_time_some_ms_after_it_looked() -> None:
+    log = LINE.format(n=1).encode()
+    (step,) = times_of_steps(readers_of("torch_gpt"), log, [(1.0, 0), (2.0, len(log))])
+    assert step.after <= 0.99
+
+
 def test_lines_that_come_together_may_have_waited_for_each_other() -> None:
     """A trainer whose output is buffered: llm.c's printf into a file, 4 KiB at a time."""
     text = "".join(f"iter {n}: loss 4.7797, time 500.00ms, mfu 0.00%\n" for n in range(13))
