@@ -14,8 +14,8 @@ FINISHED, AGAIN = False, True  # whether the next bench makes such a run again
 class Cause(str, Enum):
     """A cause: its word, the status of a run that trained, whether it is run again, what it means.
 
-    A run that never trained a step is did_not_run, whatever ended it. One whose end lies in the
-    cell itself is finished; what lies outside of the cell is made again by the next bench.
+    A run that never trained a step is did_not_run, whatever else ended it. One whose end lies in
+    the cell itself is finished; what lies outside of it is made again by the next bench.
     """
 
     status: str
@@ -37,11 +37,11 @@ class Cause(str, Enum):
     # How the trainer ended.
     EXIT = ("exit", "failed", FINISHED, "a launcher ended with an exit code, or by a signal")
     NO_STEP = (
-        *("no_step", "did_not_run", FINISHED),
+        *("no_step", "no_steps", FINISHED),
         "every launcher ended with exit code 0, and none logged a step",
     )
     STOPPED_EARLY = (
-        *("stopped_early", "failed", FINISHED),
+        *("stopped_early", "unfinished", FINISHED),
         "every launcher ended with exit code 0, before the last iteration",
     )
     NAN_LOSS = (

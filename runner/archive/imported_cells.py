@@ -42,7 +42,7 @@ _TAKEN = {
 _OF_A_START = ("argv", "cwd", "launcher", "environment", "parameters", "pin", "dataset", "env")
 # How a run ended, by its logs' status: what else they say is `failed`.
 _ENDS = {
-    **{"ok": "ok", "diverged": "diverged", "no_step": "did_not_run", "node_lost": "node_lost"},
+    **{"ok": "ok", "diverged": "diverged", "unfinished": "unfinished", "node_lost": "node_lost"},
     **{"time_limit": "timed_out", "cancelled": "interrupted", "interrupted": "interrupted"},
 }
 
@@ -139,20 +139,16 @@ def printed_by(reading: Reading, cell: Cell) -> str:
     return known or str(cell.parameters["log"])
 
 
-def outcome_of(verdict: Verdict, reading: Reading, train_iters: int | None) -> Outcome:
+def outcome_of(verdict: Verdict, reading: Reading) -> Outcome:
     """Say how the run ended: as `parse` has it, in the words of a campaign."""
-    summary = reading.summary
     status = _ENDS.get(verdict.status, "failed")
-    if not summary.logged_lines:
+    if not reading.summary.logged_lines:
         status = "did_not_run"
-    reason = verdict.sentence
-    if status == "ok" and train_iters and summary.highest_iteration < train_iters:
-        reason = f"its log ends at iteration {summary.highest_iteration} of {train_iters}"
     place = verdict.path is not None
     return Outcome(
         status=status,
         cause="",
-        reason=printable(reason),
+        reason=printable(verdict.sentence),
         last_words=printable(verdict.words)[:300],
         diagnosis=verdict.status if place else None,
         evidence=Place(InsidePath(verdict.name), verdict.line) if place else None,

@@ -252,8 +252,9 @@ def _make(campaign: Campaign, planned: LogRun, repeat: int, said: Declared) -> M
 
 def _judged(attempt: Attempt, planned: LogRun) -> Outcome:
     logs = list(attempt.logs().values())
-    verdict = end_of(logs, planned.reading.summary, attempt.inside)
-    return outcome_of(verdict, planned.reading, planned.cell.parameters.get("train_iters"))
+    train_iters = planned.cell.parameters.get("train_iters")
+    verdict = end_of(logs, planned.reading, attempt.inside, train_iters)
+    return outcome_of(verdict, planned.reading)
 
 
 def _node(rank: int) -> NodeRun:

@@ -497,4 +497,4 @@ CODES: Mapping[str, Code] = {
         ),
     )
 }
-OF_FAILED = ("not_ok", "nan")  # what is said of a cell without a run that ended well
+OF_FAILED = ("not_ok", "nan", "imported")  # what is said of a cell without a run that ended well

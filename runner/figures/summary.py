@@ -13,8 +13,8 @@ was done.
 step_time_ms`; a step time that the log lacks is derived the other way round. `source` says which.
 
 *Runs that count.* All repeats of the cell that ended `ok`; when there is none, the repeats that
-trained a step before they ended (`basis` is then "incomplete"). `did_not_run`, `pending` and
-`running` never carry numbers.
+trained a step before they ended (`basis` is then "incomplete"). `no_steps`, `did_not_run`,
+`pending` and `running` never carry numbers.
 
 *One run*: `median`, `p5` and `p95` are over its counted intervals, each interval once (percentiles
 interpolate linearly), and `spread_percent` is the interquartile range as percent of the median.
@@ -56,7 +56,7 @@ NO_MEMORY = {
     "memory_rss_mib": "the log shows no memory of a process on a CPU",
 }
 # A record with one of these words carries no numbers, whatever its measurement holds.
-WITHOUT_NUMBERS = frozenset({"did_not_run", "unreadable", *NOT_ENDED})
+WITHOUT_NUMBERS = frozenset({"no_steps", "did_not_run", "unreadable", *NOT_ENDED})
 
 
 @dataclass(frozen=True)

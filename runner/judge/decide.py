@@ -8,6 +8,7 @@ from node.causes import LATE, Cause, known
 from node.checked import InsidePath
 from node.printable import printable
 from runner.figures.learning import diverged_at
+from runner.figures.planned import is_short, planned, spacing
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete
 from runner.judge.diagnosis.rules import rules
@@ -19,6 +20,9 @@ from runner.terms.record import UNREADABLE, Measurement
 _OF_THE_LIMIT = frozenset(
     {"interrupted", "killed", "cancelled", "time_limit", "connection_lost", "process_failed"}
 )
+
+# What an end by exit code 0 is where the logs say that something failed.
+_FAILED = {"no_steps": "did_not_run", "unfinished": "failed"}
 
 _ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
 _NOISE = re.compile(
@@ -42,9 +46,10 @@ def decide(
     """
     trained = bool(measured.intervals)
     reached = max((interval.iteration for interval in measured.intervals), default=0)
-    short = not trained or (train_iters is not None and reached < train_iters)
+    of = planned(train_iters, measured.facts, reached)
+    short = not trained or is_short(reached, spacing(measured.intervals), of)
     bad = first_bad(endings)
-    finished = bad is None and len(endings) >= nodes and train_iters is not None and not short
+    finished = bad is None and len(endings) >= nodes and of is not None and not short
     lacks = incomplete(endings)
     if halt is not None and not (finished and halt.cause in LATE):
         cause, ending = halt.cause, halt.message
@@ -62,10 +67,11 @@ def decide(
         cause, ending = Cause.NO_STEP, "the launcher ended with exit code 0 and logged no step"
     else:
         cause = Cause.STOPPED_EARLY
-        ending = f"the launcher ended with exit code 0 at iteration {reached} of {train_iters}"
+        ending = f"the launcher ended with exit code 0 at iteration {reached} of {of}"
     ending = printable(f"{ending}; {lacks}" if lacks else ending)
     rule = known(cause)
-    status = "did_not_run" if not trained else rule.status if rule else "failed"
+    untrained = not trained and cause != Cause.NO_STEP
+    status = "did_not_run" if untrained else rule.status if rule else "failed"
     return Outcome(status, cause, ending, ending)
 
 
@@ -90,9 +96,19 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
     ended = replace(ended, diagnosis=None, evidence=None, rules=rules())
     if verdict is not None and ended.cause == Cause.TIME_LIMIT and verdict.status in _OF_THE_LIMIT:
         verdict = None
+    if verdict is not None and verdict.closed and ended.cause == Cause.STOPPED_EARLY:
+        reason = f"{ended.ending}, as its log says: {verdict.closed}"
+        return Outcome(
+            *("ok", "", printable(reason)),
+            rules=ended.rules,
+            started_at=ended.started_at,
+            wall_s=ended.wall_s,
+            queued_s=ended.queued_s,
+        )
     if verdict is not None and verdict.path is not None:
         return replace(
             ended,
+            status=_FAILED.get(ended.status, ended.status),
             reason=f"{ended.ending}: {verdict.sentence}",
             last_words=printable(verdict.words)[:300],
             diagnosis=verdict.status,

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.figures.planned import WIDEST, is_short, planned
 from runner.judge.diagnosis.verdict import Verdict, diagnose, file_name
 from runner.logs.kinds import KINDS
+from runner.logs.known import TRAIN_ITERS
+from runner.logs.numbers import whole
 from runner.logs.read import Reading
-from runner.logs.totals import LogTotals
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class LogResult:
     runs: int = 0
     first_iteration: int | None = None
     last_iteration: int | None = None
+    planned_iterations: int | None = None
     step_time_ms: float | None = None
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
@@ -51,7 +54,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
     """Sum up what logs that were read as the nodes of one run say, and judge how it ended."""
     summary = reading.summary
     logged = summary.logged_lines > 0
-    end = end_of(paths, reading.summary)
+    end = end_of(paths, reading)
     memory, memory_note = _memory(reading)
     notes = [*reading.notes, memory_note if logged else ""]
     return LogResult(
@@ -64,6 +67,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         runs=summary.runs,
         first_iteration=summary.first_iteration,
         last_iteration=summary.last_iteration,
+        planned_iterations=planned_of(reading) if logged else None,
         step_time_ms=_rounded(summary.step_time_ms.median()),
         samples_per_s=_rounded(summary.samples_per_s.median()),
         tokens_per_s=_rounded(reading.tokens.job),
@@ -76,10 +80,20 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
     )
 
 
+def planned_of(reading: Reading, train_iters: int | None = None) -> int | None:
+    """Return the iteration at which the run was to end, as given or by its log's own words."""
+    said = train_iters or whole(reading.facts.get(TRAIN_ITERS)) or None
+    return planned(said, reading.facts, reading.summary.last_iteration or 0)
+
+
 def end_of(
-    paths: Sequence[Path], summary: LogTotals, name: Callable[[Path], str] = file_name
+    paths: Sequence[Path],
+    reading: Reading,
+    name: Callable[[Path], str] = file_name,
+    train_iters: int | None = None,
 ) -> Verdict:
     """Say how the run ended by its logs; `name` is what the sentence calls one."""
+    summary, of = reading.summary, planned_of(reading, train_iters)
     verdict = diagnose(paths, steps=summary.logged_lines, name=name)
     if verdict.status == "ok" and summary.diverged_at is not None:
         return Verdict(
@@ -87,6 +101,11 @@ def end_of(
             f"the loss was NaN or infinite at iteration {summary.diverged_at}, the last that"
             " logged one",
         )
+    last = summary.last_iteration or 0
+    short = is_short(last, summary.gap or min(summary.covers, WIDEST), of)
+    if verdict.status == "ok" and short and not verdict.closed:
+        why = f"the log ends at iteration {last} of {of}, and nothing in it says why"
+        return Verdict("unfinished", why)
     return verdict
 
 

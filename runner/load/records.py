@@ -9,6 +9,7 @@ from typing import Any
 from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.figures.reached import multiplied_in, reached
+from runner.figures.summary import WITHOUT_NUMBERS
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
@@ -203,7 +204,7 @@ def _ran(
     imported = run.imported
     asked = _asked(campaign, run.cell, run.warmup_iters, names.RUN, imported=imported is not None)
     logs = attempt.logs()
-    trained = recorded is None or recorded.status != "did_not_run"
+    trained = recorded is None or recorded.status not in WITHOUT_NUMBERS
     measured = judge.measure_run(run.cell, logs) if trained else Measurement()
     ended = _ended(attempt, run.cell, recorded, measured)
     began = recorded.started_at if recorded else None

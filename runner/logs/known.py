@@ -14,6 +14,7 @@ from runner.logs.numbers import whole
 TOKENS_PER_SAMPLE = "tokens_per_sample"
 DEVICES = "devices"  # of the whole job
 TRAIN_ITERS = "train_iters"  # iterations that the run is to have
+EXIT_INTERVAL = "exit_interval"  # it ends at a multiple of so many iterations, if that comes first
 # And two words: what computed attention, and what torch.compile found in its caches (cold, warm,
 # partly; none: it made nothing).
 ATTENTION = "attention"

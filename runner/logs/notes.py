@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from runner.logs import overflow, saves, smi
 from runner.logs.decoding import places
 from runner.logs.finder import Finder
-from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE
+from runner.logs.known import DEVICES, EXIT_INTERVAL, TOKENS_PER_SAMPLE
 from runner.logs.numbers import number, quantity, whole
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
@@ -28,6 +28,9 @@ _PERPLEXITY = re.compile(
 )
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"log_interval \.{20,} (\d{1,9})\s")
+# Another one, which ends a run at its multiples (core_v0.13.0 megatron/training/training.py:2170).
+_EXIT_MARK = b"exit_interval " + b"." * 20
+_EXIT = re.compile(rb"exit_interval \.{20,} ([1-9]\d{0,8})\s")
 # What follows it among them, in the order of the alphabet, and the fact that it is.
 _ARGUMENTS = {
     b" padded_vocab_size ...": "padded_vocab_size",
@@ -174,6 +177,10 @@ class Notes:
             self.facts["log_interval"] = match[1].decode()
         self._awaited = dict.fromkeys(_ARGUMENTS, at + ARGUMENTS)
 
+    def _exit(self, text: bytes, at: int) -> None:
+        if match := _EXIT.match(text, at):
+            self.facts[EXIT_INTERVAL] = match[1].decode()
+
     def _argument(self, text: bytes, at: int) -> None:
         match = _ARGUMENT.match(text, at)
         if match and at < self._awaited.pop(match[1], 0):  # DeepSpeed prints another world_size
@@ -199,6 +206,7 @@ _EARLY: _Readers = {
     _COMPILED_MARK: Notes._compilation,
     **dict.fromkeys((_PADDED_MARK, _EMBEDDING_MARK), Notes._padded),
     _ARGUMENT_MARK: Notes._log_interval,
+    _EXIT_MARK: Notes._exit,
     **dict.fromkeys(_ARGUMENTS, Notes._argument),
     _PRIMUS_MARK: Notes._primus,
 }

@@ -98,6 +98,8 @@ class LogTotals:
     paused_lines: int = 0  # out of whose times pauses were taken, of so many ms in all:
     paused_ms: float = 0.0
     last_loss: float | None = None
+    gap: int = 0  # the most iterations between two lines, and
+    covers: int = 0  # what the last one covers
     diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
     batch_sizes: tuple[int, int] | None = None  # on the lines: the smallest and the largest
     first_counted: bool = False  # the only line with figures: compilation is in them
@@ -123,6 +125,8 @@ class LogTotals:
         self.runs += backwards + (self.last_iteration is None)
         if self.first_iteration is None:
             self.first_iteration = int(iteration[0])
+        self.gap = max(self.gap, int(np.diff(iteration, prepend=before).max(initial=0)))
+        self.covers = int(batch.iterations[-1]) or int(iteration[-1])
         self.last_iteration = int(iteration[-1])
         self.highest_iteration = max(self.highest_iteration, int(iteration.max()))
         self.logged_lines += len(batch)
@@ -222,6 +226,7 @@ class LogTotals:
             other.first_iteration if self.first_iteration is None else self.first_iteration
         )
         self.last_iteration = other.last_iteration
+        self.gap, self.covers = max(self.gap, other.gap), other.covers
         self.highest_iteration = max(self.highest_iteration, other.highest_iteration)
         self.logged_lines += other.logged_lines
         self._first = self._first or other._first

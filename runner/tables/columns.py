@@ -6,6 +6,7 @@ from typing import Literal
 
 from node.printable import printable
 from runner.base.text import some
+from runner.figures.planned import progress
 from runner.figures.target import QUANTITIES
 from runner.tables.formatting import (
     MISSING,
@@ -182,6 +183,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
         ),
         _measure("final_loss", "final\nloss"),
         _measure("perplexity", "PPL"),
+        *([Column("iterations_trained", "iterations\nof all", _iterations)] if _cut(table) else []),
         _count("steps_measured", "steps"),
         _count("steps_skipped", "skipped\nsteps"),
         _count("steps_nan", "NaN\nsteps"),
@@ -341,6 +343,18 @@ def _axis(name: str) -> Column:
 
 def _count(key: str, header: str) -> Column:
     return Column(key, header, lambda row: number_text(machine_value(row, key), 0))
+
+
+def _iterations(row: Row) -> str:
+    """Show the iteration that the log ends at, of the one that the run was to end at."""
+    ends = [machine_value(row, f"iterations_{part}") for part in ("trained", "planned")]
+    return "/".join(number_text(end, 0) for end in ends if end is not None) if ends[0] else MISSING
+
+
+def _cut(table: Sequence[Row]) -> bool:
+    """Whether any row's log ends before the iteration at which the run was to end."""
+    ends = (progress(row.record) for row in table)
+    return any(last and of and last < of for last, of in ends)
 
 
 def _nodes(row: Row) -> str:

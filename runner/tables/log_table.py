@@ -21,6 +21,8 @@ LogRow = Mapping[str, Any]
 _TEXTS = ("log", "family", "system", "status")
 _NUMBERS: Mapping[str, tuple[str, str]] = {
     "logged_lines": ("steps", "d"),
+    "last_iteration": ("iteration", ",d"),
+    "planned_iterations": ("of", ",d"),
     "step_time_ms": ("median ms", ".1f"),
     "samples_per_s": ("samples/s", ".2f"),
     "tokens_per_s": ("tokens/s", ",.0f"),

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from runner.base.escapes import json_text, plain
+from runner.figures.planned import progress
 from runner.figures.target import QUANTITIES
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
@@ -120,6 +121,8 @@ _MEASURED: _Columns = {
     },
     "final_loss": lambda r: r.statistics.final_loss,
     "perplexity": lambda r: r.perplexity,
+    "iterations_trained": lambda r: _trained(r, progress(r.record)[0]),
+    "iterations_planned": lambda r: progress(r.record)[1],
     "logged_lines": lambda r: _trained(r, r.statistics.logged_lines),
     "counted_lines": lambda r: _trained(r, r.statistics.counted_lines),
     "steps_measured": lambda r: _trained(r, r.statistics.steps_measured),

@@ -365,7 +365,7 @@ FAULTS = (
     Fault(
         "launcher dies, its child lives", once, FAILED, _act("orphan", **TWO), says="exit code 5"
     ),
-    Fault("exit code 0 without a step", once, (("did_not_run", "no_step"),), _act("no_step")),
+    Fault("exit code 0 without a step", once, (("no_steps", "no_step"),), _act("no_step")),
     Fault("two benches at once", two_benches, OK, {"STEP_S": "0.6"}),
     Fault("inventory changes before the resume", inventory_changed, (("refused", ""),)),
     Fault("matrix changes before the resume", matrix_changed, OK),

@@ -300,7 +300,7 @@ def test_a_campaign_ends_with_the_table_and_exit_code_1_for_a_failed_cell(
         name: bench.outcome(f"zero_stage={number}")["status"]
         for number, name in enumerate(("zero", "one", "two", "three"))
     }
-    assert status == {"zero": "ok", "one": "ok", "two": "failed", "three": "did_not_run"}
+    assert status == {"zero": "ok", "one": "ok", "two": "failed", "three": "no_steps"}
     shown = " ".join(first.stdout.split())
     assert "ValueError: the stand-in failed at step 3" in shown
     assert "logged no step" in shown
@@ -315,7 +315,7 @@ def test_progress_is_told_on_standard_error(first: subprocess.CompletedProcess[s
     assert re.search(r"samples/s, loss 7\.273 to 4\.444, 8 iterations, \d+ s$", lines[1])
     assert lines[3].startswith("[3/4] zero_stage=2,env=ACT:exit_3: failed")
     assert "exit code 3: ValueError: the stand-in failed at step 3 (logs in " in lines[3]
-    assert lines[4].startswith("[4/4] zero_stage=3,env=ACT:no_step: did_not_run - ")
+    assert lines[4].startswith("[4/4] zero_stage=3,env=ACT:no_step: no_steps - ")
     assert lines[5] == "2 ok, 2 not ok"
 
 
@@ -380,7 +380,7 @@ def test_collect_as_json_has_numbers_for_what_trained_and_none_for_what_did_not(
     first: subprocess.CompletedProcess[str], bench: Bench
 ) -> None:
     rows = as_json(bench)
-    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "did_not_run"]
+    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "no_steps"]
     assert rows[0]["samples_per_s"] == pytest.approx(8000, rel=0.01)  # as the stand-in prints
     assert rows[3]["samples_per_s"] is None
     assert rows[0]["memory_rss_mib"] == 100.0
@@ -391,10 +391,10 @@ def test_collect_in_the_other_formats(
     first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
 ) -> None:
     rows = list(csv.DictReader(io.StringIO(collect(bench, "--format", "csv").stdout)))
-    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "did_not_run"]
+    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "no_steps"]
     markdown = collect(bench, "--format", "markdown").stdout
     assert "| zero_stage=0" in markdown
-    assert "did_not_run" in markdown
+    assert "no_steps" in markdown
     table = collect(bench).stdout
     assert "zero_stage=1" in table
     page = folder / "new" / "report.html"

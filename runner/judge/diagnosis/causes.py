@@ -241,6 +241,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
     Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
+    Rule("terminated", _any(rb"exiting program after receiving SIG[A-Z]{3,4}\b")),  # Megatron's
     Rule("error", _any(rb"^[\w./-]+\.py: error: "), start=True),
     Rule(  # tyro's boxes (torchtitan's options): a line of the box, else its title
         "error",

@@ -65,6 +65,20 @@ class LogEnd:
     ranks: set[int] = field(default_factory=set)
     waited: dict[int, str] = field(default_factory=dict)  # rank: what it waited for
     launched: bool = False  # again, behind the last step, and nothing said that it ended well
+    closed: str = ""  # the line by which the trainer says that it ended, behind the last step
+
+
+@dataclass(frozen=True)
+class LastStep:
+    """Where a log's last step stands: `begin` is behind it, within its line, 0 where there is none.
+
+    `done`: it is the last of all, whole; `torn`: the log ends within its line, which says of how
+    many it is.
+    """
+
+    begin: int = 0
+    done: bool = False
+    torn: bool = False
 
 
 def last_step(text: bytes) -> re.Match[bytes] | None:
@@ -76,11 +90,10 @@ def last_step(text: bytes) -> re.Match[bytes] | None:
     return last
 
 
-def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
-    """Find where the text behind a log's last step begins, and whether that was the last of all.
+def find_last_step(path: Path, limit: int | None = None) -> LastStep:
+    """Find a log's last step (in the last `limit` bytes).
 
-    It begins in the step's own line: a scheduler may write its last word there. 0 where there is no
-    step (in the last `limit` bytes).
+    What is behind it begins in its own line: a scheduler may write its last word there.
     """
     with open_plain(path) as stream:
         end = stream.seek(0, 2)
@@ -96,9 +109,22 @@ def after_last_step(path: Path, limit: int | None = None) -> tuple[int, bool]:
                 reached, of = (whole(step[1]), whole(step[2])) if step else (None, None)
                 more = counts_from_zero(last[0])
                 done = reached is not None and of is not None and reached + more >= of
-                return start + last.end(), done
+                torn = of is not None and place == end and _torn(text, last)
+                return LastStep(start + last.end(), done and not torn, torn)
             place, later = start, text[:256]
-    return 0, False
+    return LastStep()
+
+
+def _torn(text: bytes, last: re.Match[bytes]) -> bool:
+    """Return whether a log ends within the line of its last step: that is shorter by a quarter than
+    the line of the step before, and nothing ends it.
+    """
+    line = text[last.end() :]
+    before = last_step(text[: last.start()])
+    if before is None or b"\n" in line or b"\r" in line:
+        return False
+    usual = re.split(rb"[\r\n]", text[before.end() : last.start()], maxsplit=1)[0]
+    return len(line) < 0.75 * len(usual)
 
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
@@ -183,6 +209,7 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
         full = len(evidence.evidence) == MOST  # then only a turn changes what is known
         if turn := TURN.search(line):
             success = turn.lastgroup is None
+            evidence.closed = printable(line.decode("utf-8", "replace"))[:200] if success else ""
             if success or launch.begins(split(line)[0], turn):
                 evidence.launched = begin > 0 and not success
                 evidence.before = [] if success else evidence.evidence

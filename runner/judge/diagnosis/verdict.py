@@ -10,8 +10,8 @@ from runner.judge.diagnosis.log_end import (
     LONGEST_TAIL,
     EvidenceLine,
     LogEnd,
-    after_last_step,
     find_evidence,
+    find_last_step,
 )
 
 # What a consequence is called where it is all that there is.
@@ -60,7 +60,8 @@ _SAYS = {
 class Verdict:
     """A status of causes.STATUSES, one sentence, and the evidence: its file, line and words.
 
-    `name` is the file as the sentence calls it.
+    `name` is the file as the sentence calls it. `closed` is the line by which the trainer says that
+    it ended by itself, at whatever iteration; of an ok one alone.
     """
 
     status: str
@@ -69,6 +70,7 @@ class Verdict:
     line: int | None = None
     words: str = ""
     name: str = ""
+    closed: str = ""
 
 
 def file_name(path: Path) -> str:
@@ -84,14 +86,15 @@ def diagnose(
     `name` is what the sentence calls a log. Where no clock says which came first, the logs'
     order does.
     """
-    evidences, complete, stepless, stepped = [], False, [], []
+    evidences, complete, torn, stepless, stepped = [], False, [], [], []
     for path in logs:
-        begin, done = after_last_step(path, None if steps else LONGEST_TAIL)
-        part = find_evidence(path, begin)
-        complete = complete or (done and not part.launched)
+        last = find_last_step(path, None if steps else LONGEST_TAIL)
+        part = find_evidence(path, last.begin)
+        complete = complete or (last.done and not part.launched)
         evidences.append(part)
-        stepless.append(steps > 0 and begin == 0)
-        stepped += [part] if begin else []
+        stepless.append(steps > 0 and last.begin == 0)
+        stepped += [part] if last.begin else []
+        torn += [path] if last.torn else []
     everything = [
         item
         for part, silent in zip(evidences, stepless, strict=True)
@@ -107,8 +110,12 @@ def diagnose(
         if (stepped and all(part.launched for part in stepped)) or (before and not steps):
             why = "the last launch logged no step and nothing says why"
             return Verdict("no_step", why + earlier)
+        if steps and len(torn) == len(stepped) > 0:
+            why = f"the log ends within the line of its last step ({name(torn[0])})"
+            return Verdict("unfinished", why)
         if steps:
-            return Verdict("ok", "")
+            closed = next((part.closed for part in evidences if part.closed), "")
+            return Verdict("ok", "", closed=closed)
         return Verdict("no_step", "no step was logged and nothing in the log says why")
     status, first = _full_disk(_status(first), first, everything)
     sentence = _told(first, name) + _waiting(status, evidences, everything)

@@ -64,6 +64,7 @@ class HfTrainer(LineParser):
         " checkpoints are in it"
     )
     step = rb"\{'loss': "
+    success = rb"\{'train_runtime': "
     marker = b"<"
     head = re.compile(
         rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}, {0,9}([\d.]{1,12}|\?)(it/s|s/it)"

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
+from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser
 from runner.logs.numbers import finite, number, quantity, whole
 
@@ -73,7 +74,7 @@ class LiBai(LineParser):
     candidates = (Candidate("libai"),)
     named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
-    gives = ("loss",)
+    gives = ("loss", "train_iters")
     works_out = ("step_time_ms", "samples_per_s")
     out_of = "the averages since the third iteration"
     loss_kind = "running"
@@ -98,6 +99,7 @@ class LiBai(LineParser):
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1, with the time of its own window."""
         printed = whole(head[1]) or 0
+        self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
         text = rest + b"\n" if closed else rest
         loss = _LOSS.search(text)
         samples = _SAMPLES.search(text)

@@ -25,6 +25,7 @@ from runner.logs.batch import Batch, Figures, Floats, Ints, Windows, measured
 from runner.logs.decoding import line_end
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Kind, Sign
+from runner.logs.known import TRAIN_ITERS
 from runner.logs.layouts import Field, Layout, Marks, Table, whole_numbers
 from runner.logs.megatron_fields import FIELD, ROLES, Columns, field_of, seconds_of
 from runner.logs.numbers import number
@@ -48,6 +49,7 @@ _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
 _ALIKE = "(NVIDIA's, bigscience's and microsoft's lines look alike: name another with --system)"
+_OF = re.compile(rb"/ {0,9}(\d{1,9}) \|")
 MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
 
 
@@ -92,14 +94,14 @@ class Megatron(Kind):
     gives = (
         *("step_time_ms", "samples_per_s", "global_batch", "loss", "grad_norm", "skipped"),
         *("device_tokens_per_s", "tflop_per_s", "energy_j", "tokens_per_sample", "devices"),
-        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib"),
+        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib", "train_iters"),
     )
     loss_kind = "window"
     holds = (
         "the mean over its iterations; evaluations and checkpoints are in it, but for Megatron"
         " core's since 2023-11 and checkpoints whose time the log states"
     )
-    success = rb"\[after training is done\]|exiting program at iteration"
+    success = rb"\[after training is done\]|exiting program (?:at iteration|after [\d.]+ minutes)"
 
     def __init__(self, fast: bool = True) -> None:
         super().__init__()
@@ -125,6 +127,8 @@ class Megatron(Kind):
         if not len(slashes):
             self._step_time = last_step_time(text, 0, len(text)) or self._step_time
             return None
+        if match := _OF.match(text, int(slashes[-1])):
+            self.notes.facts[TRAIN_ITERS] = match[1].decode()
         if not self.notes.first_step:
             self.notes.first_step = text[max(0, int(slashes[0]) - 80) : int(ends[0])]
         iteration = whole_numbers(marks.text, slashes, 9)

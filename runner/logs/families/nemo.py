@@ -52,7 +52,7 @@ class NeMo(LineParser):
     holds = "the mean over its iterations; evaluations are not in it"
     from_zero = True
     step = rb"Training epoch \d{1,9}, iteration \d{1,9}/\d{1,9} \| "
-    success = rb"`Trainer\.fit` stopped: `max_(?:steps|epochs)=\d{1,9}` reached"
+    success = rb"`Trainer\.fit` stopped: |Signaling Trainer to stop"
     marker = b"Training epoch "
     head = re.compile(rb"(?:\b|(?<=\dm))Training epoch \d{1,9}, iteration (\d{1,9})/(\d{1,9}) \| ")
 

@@ -17,6 +17,8 @@ from runner.folder.campaign import Campaign
 from runner.launch.rerun import recorded
 from runner.load.records import records_of
 from runner.tables.build import rows
+from runner.tables.machine import machine_value
+from runner.tables.terminal import to_table
 from runner.terms.cell import Matrix
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
@@ -27,6 +29,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 pytestmark = pytest.mark.made_log
 
 DEVICES = ("--devices", "8")
+PROGRESS = ("trained", "planned")
 
 
 @pytest.fixture
@@ -35,9 +38,10 @@ def runs(tmp_path: Path) -> Path:
 
 
 def log(path: Path, steps: int = 30, *, ms: float = 1000.0, then: str = "", **more: Any) -> Path:
-    """A Megatron log, whose every line has another time."""
+    """A whole Megatron log, whose every line has another time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [megatron(step, ms=ms + step % 7, batch=64, **more) for step in range(1, steps + 1)]
+    more = {"ms": ms, "batch": 64, "of": steps, **more}
+    lines = [megatron(n, **{**more, "ms": more["ms"] + n % 7}) for n in range(1, steps + 1)]
     path.write_text("\n".join(lines) + "\n" + then)
     return path
 
@@ -52,7 +56,9 @@ def records(runs: Path, name: str = "others") -> list[Record]:
 
 def test_each_log_is_a_cell_that_collect_reads(runs: Path, tmp_path: Path) -> None:
     slow = tmp_path / "slow.txt"
-    slow.write_text("".join(libai(at, time=1.0, rate=4.0) + "\n" for at in range(9, 100, 10)))
+    slow.write_text(
+        "".join(libai(at, time=1.0, rate=4.0, of=100) + "\n" for at in range(9, 100, 10))
+    )
     assert bring(runs, log(tmp_path / "fast.log"), slow, *DEVICES, "--warmup-iters", "10") == 0
     fast, other = records(runs)
     assert [fast.cell, other.cell] == ["fast", "slow"]
@@ -90,7 +96,8 @@ def test_no_default_of_a_system_is_taken_for_a_fact(runs: Path, tmp_path: Path) 
     assert bring(runs, log(tmp_path / "a.log"), *DEVICES, "--system", "megatron_core") == 0
     (record,) = records(runs)
     assert record.system == "megatron_core"
-    assert record.parameters == {"log": "megatron", "samples_per_step": 64}
+    told = {"log": "megatron", "samples_per_step": 64, "train_iters": 30}
+    assert record.parameters == told
     assert (record.model, record.arithmetic, record.parallel) == (None, None, {})
     assert (record.fingerprinted, record.micro_batch_size) == ((), None)
 
@@ -183,7 +190,14 @@ def test_a_run_that_never_trained_and_one_that_was_cut(runs: Path, tmp_path: Pat
     first, second = records(runs)
     assert (first.status, first.measurement.intervals) == ("did_not_run", ())
     assert "memory" in first.reason
-    assert (second.status, second.reason) == ("ok", "its log ends at iteration 20 of 50")
+    why = "the log ends at iteration 20 of 50, and nothing in it says why"
+    assert (second.status, second.reason) == ("unfinished", why)
+    assert len(second.measurement.intervals) == 20
+    table = to_table(rows([second]))
+    assert "unfinished" in table
+    assert " 20/50 " in table
+    row = {key: machine_value(rows([second])[0], f"iterations_{key}") for key in PROGRESS}
+    assert row == {"trained": 20, "planned": 50}
 
 
 def test_names_tell_logs_of_one_name_apart(tmp_path: Path) -> None:

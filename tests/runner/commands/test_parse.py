@@ -24,6 +24,7 @@ pytestmark = pytest.mark.made_log
 KEYS = [
     *("system", "family", "status", "reason"),
     *("logged_lines", "counted_lines", "runs", "first_iteration", "last_iteration"),
+    "planned_iterations",
     *("step_time_ms", "samples_per_s", "tokens_per_s", "tokens_per_s_per_device"),
     *("skipped", "nan", "last_loss", "memory_mib", *MEMORY),
 ]
@@ -34,7 +35,7 @@ MEGATRON = partial(measure, readers_of("megatron_deepspeed"))
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "train_0.log"
-    path.write_text("".join(megatron(step, rate=1.1) + "\n" for step in (1, 2, 3)))
+    path.write_text("".join(megatron(step, rate=1.1, of=3) + "\n" for step in (1, 2, 3)))
     return path
 
 
@@ -111,7 +112,7 @@ def test_csv_of_logs_has_every_key_and_no_formula(
     header, first, second = capsys.readouterr().out.splitlines()
     assert header == ",".join(["log", *KEYS])
     assert first.startswith("train_0.log,megatron_lm,megatron,ok,")
-    assert first.endswith(",3,2,1,1,3,14131.6,1.1,,,0,0,12.64968,,,,,")
+    assert first.endswith(",3,2,1,1,3,3,14131.6,1.1,,,0,0,12.64968,,,,,")
     assert second.startswith("'=1+1,")
 
 
@@ -215,7 +216,8 @@ def test_a_log_whose_last_loss_is_no_number_is_diverged(
 ) -> None:
     """It was ok, with a speed and the loss of an earlier line."""
     path = tmp_path / "log"
-    path.write_text("\n".join((megatron(1), megatron(2), last)) + "\n")
+    lines = (megatron(1), megatron(2), last, "[after training is done] datetime: 2023-10-01")
+    path.write_text("\n".join(lines) + "\n")
     result = parse([path], None)
     assert result["status"] == status
     assert ("NaN or infinite at iteration 3" in result["reason"]) == (status != "ok")

@@ -113,22 +113,44 @@ def test_without_a_step_nothing_ran(done: dict[str, Any]) -> None:
     """Whatever ended it: the row carries no numbers. Whether bench runs it again is its cause's."""
     for cause in ["", *CAUSES]:
         end = ended(cause, reached=0, done=done)
-        assert end.status == "did_not_run"
+        by_itself = not cause and len(done) == 2  # every trainer ended with exit code 0
+        assert end.status == ("no_steps" if by_itself else "did_not_run")
         assert end.reason
 
 
 def test_exit_code_0_without_a_step_says_so() -> None:
     end = ended(reached=0)
-    assert (end.cause, end.reason) == (
-        "no_step",
+    assert (end.status, end.cause, end.reason) == (
+        *("no_steps", "no_step"),
         "the launcher ended with exit code 0 and logged no step",
     )
 
 
-def test_exit_code_0_before_the_last_iteration_is_a_failure() -> None:
+def test_exit_code_0_before_the_last_iteration_is_unfinished() -> None:
     end = ended(reached=4)
-    assert (end.status, end.cause) == ("failed", "stopped_early")
+    assert (end.status, end.cause) == ("unfinished", "stopped_early")
     assert end.reason == "the launcher ended with exit code 0 at iteration 4 of 5"
+    assert with_verdict(end, Verdict("ok", ""), "").status == "unfinished"
+    assert with_verdict(end, VERDICT, "").status == "failed"  # upstream's scripts hide it
+
+
+def test_a_trainers_own_word_that_it_ended_is_ok() -> None:
+    """Megatron core_v0.13.0 megatron/training/training.py:2141, of --exit-duration-in-mins."""
+    words = "exiting program after 60.1 minutes"
+    end = with_verdict(ended(reached=4), Verdict("ok", "", closed=words), "")
+    assert (end.status, end.cause) == ("ok", "")
+    assert end.reason.endswith(f"at iteration 4 of 5, as its log says: {words}")
+
+
+def test_a_run_ends_where_the_first_of_what_it_was_told_says() -> None:
+    """Megatron ends at a multiple of --exit-interval (training.py:2170 of core_v0.13.0)."""
+    steps = tuple(Interval(n) for n in range(1, 5))
+    for every, status in (("4", "ok"), ("2", "ok"), ("5", "unfinished"), ("3", "unfinished")):
+        measured = Measurement(steps, facts={"exit_interval": every})
+        assert ended(measured=measured).status == status
+    tens = Measurement(tuple(Interval(n, 10) for n in (10, 20, 30)))
+    for of, status in ((39, "ok"), (40, "unfinished"), (30, "ok")):
+        assert ended(measured=tens, train_iters=of).status == status
 
 
 def test_a_system_that_does_not_say_its_iterations_is_ok_with_any_step() -> None:

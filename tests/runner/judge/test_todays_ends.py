@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.runner.logs.made_lines import libai, megatron, torchtitan
+from tests.runner.logs.made_lines import libai, megatron, pipe, torchtitan
 
 pytestmark = pytest.mark.made_log
 
@@ -249,6 +249,11 @@ ENDS: dict[str, End] = {
             " operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE) ran for 1800010 ms",
         ],
     ),
+    "a log that ends early": End("unfinished", MEGATRON),
+    "torchtitan: a log that ends early": End("unfinished", TITAN),
+    "llm.c: a log that ends early": End("unfinished", LLM_C),
+    "a Trainer's log that ends early": End("unfinished", [*TRAINER, *OBJECTS]),
+    "a log that ends in its last step": End("unfinished", [*DONE[:-1], DONE[-1][:60]]),
 }
 
 
@@ -256,3 +261,36 @@ ENDS: dict[str, End] = {
 def test_a_bad_end_of_today_is_named_right(name: str, read: Any) -> None:
     found = read("\n".join(ENDS[name].lines).encode())
     assert (found["status"], found["reason"]) == (ENDS[name].status, found["reason"])
+
+
+GOOD: dict[str, Sequence[str]] = {
+    # NVIDIA/Megatron-LM core_v0.13.0 megatron/training/training.py:2141, :2170
+    "Megatron's exit interval": [*MEGATRON, "exiting program at iteration 51"],
+    "Megatron's exit duration": [*MEGATRON, "exiting program after 60.1 minutes"],
+    "an exit interval that was reached": [f"  exit_interval {'.' * 35} 17", *MEGATRON],
+    "torchtitan": [
+        *TITAN,
+        "[rank0]:[titan] 2025-08-22 07:59:57,498 - root - INFO - Training completed",
+    ],
+    "a Trainer that stopped early": [*TRAINER, *OBJECTS, "{'train_runtime': 7.1, 'epoch': 0.16}"],
+    "a line each ten of 25": [megatron(10, of=25), megatron(20, of=25)],
+    "a log that does not say its end": [pipe(1), pipe(2), pipe(3)[:30]],
+    "a line without its end": [*DONE[:-1], DONE[-1].rstrip()],
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_end_is_ok(name: str, read: Any) -> None:
+    found = read("\n".join(GOOD[name]).encode())
+    assert (found["status"], found["reason"]) == ("ok", found["reason"])
+
+
+def test_how_far_a_run_was_to_go_is_the_first_of_what_it_was_told(read: Any) -> None:
+    assert read(MEGATRON)["planned_iterations"] == 120_000
+    found = read([f"  exit_interval {'.' * 35} 50", *MEGATRON])
+    assert (found["planned_iterations"], found["status"]) == (100, "unfinished")
+    assert "the log ends at iteration 51 of 100" in found["reason"]
+
+
+def test_a_sigterm_that_megatron_hears_is_no_end_of_its_own(read: Any) -> None:
+    assert read([*MEGATRON, "exiting program after receiving SIGTERM."])["status"] == "interrupted"

@@ -73,13 +73,18 @@ def v115(iteration: int, ms: float = 123907.8) -> str:
 
 @made("libai 9fc504c libai/utils/events.py:239-261")
 def libai(
-    iteration: int, *, time: float | None, rate: float | None = None, loss: str = "9.895"
+    iteration: int,
+    *,
+    time: float | None,
+    rate: float | None = None,
+    loss: str = "9.895",
+    of: int = 220,
 ) -> str:
     """One line of log.txt; the iteration as printed, from 0."""
     known = "" if time is None else f"  time: {time:.4f} s/iter"
     total = "" if rate is None else f" total_throughput: {rate:.2f} samples/s"
     return (
-        f"[09/10 10:40:56] lb.utils.events INFO:  eta: 3 days, 20:51:01  iteration: {iteration}/220"
+        f"[09/10 10:40:56] lb.utils.events INFO:  eta: 3 days, 20:51:01  iteration: {iteration}/{of}"
         f"  consumed_samples: {(iteration + 1) * 4}  total_loss: {loss}{known}"
         f"  data_time: 0.0021 s/iter{total} lr: 1.50e-04  "
     )

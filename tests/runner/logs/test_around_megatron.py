@@ -38,7 +38,8 @@ def test_both_generations_of_primus_say_tokens_and_tflops(line: Any) -> None:
     assert (step.iteration, step.step_time_ms, step.loss) == (3, 540.1, 2.352391)
     assert (step.device_tokens_per_s, step.tokens_per_s) == (12130.4, 12130.4 * 8)
     assert step.tflop_per_s == 210.5
-    assert found.facts == {"tokens_per_sample": "4096", "devices": "8"}
+    sizes = {"tokens_per_sample": "4096", "devices": "8", "train_iters": "36000"}
+    assert found.facts == sizes
 
 
 def test_what_primus_says_of_memory_is_in_use_and_of_the_fullest_device() -> None:
