@@ -15,6 +15,7 @@ from runner.figures.summary import (
     counted_intervals,
     runs_that_count,
 )
+from runner.terms.memory import MEMORY
 from runner.terms.record import STATUSES, Interval, Measurement, Record
 
 
@@ -188,15 +189,16 @@ def test_one_diverged_repeat_takes_the_cells_final_loss() -> None:
     assert "repeat 2" in got.missing["final_loss"]
 
 
-def test_memory_is_the_peak_over_repeats_and_never_mixed() -> None:
+@pytest.mark.parametrize("key", [key for key in MEMORY if key != "memory_rss_mib"])
+def test_memory_is_the_peak_over_repeats_and_never_mixed(key: str) -> None:
     first = record(steps(9.0))
     runs = [
-        replace(first, measurement=replace(first.measurement, memory_allocated_mib=100.0)),
-        replace(first, repeat=2, measurement=replace(first.measurement, memory_allocated_mib=90.0)),
+        replace(first, repeat=n, measurement=replace(first.measurement, **{key: mib}))  # type: ignore[arg-type]
+        for n, mib in enumerate((90.0, 100.0, 95.0), 1)
     ]
     got = cell_statistics(runs)
-    assert (got.memory_allocated_mib, got.memory_used_mib) == (100.0, None)
-    assert "memory_used_mib" in got.missing
+    assert {other: getattr(got, other) for other in MEMORY} == {**dict.fromkeys(MEMORY), key: 100.0}
+    assert {*MEMORY} & {*got.missing} == {*MEMORY} - {key}
 
 
 def test_the_memory_of_processes_is_the_median_of_runs_and_has_an_interval() -> None:

@@ -4,12 +4,14 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.paths import PROJECT
+from runner.logs.read import read as read_logs
 from runner.systems.torch_gpt import SYSTEM
 from runner.terms.memory import MEMORY
 from runner.terms.record import Interval, Measurement
@@ -173,6 +175,21 @@ def test_memory_is_the_fullest_devices_over_all_lines() -> None:
     line = (LINE % 1).replace(b"memory_allocated_mib=-,-", b"memory_allocated_mib=10.5,99.5,-")
     found = read(line, line.replace(b"step=1/", b"step=2/"))
     assert (found.memory_allocated_mib, found.memory_used_mib) == (99.5, 397.2)
+
+
+@pytest.mark.parametrize("fullest", [0, 1])
+def test_memory_is_that_of_the_fullest_node(fullest: int, tmp_path: Path) -> None:
+    """Of several logs, in `collect` and in `parse`: not the emptiest node's."""
+    logs = {}
+    for rank, mib in ((fullest, 20.5), (1 - fullest, 10.5)):
+        words = " ".join(f"{key}={mib}" for key in MEMORY).encode()
+        old = b"memory_allocated_mib=-,- memory_used_mib=386.8,397.2"
+        line = logs[rank] = (LINE % 1).replace(old, words)
+        (tmp_path / f"{rank}.log").write_bytes(line)
+    found = SYSTEM.parse({rank: [line] for rank, line in logs.items()})
+    assert [getattr(found, key) for key in MEMORY] == [20.5] * 4
+    reading = read_logs([tmp_path / f"{rank}.log" for rank in (0, 1)])
+    assert dict(reading.memory) == dict.fromkeys(MEMORY, 20.5)
 
 
 def test_each_figure_of_memory_has_its_own_name() -> None:

@@ -262,6 +262,27 @@ Left out to fit 120 columns: batch micro/global, spread, samples/s mean, CV, sam
 """
 
 
+def test_a_difference_in_rss_has_the_noise_of_its_runs() -> None:
+    """Of single runs it has no interval, and nothing calls it better or worse."""
+
+    def runs(name: str, axis: str, *mib: float) -> list[Record]:
+        one = cell(name, 100.0, axes={"a": axis})
+        return [
+            replace(one, repeat=n, measurement=replace(one.measurement, memory_rss_mib=each))
+            for n, each in enumerate(mib, 1)
+        ]
+
+    for mib, real in (((1000.0, 1059.0, 1030.0), False), ((1300.0, 1301.0, 1302.0), True)):
+        table = rows([*runs("x", "1", 1000.0, 1001.0, 1002.0), *runs("y", "2", *mib)], "a=1")
+        assert table[1].comparison is not None
+        found = table[1].comparison.differences["memory_rss_mib"]
+        assert found.interval is not None
+        assert found.real == real
+    table = rows([*runs("x", "1", 1000.0), *runs("y", "2", 1059.0)], "a=1")
+    assert table[1].comparison is not None
+    assert not table[1].comparison.differences["memory_rss_mib"].real
+
+
 def test_a_narrow_table_says_what_it_left_out() -> None:
     records = [
         replace(
