@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.figures.loss_curves import Curve, curve_of
+from runner.figures.loss_curves import Curve, curve_of, read_alike, spans_of
 from runner.figures.parity import compare, parity, start_differs, task_differs
 from runner.tables.build import rows
 from runner.tables.markdown import to_markdown
@@ -152,6 +152,25 @@ def test_repeats_of_a_seed_each_say_how_far_seeds_differ(runs: int) -> None:
     assert called_different(runs, ("fault", "other"))[0] >= (0.7 if runs == 2 else 0.99)
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "quantile"), [(2, 2, 9.925), (3, 5, 3.707), (10, 10, 2.878), (1, 9, 3.355)]
+)
+def test_cells_of_seeds_differ_beyond_99_percent_of_students_t(
+    ours: int, theirs: int, quantile: float
+) -> None:
+    draw = np.random.default_rng(ours)
+    offsets = [draw.normal(0, 0.2, count) for count in (ours, theirs)]
+    squares = sum(((each - each.mean()) ** 2).sum() for each in offsets)
+    error = math.sqrt(squares / (ours + theirs - 2) * (1 / ours + 1 / theirs))
+    for share, same in ((0.97, True), (1.03, False)):
+        shift = share * quantile * error
+        one, other = (
+            [dict.fromkeys(range(1, 41), 3 + by + offset - each.mean()) for offset in each]
+            for each, by in zip(offsets, (shift, 0.0), strict=True)
+        )
+        assert compare(one, other, seeds=True).same is same
+
+
 def test_other_systems_and_layouts_begin_with_other_weights() -> None:
     one = trained("0")
     assert start_differs([one], [trained("1")]) == ""
@@ -176,6 +195,10 @@ def logged(losses: Curve, every: int, kind: LossKind) -> Record:
     return replace(trained("0"), measurement=Measurement(tuple(lines), loss_kind=kind))
 
 
+def with_lines(run: Record, lines: Sequence[Interval]) -> Record:
+    return replace(run, measurement=replace(run.measurement, intervals=tuple(lines)))
+
+
 def test_a_mean_of_lines_is_read_as_the_mean_of_another_logs_iterations() -> None:
     """A loss of one iteration is not the mean of ten, which lags where the loss falls."""
     losses = {step: 10 * math.exp(-step / 60) for step in range(1, 201)}
@@ -185,6 +208,11 @@ def test_a_mean_of_lines_is_read_as_the_mean_of_another_logs_iterations() -> Non
     found = parity([means], [each])
     assert (found.same, found.points) == (True, 20)
     assert parity([logged(losses, 20, "window")], [means]).points == 10
+    first, *rest = logged(losses, 10, "window").measurement.intervals
+    own = [losses[iteration] for iteration in range(1, 11)]
+    uneven = (Interval(1, 1, loss=own[0]), Interval(10, 9, loss=math.fsum(own[1:]) / 9), *rest)
+    alike = read_alike([spans_of(means), spans_of(with_lines(means, uneven))])
+    assert alike[1][10] == pytest.approx(first.loss)
     assert (parity([ends], [each]).same, parity([ends], [each]).points) == (True, 20)
     assert "the other the mean of each line" in parity([ends], [means]).why_not
     lost = parity([logged({**losses, 115: math.nan}, 1, "iteration")], [means])

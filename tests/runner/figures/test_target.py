@@ -163,6 +163,10 @@ def test_a_batch_that_grows_is_counted_line_by_line() -> None:
     assert found.figures["tokens"].median == (10 * 4 + 11 * 8) * 1024
     assert found.figures["joules"].median == pytest.approx((10 * 4 + 11 * 8) * 220 / 160)
     assert found.arrivals[0].samples == (10 * 4 + 11 * 8) / 21
+    line = Interval(10, 10, 500.0, energy_j=2.0, global_batch_size=4)
+    ten = replace(first, warmup_iters=0, measurement=Measurement((line,)))
+    joules = cell_statistics([ten]).power.log_joules_per_token
+    assert joules == pytest.approx(10 * 2 / (10 * 4 * 1024))
     power = cell_statistics([grown]).power
     assert power.joules_per_token == pytest.approx(220 / (20 * 8 * 1024))
     assert power.log_joules_per_token == pytest.approx(30 * 2 / ((10 * 4 + 20 * 8) * 1024))
