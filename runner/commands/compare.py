@@ -8,6 +8,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_only, add_runs, new_command
 from runner.base.streams import say, terminal_width
 
+CANNOT_TELL_CODE = 3
 DESCRIPTION = """\
 Compare campaign B with campaign A, cell by cell: say what got slower beyond noise, what needs
 more memory, broke, vanished, or is new. What the two ran on stands above the table where it
@@ -21,13 +22,17 @@ that `collect --format json` wrote.
   python -m runner compare zero-vs part --only nodes=1 --allow-missing
   python -m runner compare a.tar.gz b.tar.gz --format markdown
 
-A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s
-and of each figure of memory unless told) and by more than the noise of both sides; RSS is judged
-with three repeats on both sides. A cell that was ok and is not, or is gone, is a regression, too.
-Of a campaign that bench runs now, what has ended is compared, and exit code 0 means: no regression
-so far.
+A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s and of each
+figure of memory unless you set another) and by more than the noise between the runs of both sides.
+Where too few runs show that noise, the verdict is cannot_tell, and a note says how many repeats it
+takes: at least two on each side, three or more to see small differences. RSS is judged with two
+repeats on each side or more. A cell that was ok and is not, or is gone, is a regression, too. Of a
+campaign that bench runs now, what has ended is compared, and exit code 0 means: no regression so
+far.
 
-exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be compared
+
+exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be compared,
+3 no regression that shows, but of a cell nobody can tell
 """
 
 
@@ -61,7 +66,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the comparison; exit code 1 where something is worse."""
+    """Print the comparison; exit code 1 where something is worse, 3 where nobody can tell."""
     from runner.compare import rendering
     from runner.compare.verdicts import compare_campaigns, thresholds
 
@@ -77,7 +82,7 @@ def run(chosen: argparse.Namespace) -> int:
     else:
         text = rendering.to_table(comparison, terminal_width())
     say(text, end="")
-    return 1 if comparison.regressions else 0
+    return 1 if comparison.regressions else CANNOT_TELL_CODE if comparison.untold else 0
 
 
 def _side(name: str, runs: Path) -> Any:

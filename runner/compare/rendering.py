@@ -6,17 +6,12 @@ from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import counted
-from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell, Measure
+from runner.compare.quantity import Measure
+from runner.compare.verdicts import RULE, TITLES, VERDICTS, CampaignComparison, ComparedCell
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
 from runner.terms.memory import MEMORY
 
-_TITLES = {
-    "samples_per_s": "samples/s",
-    "step_time_ms": "step time ms",
-    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
-    "final_loss": "final loss",
-}
 _PLACES = dict.fromkeys(MEMORY, 0)
 
 
@@ -55,6 +50,7 @@ def to_json(comparison: CampaignComparison) -> str:
         "rule": RULE,
         "thresholds_percent": dict(comparison.thresholds),
         "regressions": comparison.regressions,
+        "cannot_tell": comparison.untold,
         "environment": [{"key": key, "a": a, "b": b} for key, a, b in comparison.environment],
         "notes": list(comparison.notes),
         "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
@@ -91,13 +87,13 @@ def _above(comparison: CampaignComparison) -> list[str]:
 
 
 def _headers(comparison: CampaignComparison) -> list[str]:
-    names = [f"{_TITLES[name]} was, is" for name in _names(comparison)]
+    names = [f"{TITLES[name]} was, is" for name in _names(comparison)]
     return ["verdict", "cell", *(part for name in names for part in (name, "change"))]
 
 
 def _names(comparison: CampaignComparison) -> list[str]:
     """Return the quantities that any cell has on both sides."""
-    return [name for name in _TITLES if any(name in cell.measures for cell in comparison.cells)]
+    return [name for name in TITLES if any(name in cell.measures for cell in comparison.cells)]
 
 
 def _rows(comparison: CampaignComparison) -> list[list[str]]:
@@ -115,7 +111,7 @@ def _rows(comparison: CampaignComparison) -> list[list[str]]:
 def _long(comparison: CampaignComparison) -> str:
     """Write each cell's verdict and name, which may take the whole line, then its quantities."""
     quantities = [
-        [(_TITLES[name], *_pair(name, cell.measures[name])) for name in cell.measures]
+        [(TITLES[name], *_pair(name, cell.measures[name])) for name in cell.measures]
         for cell in comparison.cells
     ]
     lines = iter(aligned([line for each in quantities for line in each], "plain").splitlines())
@@ -137,9 +133,7 @@ def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
         return MISSING, MISSING
     values = ", ".join(number_text(value, _PLACES.get(name)) for value in (measure.a, measure.b))
     change = f"{measure.difference_percent:+.1f}%"
-    if measure.noise_percent is None:
-        change += " (noise unknown)"
-    elif measure.noise_percent:
+    if measure.noise_percent:
         change += f" ±{measure.noise_percent:.1f}"
     mark = "" if measure.verdict == "same" else f" {measure.verdict}"
     return values, change + mark
@@ -147,13 +141,13 @@ def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
 
 def _below(comparison: CampaignComparison) -> list[str]:
     limits = ", ".join(
-        f"{_TITLES[name]} {limit:g} %" for name, limit in comparison.thresholds.items()
+        f"{TITLES[name]} {limit:g} %" for name, limit in comparison.thresholds.items()
     )
-    lines = [f"{RULE}; thresholds: {limits}; ±: that noise"]
+    lines = [f"{RULE}; thresholds: {limits}; ±: the larger half of that interval"]
     steps = sorted({n for cell in comparison.cells for n in (cell.steps_a, cell.steps_b) if n})
     if steps:
         many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-        lines.append(f"medians over {many} steps a cell")
+        lines.append(f"over {many} steps per cell")
     lines += [
         f"{printable(cell.name)}: {printable('; '.join(cell.notes))}"
         for cell in comparison.cells

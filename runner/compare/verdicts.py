@@ -1,14 +1,9 @@
 """Two campaigns, cell by cell: what got slower beyond noise, what broke, what is gone. Pure.
 
-The rule, in full. A cell's quantity is worse when it differs by more than its threshold *and* by
-more than the noise of the two. Noise is sqrt(a^2 + b^2), a and b half the width of the 95 %
-confidence interval of each side's median in percent of it (figures/spread.py); where a side has
-none, half of its spread; where it has no spread either, the threshold alone decides, and the note
-says so. A difference beyond the threshold but within noise is `unclear`. Only runs that ended ok
-are compared. Where both have the same target_loss, a cell that needs more samples to it, beyond
-chance, learns slower (figures/target.py). A cell that was ok and is not, or is gone, is a
-regression, too: a benchmark that silently ran less must not pass. Where bench runs a side now, what
-has ended is compared.
+How one quantity is judged: quantity.py. Only runs that ended ok are compared. Where both have the
+same target_loss, a cell that needs more samples to it, beyond chance, learns slower
+(figures/target.py). A cell that was ok and is not, or is gone, is a regression, too: a benchmark
+that silently ran less must not pass. Where bench runs a side now, what has ended is compared.
 """
 
 import json
@@ -35,6 +30,15 @@ from node.schema import (
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.base.text import some
+from runner.compare.quantity import (
+    BY_RUNS,
+    CANNOT_TELL,
+    NOT_JUDGED,
+    Judging,
+    Measure,
+    measure,
+    told,
+)
 from runner.figures.publishable import CODES
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
@@ -46,6 +50,12 @@ from runner.terms.cell import MOST_CELLS, MOST_REPEATS
 from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, UNDER_WAY, Record
 
+TITLES: Mapping[str, str] = {
+    "samples_per_s": "samples/s",
+    "step_time_ms": "step time ms",
+    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
+    "final_loss": "final loss",
+}
 # Quantity to the direction that is better, and the percent by which it may differ unless told.
 QUANTITIES: Mapping[str, tuple[int, float | None]] = {
     "samples_per_s": (+1, 3.0),
@@ -62,7 +72,7 @@ VERDICTS: Mapping[str, bool] = {
     "worse": True,
     "learns_slower": True,
     "learns_faster": False,
-    "unclear": False,
+    CANNOT_TELL: False,
     "not_ok": False,
     "running": False,
     "left_out": False,
@@ -73,9 +83,6 @@ VERDICTS: Mapping[str, bool] = {
     "better": False,
     "same": False,
 }
-RSS = "memory_rss_mib"  # of a process: it varies from run to run, and has no spread in one
-NOT_JUDGED = "not_judged"
-EXACT = (*(key for key in MEMORY if key != RSS), "final_loss")  # no spread over steps
 WORDS = {
     "samples_per_s": ("slower", "faster"),
     "step_time_ms": ("slower", "faster"),
@@ -83,8 +90,8 @@ WORDS = {
     "final_loss": ("worse", "better"),
 }
 RULE = (
-    "worse: by more than the threshold and by more than the noise of both"
-    " (95 % confidence intervals of the medians, together)"
+    "worse: by more than the threshold, and the 95 % interval of the difference, by Welch's t over"
+    " the runs of both, leaves 0 out; cannot_tell: a difference of the threshold would not show"
 )
 LOSS_PERCENT = 5.0  # a difference of final losses that a reader should know of
 _NOT_THE_MACHINE = ("campaign", "inventory")
@@ -103,18 +110,6 @@ class Side:
     environment: Mapping[str, str] | None = None
     live: bool = False
     hidden: str = ""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One quantity of a cell on both sides; percent are of the first's."""
-
-    a: float
-    b: float
-    difference_percent: float
-    noise_percent: float | None
-    threshold_percent: float
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -149,6 +144,11 @@ class CampaignComparison:
     notes: Sequence[str] = ()
 
     @property
+    def untold(self) -> int:
+        """How many cells nobody can tell of."""
+        return sum(cell.verdict == CANNOT_TELL for cell in self.cells)
+
+    @property
     def regressions(self) -> int:
         """How many cells are worse."""
         return sum(cell.regressed for cell in self.cells)
@@ -181,7 +181,10 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 # What a comparison reads of a saved table.
 _FIGURE = Maybe(AnyOf(Whole(-SAFE), Number()))
-_COUNTS = ("steps_measured", "window_first_iteration", "window_last_iteration")
+_COUNTS = (
+    *("steps_measured", "iterations_per_line"),
+    *("window_first_iteration", "window_last_iteration"),
+)
 _RUN = Fields(
     {},
     {
@@ -190,6 +193,7 @@ _RUN = Fields(
         },
         "seed": (Maybe(Whole()), None),
         "iterations_per_loss": (_FIGURE, None),
+        **dict.fromkeys(BY_RUNS, (_FIGURE, None)),
     },
 )
 _ROW = Fields(
@@ -198,12 +202,10 @@ _ROW = Fields(
         **{name: (Maybe(Text()), None) for name in ("numbers_from", "verdict")},
         **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
         "target_loss": (_FIGURE, None),
+        "samples_per_s_steps_half_percent": (_FIGURE, None),
+        "missing": (Maybe(Mapped(Text(), Words())), None),
         "runs": (List(_RUN, MOST_REPEATS), ()),
-        **{
-            f"{name}{part}": (_FIGURE, None)
-            for name in QUANTITIES
-            for part in ("", "_ci_low", "_ci_high", "_spread_percent")
-        },
+        **dict.fromkeys(QUANTITIES, (_FIGURE, None)),
         "reason": (Words(), ""),
         "parameters": (Maybe(Mapped(Text(), Plain())), None),
     },
@@ -358,42 +360,10 @@ def _finished(row: _Row) -> bool:
 def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measure]:
     measures = {}
     for name, limit in limits.items():
-        ours, theirs = a.get(name), b.get(name)
-        if ours is None or theirs is None or ours <= 0:
-            continue
-        difference = (theirs - ours) / ours * 100
-        noise = _together(noise_percent(a, name), noise_percent(b, name))
-        gain = difference * QUANTITIES[name][0]
-        worse, better = WORDS[name]
-        if abs(gain) <= limit:
-            verdict = "same"
-        elif noise is not None and abs(gain) <= noise:
-            verdict = "unclear"
-        elif noise is None and name == RSS:
-            verdict = NOT_JUDGED
-        else:
-            verdict = better if gain > 0 else worse
-        measures[name] = Measure(ours, theirs, difference, noise, limit, verdict)
+        judged = measure(name, a, b, Judging(QUANTITIES[name][0], *WORDS[name], limit))
+        if judged is not None:
+            measures[name] = judged
     return measures
-
-
-def noise_percent(row: _Row, name: str) -> float | None:
-    """Return half the width of what a side's median may be, in percent; None where nothing
-    says so.
-    """
-    if name in EXACT:
-        return 0.0  # a peak, and a loss of the same seed and data, have no spread over steps
-    low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
-    if low is not None and high is not None and row[name] > 0:
-        return float((high - low) / 2 / row[name] * 100)
-    if name == RSS:
-        return None
-    spread = row.get(f"{name}_spread_percent", row.get("samples_per_s_spread_percent"))
-    return None if spread is None else float(spread) / 2
-
-
-def _together(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else math.hypot(a, b)
 
 
 def _learns(a: _Row, b: _Row) -> Alike | None:
@@ -424,10 +394,15 @@ def _arrivals(row: _Row) -> list[Arrival]:
 def _notes(
     a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | None
 ) -> Iterable[str]:
-    if any(m.noise_percent is None for name, m in measures.items() if name != RSS):
-        yield "too few steps to know the noise"
-    if any(measure.verdict == NOT_JUDGED for measure in measures.values()):
-        yield "RSS is not judged: to know how it varies takes 3 repeats on each side"
+    for name, one in measures.items():
+        if one.verdict in (CANNOT_TELL, NOT_JUDGED):
+            yield told(TITLES[name], one)
+    lines = a.get("iterations_per_line"), b.get("iterations_per_line")
+    if measures and None not in lines and lines[0] != lines[1]:
+        yield (
+            f"a logged line covers {lines[0]} iterations, then {lines[1]}: medians and percentiles"
+            " are not comparable, samples/s is"
+        )
     was, now = (
         f"{row.get('window_first_iteration')}-{row.get('window_last_iteration')}" for row in (a, b)
     )

@@ -24,7 +24,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from runner.figures.spread import Floats
+from runner.figures.run_mean import Floats
+from runner.figures.student import tail
 from runner.figures.warmup import MAD_TO_SIGMA
 
 FEWEST_POINTS = 5
@@ -165,7 +166,7 @@ def _chances(series: Floats, at: Sequence[int], least: float, threshold: float) 
             chances.append(1.0 + 1 / (1 + abs(step)))  # the smallest step goes first
             continue
         error = math.sqrt(variance * (1 / len(before) + 1 / len(after)) / fewer)
-        p = student_tail(abs(step) / error, freedom)
+        p = tail(abs(step) / error, freedom)
         chances.append(min(1.0, p * (count - 1)))
     return chances
 
@@ -182,18 +183,3 @@ def _is_drift(before: Floats, after: Floats) -> bool:
     step = np.concatenate([before - before.mean(), after - after.mean()])
     lines, steps = float(line @ line), float(step @ step)
     return steps > 0 and (lines <= 0 or len(both) * math.log(lines / steps) < DRIFT_MARGIN)
-
-
-def student_tail(t: float, freedom: int) -> float:
-    """Return the probability beyond +-t of Student's t (Abramowitz and Stegun, 26.7.3 and 4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term = total = cosine if odd else 1.0
-    for number in range(2 + odd, freedom, 2):
-        term *= cosine * cosine * (number - 1) / number
-        total += term
-    if not odd:
-        return max(0.0, 1 - sine * total)
-    inside = angle + (sine * total if freedom > 1 else 0.0)
-    return max(0.0, 1 - inside * 2 / math.pi)

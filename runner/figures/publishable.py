@@ -9,17 +9,13 @@ a code's `sign` stands beside a speed that it makes doubtful.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 
 from runner.base.text import some
 from runner.figures import devices
+from runner.figures.drift import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.parity import Parity
 from runner.figures.power import GAP_S, POWER_CAP
-from runner.figures.spread import (
-    DRIFT_PERCENT,
-    DRIFT_SIGMAS,
-    WIDE_REPEATS_PERCENT,
-    WIDE_STEPS_PERCENT,
-)
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.batch import unmeasured
@@ -34,6 +30,11 @@ DIVERGED = "≠"  # beside the speed of a cell that learns something else than i
 FEWEST_REPEATS = 3
 # Fewer counted steps of a run: NVIDIA's dgxc-benchmarking averages iterations 35 to 44.
 FEWEST_STEPS = 10
+# A spread beyond these is marked: of one run's steps (interquartile range), and between repeats.
+WIDE_STEPS_PERCENT = 10.0
+WIDE_REPEATS_PERCENT = 5.0
+# Beyond this mean and median step tell two stories.
+STALLS_PERCENT = 2.0
 # More MiB in use on an NVIDIA device before a run: half of what a CUDA context alone was seen to
 # take on an H200, 526. An idle one has 0: the driver's own part is not counted (node/nvml.py).
 LEFTOVER_MIB = 256.0
@@ -187,9 +188,16 @@ def _wide_spread(evidence: CellEvidence) -> str:
         return ""
     repeats = summary.spread_of == "repeats"
     limit = WIDE_REPEATS_PERCENT if repeats else WIDE_STEPS_PERCENT
-    what = "the repeats' medians span" if repeats else "half of the steps span"
-    wide = f"{what} {summary.spread_percent:.1f} % of the median (more than {limit:g} %)"
+    what = "the repeats span" if repeats else "half of the steps span"
+    wide = f"{what} {summary.spread_percent:.1f} % (more than {limit:g} %)"
     return wide if summary.spread_percent > limit else ""
+
+
+def _stalls(evidence: CellEvidence) -> str:
+    share = evidence.statistics.stalls_percent
+    if share is None or abs(share) <= STALLS_PERCENT:
+        return ""
+    return f"the steps took {abs(share):.1f} % {'more' if share > 0 else 'less'} time than medians"
 
 
 def _not_measured(evidence: CellEvidence) -> str:
@@ -198,8 +206,9 @@ def _not_measured(evidence: CellEvidence) -> str:
     statistics = evidence.statistics
     if statistics.samples_per_s is None and statistics.step_time_ms is not None:
         return ""  # timed, and nobody knows the batch size
-    each = zip(statistics.steps_by_run, statistics.rates, strict=True)
-    untimed = sum(steps > 0 and not rates for steps, rates in each)
+    rates = statistics.samples_per_s.runs if statistics.samples_per_s else ()
+    each = zip_longest(statistics.steps_by_run, rates)
+    untimed = sum(steps > 0 and rate is None for steps, rate in each)
     return (
         f"no time or rate was logged by {untimed} of {len(evidence.runs)} runs" if untimed else ""
     )
@@ -430,7 +439,7 @@ CODES: Mapping[str, Code] = {
             "drift",
             "step time of the second half of the window differs from the first half's by more than"
             f" {DRIFT_PERCENT:g} % and more than {DRIFT_SIGMAS:g} standard errors"
-            " (`runner/figures/spread.py`)",
+            " (`runner/figures/drift.py`)",
             f"{_QUIET}, after more warm-up",
             _drift,
             UNSTEADY,
@@ -438,10 +447,20 @@ CODES: Mapping[str, Code] = {
         Code(
             "wide_spread",
             f"half of a run's steps span more than {WIDE_STEPS_PERCENT:g} % of the median, or the"
-            f" repeats' medians more than {WIDE_REPEATS_PERCENT:g} %, by which Megatron-Bridge's"
-            " own tests judge a timing",
+            f" repeats more than {WIDE_REPEATS_PERCENT:g} % of their mean, by which"
+            " Megatron-Bridge's own tests judge a timing",
             f"{_QUIET}, with more steps",
             _wide_spread,
+            UNSTEADY,
+        ),
+        Code(
+            "stalls",
+            "the steps took more time than if each had been the median one, or less, by more than"
+            f" {STALLS_PERCENT:g} %: what is slow now and then (a checkpoint, an evaluation, an"
+            " optimizer's tenth step) is in samples/s, and not in the median",
+            "Find what is slow now and then; quote samples/s with the column `stalls`, and no"
+            " median",
+            _stalls,
             UNSTEADY,
         ),
         Code(

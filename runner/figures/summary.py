@@ -16,14 +16,16 @@ step_time_ms`; a step time that the log lacks is derived the other way round. `s
 trained a step before they ended (`basis` is then "incomplete"). `no_steps`, `did_not_run`,
 `pending` and `running` never carry numbers.
 
-*One run*: `median`, `p5` and `p95` are over its counted intervals, each interval once (percentiles
-interpolate linearly), and `spread_percent` is the interquartile range as percent of the median.
-*Several runs*: `median` is the median of the runs' medians, `p5` and `p95` are over the pooled
-intervals of all runs, and `spread_percent` is between the runs: (largest - smallest run median) as
-percent of `median`. `spread_of` says which of the two it is, of `cv_percent` (coefficient of
-variation: standard deviation in percent of the mean) too. `mean` is over the whole counted time,
-each interval with the iterations that it covers: ms an iteration, or samples over seconds. The
-confidence interval, the drift test and what is too wide a spread: spread.py.
+*A run's value* is its work over its time: samples over the seconds of the counted lines, or
+milliseconds over iterations (run_mean.py). *A cell's `value`* is the mean of its runs' times, for a
+rate turned over again. `median` stands beside it: the median line of a run, the mean of the runs'
+medians; what is slow now and then is in the one and not in the other (`stalls_percent`).
+`confidence` is of `value`, over the runs (between_runs.py). `p5` and `p95` are over the pooled
+lines of all runs, each line once (percentiles interpolate linearly).
+
+`spread_percent` is, of one run, the interquartile range of its lines as percent of their median,
+and of several (largest - smallest run) as percent of `value`. `spread_of` says which of the two it
+is, of `cv_percent` (coefficient of variation: standard deviation in percent of the mean) too.
 
 Nothing found is None with a reason, never 0.
 """
@@ -31,14 +33,17 @@ Nothing found is None with a reason, never 0.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, harmonic_mean, median
 from typing import Literal
 
 import numpy as np
 
-from runner.figures import spread
+from runner.figures.between_runs import CellTimes, cell_times, of_values
+from runner.figures.drift import Drift, drift
 from runner.figures.learning import last_loss
+from runner.figures.medians import median_interval
 from runner.figures.power import Power, cell_power
+from runner.figures.run_mean import RunMean, run_mean
 from runner.figures.startup import Startup, startup
 from runner.figures.warmup import begins_steady, steady_from
 from runner.logs.nodes import Warmup, began_after
@@ -48,6 +53,7 @@ from runner.terms.record import NOT_ENDED, Interval, Record, missing_in_all
 Basis = Literal["ok", "incomplete", "none"]
 _Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
 
+_TINY = 1e-300  # beyond which a number or its inverse is not finite
 NO_STEP = "no training step was logged"
 NO_MEMORY = {
     "memory_allocated_mib": "the log shows no peak that the framework's allocator gave out",
@@ -61,20 +67,19 @@ WITHOUT_NUMBERS = frozenset({"no_steps", "did_not_run", "unreadable", *NOT_ENDED
 
 @dataclass(frozen=True)
 class Summary:
-    """One quantity over the counted intervals of a cell, in the quantity's own unit.
+    """One quantity over the counted lines of a cell, in the quantity's own unit."""
 
-    `spread_percent` is None when one run has a single interval: one value has no spread.
-    """
-
+    value: float  # work over time, or time over work
     median: float
     p5: float
     p95: float
-    spread_percent: float | None
+    spread_percent: float | None  # None: one run with a single line
     spread_of: Literal["intervals", "repeats"]
     source: Literal["log", "derived", "mixed"]
-    mean: float
     cv_percent: float | None = None
-    confidence: tuple[float, float] | None = None
+    confidence: tuple[float, float] | None = None  # 95 %, of `value`
+    median_confidence: tuple[float, float] | None = None  # 95 %, of `median`
+    runs: tuple[float | None, ...] = ()  # each run's value, None of one without any
 
     @property
     def ci_low(self) -> float | None:
@@ -86,27 +91,38 @@ class Summary:
         """The upper end of the confidence interval."""
         return self.confidence[1] if self.confidence else None
 
+    @property
+    def median_ci_low(self) -> float | None:
+        """The lower end of the median's confidence interval."""
+        return self.median_confidence[0] if self.median_confidence else None
+
+    @property
+    def median_ci_high(self) -> float | None:
+        """The upper end of the median's confidence interval."""
+        return self.median_confidence[1] if self.median_confidence else None
+
 
 @dataclass(frozen=True)
 class CellStatistics:
     """What the runs of one cell measured; every None has its reason in `missing`.
 
     `steps_by_run` counts the iterations of the counted lines, `logged_lines` all lines, over the
-    runs that count, whose counted samples/s are `rates` and whose `drifts` are in step time. In
-    `lines_not_finite`, of the counted, a loss or gradient norm is not a finite number. `window` is
-    (first, last) iteration that a counted interval covers. Memory is the peak over the runs, in
-    MiB; only `memory_rss_mib`, which varies from run to run, is the median of `rss_by_run`, each
-    run's largest process. `warmup` is how many first iterations were left out of each run, the
-    most of any run, `warmup_found` whether we found it ourselves; `steps_left_out` is the sum over
-    the runs of iterations that were logged and left out. `warmup_counted`: a run's first line, with
-    its compilation and warm-up, is counted, and slower, or among few. `log_tflop_per_s` is of one
-    device, by the trainer's own count. `unmatched` says of each of the matrix's own patterns that
-    matched nothing so.
+    runs that count. `times` are those of their runs, by sample where the batch is known, else by
+    iteration; `drifts` are in the same. A counted line covers `iterations_per_line` iterations,
+    None where lines differ. In `lines_not_finite`, of the counted, a loss or gradient norm is not
+    a finite number. `window` is (first, last) iteration that a counted interval covers. Memory is
+    the peak over the runs, in MiB; only `memory_rss_mib`, which varies from run to run, is the
+    mean of `rss_by_run`, each run's largest process. `warmup` is how many first iterations were
+    left out of each run, the most of any run, `warmup_found` whether we found it ourselves;
+    `steps_left_out` is the sum over the runs of iterations that were logged and left out.
+    `warmup_counted`: a run's first line, with its compilation and warm-up, is counted, and
+    slower, or among few. `log_tflop_per_s` is of one device, by the trainer's own count.
+    `unmatched` says of each of the matrix's own patterns that matched nothing so.
     """
 
     basis: Basis = "none"
     samples_per_s: Summary | None = None
-    rates: tuple[tuple[float, ...], ...] = ()
+    times: CellTimes | None = None
     step_time_ms: Summary | None = None
     power: Power = field(default_factory=lambda: Power(missing=NO_STEP))
     startup: Startup = field(default_factory=Startup)
@@ -128,7 +144,8 @@ class CellStatistics:
     warmup_found: bool = False
     steps_left_out: int = 0
     warmup_counted: bool = False
-    drifts: tuple[spread.Drift, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    iterations_per_line: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
 
@@ -139,11 +156,19 @@ class CellStatistics:
 
     @property
     def rss_interval(self) -> tuple[float, float] | None:
-        """The confidence interval of `memory_rss_mib` over the runs; None of too few."""
-        return spread.confidence([[peak] for peak in self.rss_by_run])
+        """The confidence interval of `memory_rss_mib` over the runs; None of one."""
+        return of_values(self.rss_by_run).interval if self.rss_by_run else None
 
     @property
-    def drift(self) -> spread.Drift | None:
+    def stalls_percent(self) -> float | None:
+        """How much more time the steps took than if each had been the median one, in percent."""
+        if rate := self.samples_per_s:
+            return (rate.median / rate.value - 1) * 100
+        time = self.step_time_ms
+        return (time.value / time.median - 1) * 100 if time else None
+
+    @property
+    def drift(self) -> Drift | None:
         """That of the run that drifts most, in step time (positive: slower)."""
         return max(self.drifts, key=lambda drift: abs(drift.percent), default=None)
 
@@ -152,7 +177,8 @@ def measured(value: float | None) -> float | None:
     """Return `value` when it is a finite number above zero, else None: a time of 0 measures
     nothing.
     """
-    return value if value is not None and math.isfinite(value) and value > 0 else None
+    known = value is not None and math.isfinite(value) and _TINY < value < 1 / _TINY
+    return value if known else None
 
 
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
@@ -221,57 +247,92 @@ def _per(batch: float | None, by: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Value:
-    """A quantity in one interval, the iterations that it covers, and "log" or "derived"."""
+    """A quantity in one line, "log" or "derived", and the work that it is of: samples of a rate,
+    iterations of a time.
+    """
 
     value: float
     source: str
-    iterations: int = 1
+    work: float = 1
 
 
 def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary | None:
     """Sum up a quantity: its values in each run; None when there are none.
 
-    `rate` says that it is per second, so that its mean over time is harmonic. The rules are in
-    the module's docstring.
+    `rate` says that it is per second. The rules are in the module's docstring.
     """
-    runs = [run for run in runs if run]
-    if not runs:
+    means = [mean for run in runs if (mean := _run_mean(run, rate))]
+    if not means:
         return None
-    values = [[item.value for item in run] for run in runs]
+    values = [[item.value for item in run] for run in runs if run]
     pooled = [value for run in values for value in run]
-    medians = [median(run) for run in values]
-    middle = median(medians)
-    of: Literal["intervals", "repeats"] = "repeats" if len(medians) > 1 else "intervals"
+    own = [_work_over_time(run) if rate else _time_over_work(run) for run in runs]
+    known = [value for value in own if value is not None]
+    of: Literal["intervals", "repeats"] = "repeats" if len(known) > 1 else "intervals"
     p5, lower, upper, p95 = map(float, np.quantile(pooled, (0.05, 0.25, 0.75, 0.95)))
+    value = harmonic_mean(known) if rate else fmean(known)
+    middle = fmean(map(median, values))
     wide: float | None = None
     if of == "repeats":
-        wide = (max(medians) - min(medians)) / middle * 100
+        wide = (max(known) - min(known)) / value * 100
     elif len(pooled) > 1:
         wide = (upper - lower) / middle * 100
     sources = {item.source for run in runs for item in run}
     return Summary(
+        value=value,
         median=middle,
         p5=p5,
         p95=p95,
         spread_percent=wide,
         spread_of=of,
         source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
-        mean=_mean([item for run in runs for item in run], rate),
-        cv_percent=spread.variation(medians if of == "repeats" else pooled),
-        confidence=spread.confidence(values),
+        cv_percent=_variation(known if of == "repeats" else pooled),
+        confidence=_turned_interval(cell_times(means).interval, rate),
+        median_confidence=median_interval(values),
+        runs=tuple(own),
     )
 
 
-def _mean(items: Sequence[Value], rate: bool) -> float:
-    """Average over the whole time: iterations weigh, and a rate is what was done over how
-    long it took.
-    """
-    weights = [max(item.iterations, 1) for item in items]
-    scale = max(item.value for item in items)  # so that no sum overflows
-    shares = [item.value / scale for item in items]
-    if rate and all(shares):
-        return scale * sum(weights) / sum(w / s for w, s in zip(weights, shares, strict=True))
-    return scale * sum(w * s for w, s in zip(weights, shares, strict=True)) / sum(weights)
+def _run_mean(run: Sequence[Value], rate: bool) -> RunMean | None:
+    """Return a run's mean time of a unit of work; None of a run without values."""
+    if not run:
+        return None
+    times = [1 / item.value if rate else item.value for item in run]
+    return run_mean(times, [item.work for item in run])
+
+
+def _time_over_work(run: Sequence[Value]) -> float | None:
+    """Return the mean of times, each as long as its work; None of a run without values."""
+    if not run:
+        return None
+    largest = max(item.value for item in run)  # so that no sum overflows
+    work = math.fsum(item.work for item in run)
+    return largest * (math.fsum(item.value / largest * item.work for item in run) / work)
+
+
+def _work_over_time(run: Sequence[Value]) -> float | None:
+    """Return the mean of rates, each over the time of its work; None of a run without values."""
+    if not run:
+        return None
+    least = min(item.value for item in run)  # so that no sum overflows
+    work = math.fsum(item.work for item in run)
+    return least * (work / math.fsum(least / item.value * item.work for item in run))
+
+
+def _turned_interval(times: tuple[float, float] | None, rate: bool) -> tuple[float, float] | None:
+    """Turn the interval of a time into that of a rate; None where it has no end."""
+    if times is None or not rate:
+        return times
+    return (1 / times[1], 1 / times[0]) if times[0] > 0 else None
+
+
+def _variation(values: Sequence[float]) -> float | None:
+    """Return the coefficient of variation: sample standard deviation in percent of the mean."""
+    if len(values) < 2:
+        return None
+    series = np.asarray(values, np.float64)
+    shares = series / float(series.max())  # so that no square overflows
+    return float(np.std(shares, ddof=1) / np.mean(shares) * 100)
 
 
 def runs_that_count(records: Sequence[Record]) -> tuple[Basis, list[Record]]:
@@ -300,10 +361,11 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         late_intervals(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
     ]
     counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
-    times = _series(step_time_ms, runs, counted)
-    rates = _series(samples_per_s, runs, counted)
+    times = _series(step_time_ms, runs, counted, _iterations)
+    rates = _series(samples_per_s, runs, counted, _samples)
     rate = summarise(rates, rate=True)
     time = summarise(times)
+    means = _run_means(rates, times)
     why = _why_no_times(runs, warm, late, counted)
     unmatched = missing_in_all(run.measurement.missing for run in runs)
     unread = _unread(unmatched)
@@ -319,7 +381,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     return CellStatistics(
         basis=basis,
         samples_per_s=rate,
-        rates=tuple(tuple(item.value for item in run) for run in rates),
+        times=cell_times(means) if means else None,
         step_time_ms=time,
         power=cell_power(runs, counted),
         startup=startup(runs),
@@ -327,7 +389,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         memory_allocated_mib=max(memory["memory_allocated_mib"], default=None),
         memory_reserved_mib=max(memory["memory_reserved_mib"], default=None),
         memory_used_mib=max(memory["memory_used_mib"], default=None),
-        memory_rss_mib=median(memory["memory_rss_mib"]) if memory["memory_rss_mib"] else None,
+        memory_rss_mib=fmean(memory["memory_rss_mib"]) if memory["memory_rss_mib"] else None,
         rss_by_run=memory["memory_rss_mib"],
         final_loss=loss,
         logged_lines=sum(len(run.measurement.intervals) for run in runs),
@@ -349,7 +411,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
             and not begins_steady([item.value for item in steps])
             for run, kept, steps in zip(runs, counted, times, strict=True)
         ),
-        drifts=tuple(drift for run in times if (drift := spread.drift([i.value for i in run]))),
+        drifts=tuple(filter(None, map(drift, _times(rates, times)))),
+        iterations_per_line=_per_line(used),
         missing=missing,
     )
 
@@ -373,17 +436,49 @@ _QUANTITIES = (
 
 
 def _series(
-    of: _Quantity, runs: Sequence[Record], counted: Sequence[Sequence[Interval]]
+    of: _Quantity,
+    runs: Sequence[Record],
+    counted: Sequence[Sequence[Interval]],
+    work: Callable[[Interval, Record], float],
 ) -> list[list[Value]]:
     series = []
     for run, intervals in zip(runs, counted, strict=True):
-        found = []
+        values = []
         for interval in intervals:
-            value, source = of(interval, run.global_batch_size)
+            value, source = of(interval, interval.global_batch_size or run.global_batch_size)
             if value is not None:
-                found.append(Value(value, source, interval.iterations))
-        series.append(found)
+                values.append(Value(value, source, work(interval, run)))
+        series.append(values)
     return series
+
+
+def _iterations(interval: Interval, run: Record) -> float:
+    return max(interval.iterations, 1)
+
+
+def _samples(interval: Interval, run: Record) -> float:
+    batch = measured(interval.global_batch_size or run.global_batch_size)
+    return max(interval.iterations, 1) * (batch or 1)
+
+
+def _times(rates: Sequence[Sequence[Value]], times: Sequence[Sequence[Value]]) -> list[list[float]]:
+    """Return the times of each run's lines: of a sample where any rate is known, else of a step."""
+    if any(rates):
+        return [[1 / item.value for item in run] for run in rates]
+    return [[item.value for item in run] for run in times]
+
+
+def _run_means(rates: Sequence[Sequence[Value]], times: Sequence[Sequence[Value]]) -> list[RunMean]:
+    runs, rate = (rates, True) if any(rates) else (times, False)
+    return [mean for run in runs if (mean := _run_mean(run, rate))]
+
+
+def _per_line(intervals: Sequence[Interval]) -> int | None:
+    """Return the iterations of a line, where all but a run's last have the same."""
+    covered = [interval.iterations for interval in intervals]
+    usual = int(median(covered)) if covered else 0
+    alike = sum(count == usual for count in covered)
+    return usual if covered and alike >= 0.8 * len(covered) else None
 
 
 def _why_no_times(

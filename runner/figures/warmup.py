@@ -15,7 +15,7 @@ times are not a simulation's output:
 
 The first line of a run is left out by whoever asks (summary.warmup_of), where another one remains.
 No more than half of the values is ever left out. A run that is still getting faster there is no
-steadier later: the drift test (runner/figures/spread.py) marks it.
+steadier later: the drift test (runner/figures/drift.py) marks it.
 """
 
 from collections.abc import Sequence

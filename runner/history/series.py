@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from runner.compare.quantity import standard_error_percent
 from runner.compare.verdicts import QUANTITIES, WORDS
 from runner.figures.changes import Change, change_points
 from runner.history.cell_points import IMPORTED, UNOFFICIAL, CampaignPoints, Point
@@ -14,7 +15,6 @@ THRESHOLDS: Mapping[str, float] = {
     name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None
 }
 NODES = "nodes"  # the fact which nodes it ran on, that a redacted side does not say
-_NORMAL_95 = 1.959964  # standard errors of half a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def why_left_out(point: Point, quantity: str) -> str:
 
 def _changes(points: Sequence[Point], quantity: str, threshold: float) -> list[SeriesChange]:
     values = [point.figure(quantity) or 0.0 for point in points]
-    noise = [standard_error(point, quantity) for point in points]
+    noise = [standard_error_percent(point.row, quantity) for point in points]
     found = change_points(values, noise, threshold)
     better = QUANTITIES[quantity][0]
     changes = []
@@ -127,14 +127,6 @@ def _changes(points: Sequence[Point], quantity: str, threshold: float) -> list[S
             )
         )
     return changes
-
-
-def standard_error(point: Point, quantity: str) -> float:
-    """Return the standard error of a point's median in percent of it; 0 where nobody knows it."""
-    value, interval = point.figure(quantity), point.interval(quantity)
-    if not value or interval is None:
-        return 0.0
-    return (interval[1] - interval[0]) / 2 / _NORMAL_95 / value * 100
 
 
 def differing(before: Point, after: Point) -> tuple[tuple[str, str, str], ...]:

@@ -10,23 +10,21 @@ from runner.report.links import href
 from runner.tables.formatting import number_text
 from runner.tables.row import Row
 
-NO_INTERVAL = "too few lines"  # docs/measures.md says how many an interval needs
-
 
 def _bar(row: Row) -> Summary | None:
     return row.statistics.samples_per_s if row.finished else None
 
 
 def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
-    """Draw bars of median samples/s, in groups where there are many; None when no row has a number.
+    """Draw bars of samples/s, in groups where there are many; None when no row has a number.
 
-    Lengths are in percent of the longest; `low` and `span` are of the median's 95 % interval, of
+    Lengths are in percent of the longest; `low` and `span` are of the 95 % interval, of
     which a bar without one says why in `lacks`.
     """
     bars = [bar for row in table if (bar := _bar(row))]
     if not bars:
         return None
-    most = max(max(bar.median, bar.ci_high or 0.0) for bar in bars)
+    most = max(max(bar.value, bar.ci_high or 0.0) for bar in bars)
     few = len(table) <= MOST_CURVES
     alone = Group("", tuple(range(len(table))), tuple(printable(row.cell) for row in table))
     return [
@@ -56,8 +54,9 @@ def _length(row: Row, name: str, most: float) -> dict[str, Any]:
     drawn = {"name": name, "status": row.status, "href": href(row.record.log), "rate": None}
     if rates is None:
         return drawn
-    rate, p5, p95 = map(number_text, (rates.median, rates.p5, rates.p95))
-    words, low, span = f"no interval: {NO_INTERVAL}", None, None
+    rate, p5, p95 = map(number_text, (rates.value, rates.p5, rates.p95))
+    lacks = row.missing.get("samples_per_s_ci_low", "")
+    words, low, span = f"no interval: {lacks}", None, None
     if rates.confidence:
         low, high = (end / most * 100 for end in rates.confidence)
         span = f"{max(high - low, 0):.2f}"
@@ -65,10 +64,10 @@ def _length(row: Row, name: str, most: float) -> dict[str, Any]:
     return {
         **drawn,
         "rate": rate,
-        "length": f"{rates.median / most * 100:.2f}",
+        "length": f"{rates.value / most * 100:.2f}",
         "low": None if low is None else f"{low:.2f}",
         "span": span,
-        "lacks": "" if rates.confidence else NO_INTERVAL,
+        "lacks": "" if rates.confidence else lacks,
         "baseline": row.comparison is not None and row.comparison.is_baseline,
         "title": f"{printable(row.cell)}: {rate} samples/s ({words}; p5 {p5}, p95 {p95})",
     }

@@ -120,7 +120,8 @@ def _speed(comparison: BaselineComparison) -> str:
             return f"less than 0.1 % {word}"
         return f"{abs(speed.percent):.1f} % (± {speed.half:.1f}) {word}"
     if speed.interval is None:
-        return f"{speed.percent:+.1f} % in speed against {against}, from too few steps to tell"
+        why = speed.rate.missing if speed.rate else ""
+        return f"{speed.percent:+.1f} % in speed against {against}, but nobody can tell: {why}"
     change = f"{speed.percent:+.1f} % ± {speed.half:.1f}"
     return f"not to be told apart in speed from {against} ({change})"
 
@@ -176,7 +177,7 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     if alike:
         words.append(f"not to be told apart in speed from {against} in {alike} {count}")
     if unsure:
-        words.append(f"measured in too few steps to tell in {unsure} {count}")
+        words.append(f"without an interval in {unsure} {count}")
     if len(speeds) > alike + unsure:
         words.append(f"not compared in speed in {len(speeds) - alike - unsure} {count}")
     text = f"{axis} {setting} is {', '.join(words)}{_memory(cells)}"
@@ -187,7 +188,7 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
 def _fastest(table: Sequence[Row]) -> list[str]:
     """Name the fastest and the slowest cell where nothing is compared with a baseline."""
     rates = [
-        (rate.median, row)
+        (rate.value, row)
         for row in table
         if row.finished and (rate := row.statistics.samples_per_s) is not None
     ]

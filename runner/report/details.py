@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from node.printable import printable
@@ -78,9 +77,10 @@ def _of(record: Record, evidence: Evidences) -> Evidence | None:
 
 
 def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return each repeat: how it ended, its own median rate, when and where it ran, its logs."""
+    """Return each repeat: how it ended, its own rate, when and where it ran, its logs."""
     _, counted = runs_that_count(row.records)
-    rates = dict(zip(map(id, counted), row.statistics.rates, strict=False))
+    summary = row.statistics.samples_per_s
+    rates = dict(zip(map(id, counted), summary.runs if summary else (), strict=False))
     runs = []
     for record in row.records:
         found, own = _of(record, evidence), rates.get(id(record))
@@ -90,7 +90,7 @@ def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict
                 "attempt": record.attempt,
                 "status": record.status,
                 "reason": printable(record.reason),
-                "rate": number_text(median(own)) if own else MISSING,
+                "rate": number_text(own),
                 "counted": record in counted,
                 "began": _clock(record.began),
                 "took": f"{record.wall_s:.0f} s" if record.wall_s else MISSING,

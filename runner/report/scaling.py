@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from node.printable import printable
-from runner.figures import spread
+from runner.figures.between_runs import rate_difference
 from runner.report.groups import MOST_PANELS, colours, groups
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, WIDTH, draw, line_style, mark
@@ -75,19 +75,23 @@ def _cell(one: _Series, devices: int) -> dict[str, Any] | None:
 
 
 def _half(one: _Series, row: Row) -> str:
-    """Write half of the efficiency's interval, of a cell that has one and is not the base."""
+    """Write the larger half of the efficiency's interval, of a cell that has one."""
     interval = efficiency_interval(one["rows"][0], row)
-    return f" ± {(interval[1] - interval[0]) / 2:.1f}" if interval else ""
+    if interval is None:
+        return ""
+    efficiency = row.scaling[one["kind"]].efficiency * 100
+    return f" ± {max(efficiency - interval[0], interval[1] - efficiency):.1f}"
 
 
 def efficiency_interval(base: Row, row: Row) -> tuple[float, float] | None:
-    """Compute the 95 % interval of a cell's efficiency in percent, from the steps of both.
+    """Compute the 95 % interval of a cell's efficiency in percent, from the runs of both.
 
-    None of the base itself, which is 100 %, and of too few values.
+    None of the base itself, which is 100 %, and of single runs.
     """
     if row is base:
         return None
-    change = spread.difference(row.statistics.rates, base.statistics.rates)
+    ours, theirs = row.statistics.times, base.statistics.times
+    change = rate_difference(ours, theirs).interval if ours and theirs else None
     share = base.record.world_size / row.record.world_size
     return change and ((100 + change[0]) * share, (100 + change[1]) * share)
 

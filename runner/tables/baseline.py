@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
-from runner.figures import spread
+from runner.figures.between_runs import of_values, rate_difference
 from runner.figures.parity import parity, task_differs
 from runner.figures.summary import runs_that_count
 from runner.figures.target import compare_learning
@@ -77,8 +77,11 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
     if _windows_differ(row, base):
         comparison = replace(comparison, note="the two were measured over different iterations")
     differences = {}
-    between = spread.difference(row.statistics.rates, base.statistics.rates)
-    of_rss = spread.difference(*([(v,) for v in r.statistics.rss_by_run] for r in (row, base)))
+    ran, base_ran = row.statistics.times, base.statistics.times
+    between = rate_difference(ran, base_ran) if ran and base_ran else None
+    ours_rss, theirs_rss = row.statistics.rss_by_run, base.statistics.rss_by_run
+    both = ours_rss and theirs_rss
+    of_rss = rate_difference(of_values(theirs_rss), of_values(ours_rss)) if both else None
     for name in COMPARED:
         ours, theirs = machine_value(row, name), machine_value(base, name)
         if ours is not None and theirs:

@@ -122,7 +122,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
         Column("parallel", "parallel", _parallel, "setting"),
         *([Column("attention", "attention", _attention, "setting")] if _ran_other(table) else []),
         Column("batch", "batch\nmicro/\nglobal", _batch, "setting"),
-        _measure("samples_per_s", "samples/s\nmedian"),
+        _measure("samples_per_s", "samples/s"),
         Column("samples_per_s_interval", "95%\ninterval", _interval),
         Column(
             "samples_per_s_spread_percent",
@@ -149,7 +149,12 @@ def columns(table: Sequence[Row]) -> list[Column]:
         ),
         _efficiency("strong"),
         _efficiency("weak"),
-        _measure("samples_per_s_mean", "samples/s\nmean"),
+        _measure("samples_per_s_median", "samples/s\nmedian"),
+        Column(
+            "stalls_percent",
+            "stalls",
+            _stalls,
+        ),
         Column(
             "samples_per_s_cv_percent",
             "CV",
@@ -236,6 +241,12 @@ def _interval(row: Row) -> str:
         return MISSING
     digits = decimal_places("samples_per_s", high)
     return f"{number_text(low, digits)}-{number_text(high, digits)}"
+
+
+def _stalls(row: Row) -> str:
+    """Show what slow steps add to the time; of less than 0.05 % nothing."""
+    percent = machine_value(row, "stalls_percent")
+    return MISSING if percent is None or abs(percent) < 0.05 else percent_text(percent)
 
 
 def _parity(row: Row) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from node.printable import printable
 from runner.base.text import counted
+from runner.figures.between_runs import CONFIDENCE_PERCENT
 from runner.figures.power import LOG
-from runner.figures.spread import CONFIDENCE_PERCENT
 from runner.tables.columns import DOUBTFUL, INCOMPLETE
 from runner.tables.judged import of_verdicts, some
 from runner.tables.machine import machine_value
@@ -90,23 +90,33 @@ def _of_rates(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]
     if not rates:
         return
     timed = " and step time" if shows("step_time_ms", "step_time_ms_p95") else ""
-    text = f"samples/s{timed}: median over the steps after warm-up (the window)"
+    text = f"samples/s{timed}: work over the time of the steps after warm-up (the window)"
+    if any(len(rate.runs) > 1 for rate in rates):
+        text += ", the mean of the runs"
     if shows("samples_per_s_spread_percent"):
         spread = " or, with repeats, ".join(
             _SPREAD[of] for of in sorted({rate.spread_of for rate in rates})
         )
-        text += f"; spread: {spread}, in percent of the median"
+        text += f"; spread: {spread}, in percent"
     yield f"{text}."
+    if shows("samples_per_s_median", "stalls_percent"):
+        yield "median: the median step; stalls: how much more time the steps took than that."
     yield from of_warmup(table)
     if shows("samples_per_s_interval") and any(rate.confidence for rate in rates):
         yield (
-            f"{CONFIDENCE_PERCENT}% interval: of the median, by a moving-block bootstrap of the"
-            " steps and, with repeats, of the runs."
+            f"{CONFIDENCE_PERCENT}% interval: by Student's t over the runs, and no narrower than"
+            " their steps allow."
         )
+    whys: dict[str, list[str]] = {}
+    for row in table:
+        if row.finished and (why := row.missing.get("samples_per_s_ci_low")):
+            whys.setdefault(why, []).append(printable(row.cell))
+    for why, cells in whys.items():
+        yield f"no interval, and no ± of a difference: {why} ({some(cells, of=len(table))})."
     sources = {rate.source for rate in rates}
     if sources != {"log"}:
-        some = "" if sources == {"derived"} else " where the log has none"
-        yield f"samples/s is global batch size / step time{some}."
+        where = "" if sources == {"derived"} else " where the log has none"
+        yield f"samples/s is global batch size / step time{where}."
 
 
 def _of_energy(table: Sequence[Row]) -> Iterator[str]:

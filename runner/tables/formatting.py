@@ -56,13 +56,14 @@ def percent_text(value: float | None) -> str:
 
 
 def change_text(difference: Difference | None) -> str:
-    """Write a difference in percent with half its 95 % interval: `-28.1 % ± 3.2`."""
+    """Write a difference in percent with the larger half of its 95 % interval: `-28.1 % ± 3.2`.
+
+    Without an interval there is no ±, and a note below the table says why.
+    """
     if difference is None:
         return MISSING
     text = f"{difference.percent:+.1f} %"
-    if difference.interval is None:
-        return text
-    return f"{text} ± {difference.half:.1f}"
+    return text if difference.interval is None else f"{text} ± {difference.half:.1f}"
 
 
 def difference_text(difference: Difference | None, places: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.base.escapes import json_text, plain
 from runner.figures.planned import progress
+from runner.figures.summary import Summary, runs_that_count
 from runner.figures.target import QUANTITIES
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
@@ -18,6 +19,7 @@ from runner.tables.row import COMPARED, Row, axis_names, sizes_named
 from runner.tables.spreadsheet import csv_text
 from runner.terms.cell import SEED
 from runner.terms.memory import MEMORY
+from runner.terms.record import Record
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,8 +61,8 @@ def _summary(row: Row, quantity: str, part: str) -> Any:
 
 
 def _spread(quantity: str, *more: str) -> _Columns:
-    """Make the columns of a quantity's summary, but for its median."""
-    parts = ("p5", "p95", "mean", "ci_low", "ci_high", "cv_percent", *more)
+    """Make the columns of a quantity's summary, beside its value."""
+    parts = ("p5", "p95", "ci_low", "ci_high", "cv_percent", *more)
     return {f"{quantity}_{part}": partial(_summary, quantity=quantity, part=part) for part in parts}
 
 
@@ -68,12 +70,24 @@ def _to_target(row: Row, name: str, part: str) -> Any:
     return getattr(row.target.figures.get(name), part, None) if row.target else None
 
 
+_MEDIAN = ("median", "median_ci_low", "median_ci_high")
+
+
+def _open_by_steps(row: Row) -> float | None:
+    times = row.statistics.times
+    return None if times is None else times.open_by_steps * 100
+
+
 _MEASURED: _Columns = {
     **_own("samples_per_s"),
-    **_spread("samples_per_s", "spread_percent", "spread_of", "source"),
+    **_spread("samples_per_s", "spread_percent", "spread_of", "source", *_MEDIAN),
+    "samples_per_s_mean": lambda r: _summary(r, "samples_per_s", "value"),
+    "samples_per_s_steps_half_percent": lambda r: _open_by_steps(r),
+    "stalls_percent": lambda r: r.statistics.stalls_percent,
     **_own("samples_per_s_per_device", "tokens_per_s", "tokens_per_s_per_device"),
-    "step_time_ms": lambda r: _summary(r, "step_time_ms", "median"),
-    **_spread("step_time_ms"),
+    "step_time_ms": lambda r: _summary(r, "step_time_ms", "value"),
+    **_spread("step_time_ms", *_MEDIAN),
+    "step_time_ms_mean": lambda r: _summary(r, "step_time_ms", "value"),
     "drift_percent": lambda r: r.statistics.drift.percent if r.statistics.drift else None,
     "drift_noise_percent": lambda r: (
         r.statistics.drift.noise_percent if r.statistics.drift else None
@@ -126,6 +140,7 @@ _MEASURED: _Columns = {
     "logged_lines": lambda r: _trained(r, r.statistics.logged_lines),
     "counted_lines": lambda r: _trained(r, r.statistics.counted_lines),
     "steps_measured": lambda r: _trained(r, r.statistics.steps_measured),
+    "iterations_per_line": lambda r: r.statistics.iterations_per_line,
     "steps_skipped": lambda r: _trained(r, r.statistics.steps_skipped),
     "steps_nan": lambda r: _trained(r, r.statistics.steps_nan),
     "steps_left_out": lambda r: _trained(r, r.statistics.steps_left_out),
@@ -293,8 +308,10 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
                    "verdict_reasons": {code: why the cell is not publishable},
                    "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
                    "runs": [{"repeat", "attempt", "status", "reason", "log", "seed", "hosts" by
-                             rank; with a target loss "iterations_to_target" (null: not reached in
-                             the "iterations_trained") and "iterations_per_loss"}]}],
+                             rank, "samples_per_s", "step_time_ms", "memory_rss_mib" of
+                             the run (null where it gives the cell no numbers); with a target loss
+                             "iterations_to_target" (null: not reached in the
+                             "iterations_trained") and "iterations_per_loss"}]}],
          "published": [{"source", "hardware", "cell", "labels", "figures"}] of the documents}
 
     Times are in ms, memory in MiB, rates of the whole job unless the name says per_device.
@@ -316,6 +333,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
             "runs": [
                 _parts(record, "repeat", "attempt", "status", "reason", "log", "hosts")
                 | {"seed": record.parameters.get(SEED)}
+                | _of_run(row, record)
                 | _arrival(row, record.repeat)
                 for record in row.records
             ],
@@ -345,6 +363,18 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
         ],
     }
     return json_text(document) + "\n"
+
+
+def _of_run(row: Row, record: Record) -> dict[str, float | None]:
+    """Return what one run did, of the runs that give the cell's numbers; no others have any."""
+    counted = runs_that_count(row.records)[1]
+    at = next((place for place, run in enumerate(counted) if run is record), None)
+    figures: dict[str, float | None] = {}
+    for name in ("samples_per_s", "step_time_ms"):
+        summary: Summary | None = getattr(row.statistics, name)
+        figures[name] = summary.runs[at] if summary is not None and at is not None else None
+    rss = record.measurement.memory_rss_mib
+    return figures | {"memory_rss_mib": None if at is None else rss}
 
 
 def _arrival(row: Row, repeat: int) -> dict[str, Any]:

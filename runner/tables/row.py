@@ -8,6 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from runner.figures import devices as catalogue
+from runner.figures.between_runs import RateDifference
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.power import Power
@@ -29,27 +30,27 @@ NO_LENGTH = "nothing says the tokens of a sample"
 class Difference:
     """A row's value minus its baseline's, in the value's unit, and as percent of the baseline.
 
-    `interval` is of the percentage, 95 %; None where the value is not one of many, or of too few.
+    `rate` says how sure the percentage of a rate is; None of what has no noise that is known.
     """
 
     absolute: float
     percent: float
-    interval: tuple[float, float] | None = None
+    rate: RateDifference | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the percentage; None where there is none."""
+        return self.rate.interval if self.rate else None
 
     @property
     def half(self) -> float:
-        """Half of the interval, which is printed as `± half`; 0 without one."""
-        low, high = self.interval or (0.0, 0.0)
-        return (high - low) / 2
+        """The larger half of the interval, which is printed as `± half`; 0 without one."""
+        return self.rate.half if self.rate else 0.0
 
     @property
     def real(self) -> bool:
-        """Whether it is one: its interval leaves 0 out, and so does `percent ± half`, which people
-        read; the two differ where the interval is lopsided. Without one nobody can tell.
-        """
-        if self.interval is None or self.interval[0] <= 0 <= self.interval[1]:
-            return False
-        return abs(self.percent) > self.half
+        """Whether the interval leaves 0 out, and so does `percent ± half`, which people read."""
+        return self.rate is not None and self.rate.real and abs(self.percent) > self.half
 
 
 @dataclass(frozen=True)
@@ -169,19 +170,19 @@ class Row:
 
     @property
     def samples_per_s(self) -> float | None:
-        """Median samples/s of the whole job."""
+        """Samples/s of the whole job: samples over the time of the counted steps."""
         rate = self.statistics.samples_per_s
-        return None if rate is None else rate.median
+        return None if rate is None else rate.value
 
     @property
     def samples_per_s_per_device(self) -> float | None:
-        """Median samples/s of one device."""
+        """Samples/s of one device."""
         rate, devices = self.samples_per_s, self.record.world_size
         return None if rate is None or devices <= 0 else rate / devices
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Median tokens/s of the whole job: samples/s times the sequence length."""
+        """Tokens/s of the whole job: samples/s times the sequence length."""
         length, rate = self.record.sample_length, self.samples_per_s
         return None if length is None or rate is None else rate * length
 
@@ -223,7 +224,7 @@ class Row:
 
     @property
     def tokens_per_s_per_device(self) -> float | None:
-        """Median tokens/s of one device."""
+        """Tokens/s of one device."""
         rate, devices = self.tokens_per_s, self.record.world_size
         return None if rate is None or devices <= 0 else rate / devices
 
@@ -337,6 +338,10 @@ class Row:
         if self.target is not None:
             of = {f"{name}_to_target": why for name, why in self.target.missing.items()}
             reasons |= of
+        times = self.statistics.times
+        if self.samples_per_s is not None and times is not None and times.missing:
+            ends = ("samples_per_s_ci_low", "samples_per_s_ci_high")
+            reasons |= dict.fromkeys(ends, times.missing)
         if self.statistics.log_tflop_per_s is None:
             reasons["log_tflop_per_s_per_device"] = "the log prints none of its own"
         if self.statistics.startup.first_step_s is None:

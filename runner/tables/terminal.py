@@ -16,7 +16,7 @@ SHORT_NAME = 12  # letters of a cell's name that a number would save too little 
 # named here always stays. A cell's name says its axes, which have columns: where it has no room, a
 # number stands for it, by which the notes speak. The other formats show every column.
 _GIVEN_UP = (
-    "samples_per_s_mean",
+    "samples_per_s_median",
     "compile_cache",
     "compile_s",
     "hardware_tflop_per_s_per_device",
@@ -48,6 +48,7 @@ _GIVEN_UP = (
     "matmul_percent",
     "mfu_percent",
     "samples_per_s_spread_percent",
+    "stalls_percent",
 )
 _WORTH_MORE_THAN_NAMES = (
     "loss_parity",

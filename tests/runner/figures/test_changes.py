@@ -10,6 +10,7 @@ import pytest
 from benchmarks.changes import NOISES, THRESHOLD, false_share, found_share, ours
 from runner.figures import changes
 from runner.figures.changes import FEWEST_POINTS, FEWEST_SIDE, change_points
+from runner.figures.student import tail
 
 MANY = 100
 
@@ -99,7 +100,7 @@ def test_change_points_have_the_least_cost_of_all(seed: int) -> None:
     ],
 )
 def test_the_tail_of_students_t_is_that_of_its_tables(t: float, freedom: int, p: float) -> None:
-    assert changes.student_tail(t, freedom) == pytest.approx(p, rel=2e-3)
+    assert tail(t, freedom) == pytest.approx(p, rel=2e-3)
 
 
 @pytest.mark.parametrize("kind", NOISES)

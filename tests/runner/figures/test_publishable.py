@@ -28,7 +28,7 @@ from runner.terms.record import (
     Telemetry,
     Thermals,
 )
-from tests.runner.figures.test_warmup_and_spread import noise
+from tests.runner.figures.test_warmup_and_drift import noise
 
 PINNED = {"fingerprints": {"system torch_gpt/2.13": {"commit": "c0ffee"}, "dataset d": {"a": "1"}}}
 WHOLE = Telemetry(gap_s=1.2, before_mib=4.0)

@@ -100,14 +100,60 @@ def test_one_run_median_percentiles_and_interquartile_spread() -> None:
     assert (got.spread_of, got.source) == ("intervals", "log")
 
 
-def test_repeats_median_of_medians_and_spread_between_them() -> None:
-    runs = [record(steps(t, t, t), repeat=n) for n, t in enumerate((100.0, 110.0, 200.0), 1)]
+def test_repeats_have_the_mean_of_their_values_and_a_spread_between_them() -> None:
+    runs = [record(steps(t, t, t), repeat=n) for n, t in enumerate((100.0, 110.0, 120.0), 1)]
     got = cell_statistics(runs)
     assert got.step_time_ms is not None
-    assert got.step_time_ms.median == 110.0
-    assert got.step_time_ms.spread_percent == pytest.approx(100 / 110 * 100)
+    assert got.samples_per_s is not None
+    assert (got.step_time_ms.value, got.step_time_ms.median) == (110.0, 110.0)
+    assert got.step_time_ms.spread_percent == pytest.approx(20 / 110 * 100)
     assert got.step_time_ms.spread_of == "repeats"
+    assert got.step_time_ms.runs == (100.0, 110.0, 120.0)
+    assert got.samples_per_s.value == pytest.approx(8 / 0.11)
     assert got.steps_measured == 9
+
+
+def test_the_headline_is_work_over_time_and_the_median_stands_beside_it() -> None:
+    """SOAP's log: each tenth step 1,327 ms, the others 255; 2,008 was printed, 1,409 is true."""
+    soap = [Interval(n, 1, 1327.0 if n % 10 == 0 else 255.0) for n in range(1, 101)]
+    got = cell_statistics([record(soap, batch=512)])
+    assert got.samples_per_s is not None
+    assert got.samples_per_s.value == pytest.approx(1413.6, abs=0.1)
+    assert got.samples_per_s.median == pytest.approx(2007.8, abs=0.1)
+    assert got.stalls_percent == pytest.approx(42.0, abs=0.1)
+    logged = [Interval(n, 10, 362.2) for n in range(10, 101, 10)]
+    by_tens = cell_statistics([record(logged, batch=512)])
+    assert by_tens.samples_per_s is not None
+    assert by_tens.samples_per_s.value == pytest.approx(got.samples_per_s.value)
+    assert (got.iterations_per_line, by_tens.iterations_per_line) == (1, 10)
+
+
+def test_a_batch_that_grows_weighs_by_its_samples() -> None:
+    """100 iterations of 8 samples in 100 ms, 100 of 24 in 200: 3,200 samples in 30 s."""
+    small = [Interval(n, 1, 100.0, global_batch_size=8) for n in range(1, 101)]
+    large = [Interval(n, 1, 200.0, global_batch_size=24) for n in range(101, 201)]
+    got = cell_statistics([record([*small, *large], batch=24)])
+    assert got.samples_per_s is not None
+    assert got.step_time_ms is not None
+    assert got.samples_per_s.value == pytest.approx(3200 / 30)
+    assert got.step_time_ms.value == pytest.approx(150.0)
+
+
+def test_one_run_has_no_interval_and_several_have_students() -> None:
+    one = cell_statistics([record(steps(*[100.0, 101.0] * 30))])
+    assert one.samples_per_s is not None
+    assert one.samples_per_s.confidence is None
+    assert one.times is not None
+    assert "one run" in one.times.missing
+    several = cell_statistics(
+        [record(steps(*[t] * 9), repeat=n) for n, t in enumerate((99.0, 100.0, 101.0), 1)]
+    )
+    assert several.step_time_ms is not None
+    assert several.samples_per_s is not None
+    half = 4.3027 / 3**0.5
+    assert several.step_time_ms.confidence == pytest.approx((100 - half, 100 + half))
+    low, high = several.samples_per_s.confidence or (0, 0)
+    assert (low, high) == pytest.approx((8000 / (100 + half), 8000 / (100 - half)))
 
 
 def test_one_interval_has_no_spread() -> None:

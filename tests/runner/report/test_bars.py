@@ -1,13 +1,15 @@
-"""Bars of throughput: the median with its interval, and why there is none."""
+"""Bars of throughput: samples/s with their interval, and why there is none."""
 
 from dataclasses import replace
 from typing import Any
 
+from runner.figures.between_runs import ONE_RUN
 from runner.report.bars import shared_in_title, throughput_bars
 from runner.report.groups import Group
 from runner.report.page import to_html
 from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
+from tests.runner.report.test_conclusion import thrice
 from tests.runner.report.test_report import failed, record
 
 
@@ -16,9 +18,9 @@ def bars(*records: Record) -> list[dict[str, Any]]:
     return list(group["bars"])
 
 
-def test_the_line_spans_the_medians_interval_and_the_title_keeps_the_percentiles() -> None:
+def test_the_line_spans_the_interval_and_the_title_keeps_the_percentiles() -> None:
     noisy = tuple(Interval(n, 1, None, 230.0 + n % 7 - 3, 9.0, 1.0) for n in range(1, 41))
-    (bar,) = bars(record(measurement=Measurement(noisy)))
+    (bar,) = bars(*thrice([record(measurement=Measurement(noisy))]))
     low = float(bar["low"])
     assert low < float(bar["length"]) < low + float(bar["span"]) + 0.01 <= 100.01
     assert "samples/s (95 % interval 2" in bar["title"]
@@ -26,12 +28,11 @@ def test_the_line_spans_the_medians_interval_and_the_title_keeps_the_percentiles
     assert bar["lacks"] == ""
 
 
-def test_too_few_lines_have_no_interval_and_the_page_says_so() -> None:
-    short = record("short", warmup_iters=15)
-    (bar, other) = bars(short, record("long"))
-    assert (bar["low"], bar["span"], bar["lacks"]) == (None, None, "too few lines")
+def test_a_single_run_has_no_interval_and_the_page_says_so() -> None:
+    (bar, other) = bars(record("single"), *thrice([record("three")]))
+    assert (bar["low"], bar["span"], bar["lacks"]) == (None, None, ONE_RUN)
     assert other["low"] is not None
-    assert to_html(rows([short], None)).count("no interval: too few lines") == 2  # and its title
+    assert to_html(rows([record("single")], None)).count(f"no interval: {ONE_RUN}") == 2
 
 
 def test_a_cell_without_a_number_says_its_status_and_none_at_all_draws_nothing() -> None:

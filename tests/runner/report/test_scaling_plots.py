@@ -7,6 +7,7 @@ import pytest
 from runner.report.scaling import efficiency_interval, scaling
 from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
+from tests.runner.report.test_conclusion import thrice
 from tests.runner.report.test_report import record
 
 
@@ -18,8 +19,8 @@ def at(nodes: int, rate: float, lines: int = 40) -> Record:
     return record(name, nodes=nodes, global_batch_size=64, measurement=measured)
 
 
-def test_an_efficiency_has_the_interval_of_both_cells_steps() -> None:
-    one, two = rows([at(1, 100), at(2, 180)], None)
+def test_an_efficiency_has_the_interval_of_both_cells_runs() -> None:
+    one, two = rows(thrice([at(1, 100), at(2, 180)]), None)
     assert efficiency_interval(one, one) is None
     low, high = efficiency_interval(one, two) or (0, 0)
     assert low < 90 < high
@@ -27,7 +28,7 @@ def test_an_efficiency_has_the_interval_of_both_cells_steps() -> None:
 
 
 def test_rate_and_efficiency_are_drawn_with_error_bars_and_the_table_says_the_half() -> None:
-    found = scaling(rows([at(1, 100), at(2, 180), at(4, 330)], None))
+    found = scaling(rows(thrice([at(1, 100), at(2, 180), at(4, 330)]), None))
     assert found is not None
     (panel,) = found["panels"]
     rate, efficiency = panel["svgs"]

@@ -60,7 +60,7 @@ def test_terminal_and_markdown_say_what_a_cell_needs_and_mark_what_learns_slower
     assert "zero_stage=3: target loss 3 not reached in 40 iterations by 1 of 6 runs." in text
     wide = render(measured, "table", "zero_stage=0", width=400)
     assert "slower (p 0.0011)" in wide
-    assert "100.0≠▼" in wide
+    assert "99.98≠▼" in wide
     page = render(measured, "html", "zero_stage=0")
     assert "learns slower than its baseline" in page
 

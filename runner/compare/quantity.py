@@ -1,0 +1,128 @@
+"""One quantity of a cell in two campaigns: worse, better, the same, or nobody can tell. Pure.
+
+A rate or time is judged by the runs of both sides (figures/between_runs.py). It is `same` if a
+difference of the threshold would be visible, and it is smaller; it is worse or better if its
+interval leaves 0 out, and it is larger. Everything else is `cannot_tell`: with how many repeats a
+side it would be told, and why not where repeats do not help. Memory and a last loss have no noise
+that runs show: the threshold alone decides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.figures.between_runs import (
+    CellTimes,
+    RateDifference,
+    of_values,
+    rate_difference,
+    repeats_to_see,
+)
+
+CANNOT_TELL = "cannot_tell"
+NOT_JUDGED = "not_judged"
+RSS = "memory_rss_mib"
+BY_RUNS = ("samples_per_s", "step_time_ms", RSS)
+OLD_TABLE = "the saved table is of an older version, without the figures of each run: collect again"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One quantity of a cell on both sides; percent are of the first's."""
+
+    a: float
+    b: float
+    difference_percent: float
+    noise_percent: float | None  # the larger half of the difference's 95 % interval
+    threshold_percent: float
+    verdict: str
+    visible_percent: float | None = None  # the smallest difference seen in 80 of 100 cases
+    repeats_needed: int | None = None  # of each side, to see the threshold
+    missing: str = ""  # why there is no noise
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How a quantity is judged: the sign of what is better, and its words for worse and better."""
+
+    better: int
+    worse_word: str
+    better_word: str
+    threshold_percent: float
+
+
+def measure(
+    name: str, a: Mapping[str, Any], b: Mapping[str, Any], judging: Judging
+) -> Measure | None:
+    """Judge one quantity of two rows of `collect --format json`; None where a side has none."""
+    before, after = a.get(name), b.get(name)
+    if before is None or after is None or before <= 0:
+        return None
+    limit, change = judging.threshold_percent, (after - before) / before * 100
+    if name not in BY_RUNS or after <= 0:
+        verdict = _word(judging, change) if abs(change) > limit else "same"
+        return Measure(before, after, change, 0.0, limit, verdict)
+    times = _times(a, name), _times(b, name)
+    difference = _difference(name, *times)
+    return Measure(
+        before,
+        after,
+        change,
+        difference.half if difference.interval else None,
+        limit,
+        NOT_JUDGED if name == RSS and difference.missing else _verdict(judging, change, difference),
+        difference.visible_percent,
+        repeats_to_see(*times, limit) if limit else None,
+        difference.missing,
+    )
+
+
+def _word(judging: Judging, change: float) -> str:
+    return judging.better_word if change * judging.better > 0 else judging.worse_word
+
+
+def _verdict(judging: Judging, change: float, difference: RateDifference) -> str:
+    limit = judging.threshold_percent
+    if difference.real and abs(change) > limit:
+        return _word(judging, change)
+    visible = difference.interval is not None and difference.half <= max(limit, abs(change))
+    return "same" if visible and abs(change) <= limit else CANNOT_TELL
+
+
+def _difference(name: str, a: CellTimes, b: CellTimes) -> RateDifference:
+    """Compare b with a: of rates by the times turned over, of all else as it is."""
+    return rate_difference(b, a) if name == "samples_per_s" else rate_difference(a, b)
+
+
+def _times(row: Mapping[str, Any], name: str) -> CellTimes:
+    """Return the runs' times of a row; of one that does not have them, its own alone."""
+    values = [run[name] for run in row.get("runs", ()) if run.get(name)]
+    if not values:
+        return CellTimes((row[name],), missing=OLD_TABLE)
+    if name == RSS:
+        return of_values(values)
+    missing = (row.get("missing") or {}).get("samples_per_s_ci_low", "")
+    means = values if name == "step_time_ms" else [1 / value for value in values]
+    by_steps = (row.get("samples_per_s_steps_half_percent") or 0.0) / 100
+    times = of_values(means)
+    return replace(times, open_by_steps=by_steps, missing=missing or times.missing)
+
+
+def standard_error_percent(row: Mapping[str, Any], name: str) -> float:
+    """Return the standard error of a row's figure in percent of it; 0 where runs do not show it."""
+    return _times(row, name).error * 100 if name in BY_RUNS and row.get(name) else 0.0
+
+
+def told(name: str, one: Measure) -> str:
+    """Say for people what it takes to tell, of a measure that cannot be told."""
+    if one.noise_percent is None and one.repeats_needed is None:
+        return f"{name}: {one.missing}"
+    parts = [one.missing] if one.missing else []
+    if one.visible_percent is not None:
+        parts.append(f"differences below {one.visible_percent:.2g} % do not show")
+    if one.repeats_needed:
+        least = "at least " if one.noise_percent is None else "about "
+        parts.append(
+            f"{least}{one.repeats_needed} repeats on each side show {one.threshold_percent:g} %"
+        )
+    return f"{name}: {', '.join(parts)}"

@@ -1,0 +1,137 @@
+"""The mean of one run's steps, and how sure its own steps make it. Pure.
+
+Every figure of speed is a time over an amount of work: milliseconds of an iteration, seconds of a
+sample. A run's mean is its whole counted time over its whole counted work, so that a step that is
+slow now and then (a checkpoint, a second-order update each tenth step) is part of it.
+
+*Half-width by steps*: half of the 95 % interval of that mean, if the same run went on for ever. It
+is the larger of two estimates, because each misses what the other sees:
+
+- as an autoregressive process of order 1: the standard error of independent steps, with as many
+  steps as are independent, n (1 - r) / (1 + r) for their correlation r from step to step. r is
+  corrected for its bias in few steps, about (1 + 4 r) / n (Kendall 1954, Biometrika 41, 403), and
+  raised by its own standard error, 1 / sqrt(n);
+- by batch means (Law, Simulation Modeling and Analysis, 5th edition, 9.5.3): the standard error of
+  the means of BATCHES batches.
+
+It is unknown with fewer than FEWEST counted lines, and with fewer than FEWEST_INDEPENDENT
+independent ones.
+
+*Slow steps* are more than OUTSIDE robust standard deviations above the median. Their number in
+effect is (sum of e)^2 / (sum of e^2), e the time that each takes beyond the median: equal steps
+count whole, and one that is larger than all others together counts as one (Kish 1965, Survey
+Sampling, 8.2).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.figures.student import quantile
+from runner.figures.warmup import MAD_TO_SIGMA, RESOLUTION
+
+Floats = NDArray[np.float64]
+FEWEST = 32
+FEWEST_INDEPENDENT = 16
+BATCHES = 8
+OUTSIDE = 5.0
+WIDE_TAIL = 0.1  # of the mean: a tail that reaches less far is not asked for its shape
+_MOST_CORRELATION = 0.98
+
+
+@dataclass(frozen=True)
+class SlowSteps:
+    """The slow steps of a run; times are shares of the run's mean step."""
+
+    count: int = 0
+    time: float = 0.0  # sum of what each takes beyond the median
+    squares: float = 0.0  # sum of the squares of that
+
+
+@dataclass(frozen=True)
+class RunMean:
+    """The mean of a run, in its own unit; all other times are shares of it."""
+
+    mean: float
+    lines: int  # counted
+    half: float | None = None  # half-width by steps
+    missing: str = ""  # why there is no half-width
+    error: float = 0.0  # standard error by steps, not raised
+    squares: float = 0.0  # sum of the squared distances of all lines from the mean
+    skew: float = 0.0  # -1 to 1, of the 10th, 50th and 90th percentile; 0: no tail that matters
+    slow: SlowSteps = SlowSteps()
+
+
+def run_mean(times: Sequence[float], work: Sequence[float] | None = None) -> RunMean:
+    """Compute the mean of `times`, each the mean of `work` units (iterations, samples).
+
+    `times` are finite and above 0, per unit; without `work` all lines weigh alike.
+    """
+    series = np.asarray(times, np.float64)
+    scale = float(series.max())  # so that no sum overflows
+    series = series / scale
+    weights = np.ones(len(series)) if work is None else np.asarray(work, np.float64) / max(work)
+    mean = float(series @ weights / weights.sum())
+    shares = series / mean
+    distances = (shares - 1) * (weights / weights.mean())
+    half, missing = half_width(distances)
+    return RunMean(
+        mean=mean * scale,
+        lines=len(series),
+        half=half,
+        missing=missing,
+        error=standard_error(distances),
+        squares=float(distances @ distances),
+        skew=_skew(shares),
+        slow=_slow_steps(shares),
+    )
+
+
+def half_width(distances: Floats) -> tuple[float | None, str]:
+    """Return half of the 95 % interval of a mean, from the steps' distances to it, and why not."""
+    count = len(distances)
+    if count < FEWEST:
+        return None, f"{count} counted lines, {FEWEST} are needed"
+    if not distances.any():
+        return 0.0, ""
+    independent = independent_steps(distances, raised=1 / math.sqrt(count))
+    if independent < FEWEST_INDEPENDENT:
+        return None, "neighbouring steps are too alike: too few of them are independent"
+    size = count // BATCHES
+    batches = distances[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
+    of_batches = float(batches.std(ddof=1)) / math.sqrt(BATCHES)
+    of_steps = float(distances.std(ddof=1)) / math.sqrt(independent)
+    return max(quantile(independent - 1) * of_steps, quantile(BATCHES - 1) * of_batches), ""
+
+
+def standard_error(distances: Floats) -> float:
+    """Return the standard error of a mean, from the steps' distances to it; 0 of a single one."""
+    if len(distances) < 2 or not distances.any():
+        return 0.0
+    return float(distances.std(ddof=1)) / math.sqrt(independent_steps(distances))
+
+
+def independent_steps(distances: Floats, raised: float = 0.0) -> float:
+    """Return how many independent steps these are worth, their correlation `raised` by that."""
+    count = len(distances)
+    neighbours = float(distances[1:] @ distances[:-1]) / float(distances @ distances)
+    corrected = neighbours + (1 + 4 * neighbours) / count + raised
+    alike = min(max(corrected, 0.0), _MOST_CORRELATION)
+    return count * (1 - alike) / (1 + alike)
+
+
+def _skew(shares: Floats) -> float:
+    """Return the quantile skewness (Kelly 1947) of a tail that reaches beyond WIDE_TAIL, else 0."""
+    low, middle, high = np.percentile(shares, (10, 50, 90)).tolist()
+    return (high + low - 2 * middle) / (high - low) if high - middle > WIDE_TAIL else 0.0
+
+
+def _slow_steps(shares: Floats) -> SlowSteps:
+    middle = float(np.median(shares))
+    beyond = shares - middle
+    sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(beyond))), RESOLUTION * middle)
+    slow = beyond[beyond > OUTSIDE * sigma]
+    return SlowSteps(len(slow), float(slow.sum()), float(slow @ slow))
