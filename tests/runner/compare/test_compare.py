@@ -128,13 +128,22 @@ def test_memory_of_a_process_is_judged_by_its_runs() -> None:
     name = "memory_rss_mib"
     alone = one(row(memory_rss_mib=1000.0), row(memory_rss_mib=1059.0))
     assert (alone.verdict, alone.measures[name].verdict) == ("same", "not_judged")
-    assert "RSS is not judged: to know how it varies takes 3 repeats on each side" in alone.notes
-    for half, verdict in ((50.0, "unclear"), (5.0, "more_memory")):
+    for half, verdict in ((50.0, "cannot_tell"), (5.0, "more_memory")):
         was, now = (
-            {**row(), name: at, f"{name}_ci_low": at - half, f"{name}_ci_high": at + half}
+            {
+                **row(),
+                name: at,
+                "runs": [
+                    {name: at + by, **run}
+                    for by, run in zip((-half, 0, half), row()["runs"], strict=True)
+                ],
+            }
             for at in (1000.0, 1059.0)
         )
         assert one(was, now).verdict == verdict
+    single = {**now, "runs": now["runs"][:1]}
+    (note,) = (note for note in one(was, single).notes if "RSS" in note)
+    assert note.startswith("RSS MiB: one run does not show how runs differ")
 
 
 def test_a_cell_that_learns_slower_does_so_without_another_figure() -> None:
