@@ -42,12 +42,8 @@ class LogResult:
     memory_rss_mib: float | None = None
 
 
-_MEMORY = {
-    "memory_used_mib": "what the fullest device had in use",
-    "memory_allocated_mib": "the framework's peak",
-    "memory_reserved_mib": "the peak that the framework's allocator reserved",
-    "memory_rss_mib": "the resident set size of a process",
-}
+# What `memory_mib`, the key of older versions, has: the first of these that the log has.
+_MEMORY = ("memory_used_mib", "memory_allocated_mib", "memory_reserved_mib", "memory_rss_mib")
 
 
 def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
@@ -55,13 +51,12 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
     summary = reading.summary
     logged = summary.logged_lines > 0
     end = end_of(paths, reading)
-    memory, memory_note = _memory(reading)
-    notes = [*reading.notes, memory_note if logged else ""]
+    memory = (mib for key in _MEMORY if (mib := reading.memory.get(key)) is not None)
     return LogResult(
         system=reading.system,
         family=None if reading.kind is None else KINDS[reading.kind].family(),
         status=end.status,
-        reason="; ".join(said for said in (end.sentence, reading.why, *notes) if said),
+        reason="; ".join(said for said in (end.sentence, reading.why, *reading.notes) if said),
         logged_lines=summary.logged_lines,
         counted_lines=summary.counted_lines,
         runs=summary.runs,
@@ -75,7 +70,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         skipped=summary.skipped if logged else None,
         nan=summary.nan if logged else None,
         last_loss=summary.last_loss,
-        memory_mib=_rounded(memory) if logged else None,
+        memory_mib=_rounded(next(memory, None)) if logged else None,
         **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
     )
 
@@ -107,14 +102,6 @@ def end_of(
         why = f"the log ends at iteration {last} of {of}, and nothing in it says why"
         return Verdict("unfinished", why)
     return verdict
-
-
-def _memory(reading: Reading) -> tuple[float | None, str]:
-    """Return MiB for the key of older versions, which has the first of these, and of what."""
-    for key, words in _MEMORY.items():
-        if (mib := reading.memory.get(key)) is not None:
-            return mib, f"memory is {words}"
-    return None, ""
 
 
 def _rounded(value: float | None) -> float | None:
