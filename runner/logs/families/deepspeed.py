@@ -30,7 +30,11 @@ NPU = Sign(
         *(b"npu-smi", b"[npu", b"npu warning", b"npu:0"),
     )
 )
-DEEPSPEED = Sign((b"deepspeed", b"deepscale", b"consumed tokens:", b"per iteration (s):"))
+# Its name, but for that of an option, as in a usage text, and of one that is not set.
+DEEPSPEED = Sign(
+    (b"deepscale", b"consumed tokens:", b"per iteration (s):"),
+    re.compile(rb"\[deepspeed\]|(?<!--)(?<!_)deepspeed(?!\w*[\])]|=none)"),
+)
 _CANDIDATES = (
     Candidate("ascend_gpt", "and names NPUs", (NPU,)),
     Candidate(

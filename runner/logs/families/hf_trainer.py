@@ -38,6 +38,7 @@ _SIZES = re.compile(
 _OBJECT_MARK, _EVALUATION_MARK = b"{'loss': ", b"{'eval_"
 _SIZE_MARKS = (b"Total train batch", b"Total optimization", b"Num update steps")
 _CANDIDATES = (Candidate("command"),)
+_WORDS = Sign((b"***** running training *****", b"transformers/trainer.py", b"llamafactory"))
 _DIGITS = 4  # of an epoch
 
 
@@ -54,6 +55,7 @@ class HfTrainer(LineParser):
             " that say their steps",
             (Sign((b"{'loss': ", b"{'train_runtime': ")),),
         ),
+        Candidate("command", "the log names Hugging Face's Trainer", (_WORDS,)),
     )
     gives: tuple[str, ...] = ("loss", "grad_norm", "global_batch", "train_iters")
     works_out: tuple[str, ...] = ("step_time_ms",)

@@ -39,6 +39,10 @@ _MEMORY = re.compile(rb"device memory usage: (\d{1,9}) MiB / ")
 _PEAK = re.compile(rb"peak memory consumption: (\d{1,9}) MiB\s")
 _PAUSES = (b"val loss ", b"---------------")  # before an evaluation's loss; around a sample's text
 _COMMAND = (Candidate("command"),)
+_WORDS = Sign(
+    (b" and total_batch_size=", b"total desired batch size: "),
+    re.compile(rb"(?<![a-z0-9_])train_(?:gpt2|llama3)(?:\.(?:cu|c|py)\b|(?:_fp32)?cu\b)"),
+)
 
 
 class LlmC(LineParser):
@@ -51,7 +55,7 @@ class LlmC(LineParser):
         Candidate(
             "command",
             "the log has llm.c's words",
-            (Sign((b"total_batch_size=", b"total desired batch size: ", b"train_gpt2")),),
+            (_WORDS,),
         ),
     )
     gives: tuple[str, ...] = (

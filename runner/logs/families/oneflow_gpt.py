@@ -20,6 +20,8 @@ from runner.logs.numbers import number, whole
 
 _LOSS = re.compile(rb"^(?:total_)?loss: " + PRINTED + rb",", re.IGNORECASE)
 _RATE = re.compile(rb"throughput: ([\d.]+)(\s|$)")
+# OneFlow alone is LiBai's, too.
+_TRAINER = Sign((b"oneflow_gpt", b"oneflow-benchmark", b"/gpt-2/src/"))
 
 
 class OneFlowSteps(LineParser):
@@ -32,7 +34,7 @@ class OneFlowSteps(LineParser):
     name = "oneflow_steps"
     says = "OneFlow's `step: N, loss:` lines"
     candidates = (Candidate("oneflow_gpt"),)
-    named = (Candidate("oneflow_gpt", "the log names oneflow", (Sign((b"oneflow",)),)),)
+    named = (Candidate("oneflow_gpt", "the log names its trainer", (_TRAINER,)),)
     gives = ("samples_per_s", "loss")
     loss_kind = "window"
     holds = "the mean since the line before, with all that came between"

@@ -208,6 +208,38 @@ def test_a_log_without_steps_is_of_megatron_core_by_its_paths(read: Any) -> None
     assert read([line, "[launch.py:1:main] deepspeed"])["system"] == "megatron_deepspeed"
 
 
+USAGE = """\
+usage: pretrain_gpt2.py [-h] [--num-layers NUM_LAYERS] [--deepspeed]
+                        [--deepspeed_config DEEPSPEED_CONFIG] [--deepspeed-activation-checkpointing]
+pretrain_gpt2.py: error: unrecognized arguments: --foo"""
+# LiBai on OneFlow (its issue 340 has the same handler), with nothing of its own before it.
+NCCL = """\
+F20220802 12:39:32.804811 201821 eager_nccl_comm_manager.cpp:81] Check failed: ncclCommInitRank(..)
+    @ 0x7fced2e9962a oneflow::EagerNcclCommMgr::GetCommForDevice()"""
+TRAINER = """\
+  File "/opt/conda/lib/python3.10/site-packages/transformers/trainer.py", line 2237, in train
+  File "/opt/conda/lib/python3.10/site-packages/deepspeed/runtime/engine.py", line 30, in forward"""
+
+
+@pytest.mark.parametrize(
+    ("log", "system"),
+    [
+        (USAGE, "megatron_lm"),
+        ("python pretrain_gpt2.py --num-layers 24", "megatron_lm"),
+        ("./train_gpt2cu -i dev/data/fineweb10B/fineweb_train_*.bin", "command"),
+        ("python train_gpt2.py --input_bin dev/data/x.bin", "command"),
+        (NCCL, None),
+        (f"[08/02 12:39:29 lb.data.datasets.gpt_dataset]: loaded\n{NCCL}", "libai"),
+        ("python3 -m oneflow_gpt.training", "oneflow_gpt"),
+        (TRAINER, "command"),
+        ("[2022-01-01 10:00:00,000] [INFO] DeepSpeed info: version=0.8.0", "megatron_deepspeed"),
+    ],
+)
+def test_a_word_within_another_names_no_system(log: str, system: str | None, read: Any) -> None:
+    """An option's name in a usage text, another trainer's file, the framework below a trainer."""
+    assert read([*log.split("\n")])["system"] == system
+
+
 def test_the_first_steps_words_count_far_inside_a_log(read: Any) -> None:
     noise = ["NCCL INFO " + "x" * 90] * 3000
     assert read([*noise, megatron(1), *noise])["system"] == "megatron_lm"
