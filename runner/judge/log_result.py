@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class LogResult:
     skipped: int | None = None
     nan: int | None = None
     last_loss: float | None = None
+    last_validation_loss: float | None = None
     memory_mib: float | None = None
     memory_allocated_mib: float | None = None
     memory_reserved_mib: float | None = None
@@ -70,6 +71,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         skipped=summary.skipped if logged else None,
         nan=summary.nan if logged else None,
         last_loss=summary.last_loss,
+        last_validation_loss=_last(reading.validation) if logged else None,
         memory_mib=_rounded(next(memory, None)) if logged else None,
         **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
     )
@@ -102,6 +104,10 @@ def end_of(
         why = f"the log ends at iteration {last} of {of}, and nothing in it says why"
         return Verdict("unfinished", why)
     return verdict
+
+
+def _last(validation: Mapping[int, float]) -> float | None:
+    return validation[max(validation)] if validation else None
 
 
 def _rounded(value: float | None) -> float | None:

@@ -38,6 +38,8 @@ def explained(
     tokens: Tokens,
     given: Known,
     facts: Mapping[str, str],
+    *,
+    validated: bool = False,
 ) -> Iterator[str]:
     """Yield a sentence for each; `given` is what the user says, `facts` are the log's own words."""
     told, own = given.or_by(facts), UNKNOWN.or_by(facts)
@@ -53,6 +55,8 @@ def explained(
             f"{summary.paused_ms / 1000:.3g} s of evaluations and checkpoints, as the log states,"
             f" are taken out of {lines}"
         )
+    if validated and kind.validates != Kind.validates:
+        yield f"the last evaluation's figure is a {kind.validates}"
     if summary.doubtful:
         printed, derived = summary.doubtful
         yield (

@@ -75,7 +75,8 @@ class Kind(ABC):
     what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
     `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
-    its time is of, and whether evaluations and checkpoints are in it ("" of lines without a time).
+    its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
+    `validates` what the figure of its evaluations is.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Kind(ABC):
     out_of: str = ""
     loss_kind: LossKind = ""
     holds: str = ""
+    validates: str = "validation loss"
 
     def __init__(self) -> None:
         self.notes = Notes()

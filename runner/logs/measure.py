@@ -57,12 +57,15 @@ def measure(
     nodes: dict[int, list[Interval]] = {}
     unmeasured = 0
     loss_kind: LossKind = ""
+    validation: dict[int, float] = {}
     for parts in readings.values():
         each_one = zip(sorted(logs), parts, strict=True)
         nodes = {rank: steps for rank, reading in each_one if (steps := reading.intervals())}
         if nodes:
             unmeasured = sum(reading.unmeasured for reading in parts)
             loss_kind = parts[0].parser.loss_kind
+            for reading in parts:
+                validation |= reading.parser.notes.validation
             break
     steps, alike = _once(nodes)
     facts: dict[str, str] = {}
@@ -82,6 +85,7 @@ def measure(
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
         loss_kind=loss_kind,
+        validation=tuple(sorted(validation.items())),
         compile_s=_largest([notes.compile_s for notes in every]),
         missing=missing_in_all(
             part.parser.missing for parts in readings.values() for part in parts

@@ -23,8 +23,11 @@ _MEMORY = re.compile(
 )
 # megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts.
 _EVALUATION_MARK = b"lm loss value: "  # "lm loss PPL: " ends as each step's own "lm loss: "
+_VALIDATION = re.compile(
+    rb"validation loss at iteration {1,9}(\d{1,9})(?: on [^|\r\n]{0,60}validation set)? \| $"
+)
 _PERPLEXITY = re.compile(
-    rb"lm loss value: [^\s|]{1,40} \| lm loss PPL: (\d[\d.]{0,40}E[+-]\d{1,3})\s"
+    rb"lm loss value: ([^\s|]{1,40}) \| lm loss PPL: (\d[\d.]{0,40}E[+-]\d{1,3})\s"
 )
 _ARGUMENT_MARK = b"log_interval " + b"." * 20
 _LOG_INTERVAL = re.compile(rb"log_interval \.{20,} (\d{1,9})\s")
@@ -72,6 +75,7 @@ _MIB = 2**20
 _NESTED = frozenset({b"dataset index builder", b"compiling"})
 COMPILER = 80  # bytes on either side of the mark in which its line says what and how long
 MOST_COMPILED = 100  # things, of one log
+BEFORE = 160  # bytes before `lm loss value` in which its line says of what it is
 ARGUMENTS = 1 << 15  # bytes in which the arguments that follow log_interval stand
 
 
@@ -83,6 +87,7 @@ class Notes:
     memory_reserved_mib: float | None = None
     memory_rss_mib: float | None = None
     perplexity: float | None = None
+    validation: dict[int, float] = field(default_factory=dict)  # by the iterations before it
     devices: smi.Devices = field(default_factory=smi.Devices)
     facts: dict[str, str] = field(default_factory=dict)
     compiled: dict[bytes, float] = field(default_factory=dict)  # in s, of any rank the longest
@@ -141,7 +146,15 @@ class Notes:
 
     def _evaluation(self, text: bytes, at: int) -> None:
         if match := _PERPLEXITY.match(text, at):
-            self.perplexity = number(match[1])
+            self.perplexity = number(match[2])
+            if of := _VALIDATION.search(text, max(0, at - BEFORE), at):
+                self.validated(whole(of[1]), number(match[1]))
+
+    def validated(self, iteration: int | None, loss: float | None) -> None:
+        """Note the loss of an evaluation on validation data after so many iterations."""
+        if iteration is not None and loss is not None:
+            self.validation.pop(iteration, None)
+            self.validation[iteration] = loss
 
     def _memory(self, text: bytes, at: int) -> None:
         if match := _MEMORY.match(text, text.index(b"|", at)):

@@ -32,6 +32,7 @@ class Reading:
     memory: Mapping[str, float | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    validation: dict[int, float] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
 
 
@@ -82,7 +83,9 @@ def read(
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
         summary, tokens = reading.summary, reading.tokens
-        reading.notes += explained(KINDS[kind], summary, tokens, known, reading.facts)
+        reading.notes += explained(
+            KINDS[kind], summary, tokens, known, reading.facts, validated=bool(reading.validation)
+        )
     return reading
 
 
@@ -144,6 +147,7 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         reading.summary.skipped = overflows
     for log in logs:
         reading.facts |= log.parser.notes.facts
+        reading.validation |= log.parser.notes.validation
     every = [log.parser.notes for log in logs]
     reading.memory = {key: _largest(getattr(notes, key) for notes in every) for key in MEMORY}
 

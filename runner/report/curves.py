@@ -59,6 +59,11 @@ def loss_curve(run: Record) -> Points:
     return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
 
 
+def validation_curve(run: Record) -> Points:
+    """Return (iteration, loss) of the log's evaluations."""
+    return _finite(run.measurement.validation)
+
+
 def step_times(run: Record) -> Points:
     """Return (iteration, step time in ms)."""
     return times(run, run.measurement.intervals)

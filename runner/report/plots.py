@@ -28,6 +28,7 @@ def plots(table: Sequence[Row], *, side_by_side: bool = True) -> dict[str, Any]:
         "memory": memory_plot(table),
         "roofline": roofline(table),
         "loss": curves.panels("loss", runs, curves.loss_curve, shared=True),
+        "validation": curves.panels("validation loss", runs, curves.validation_curve, shared=True),
         "step_time": curves.panels(
             "step time, ms", runs, curves.step_times, frame=curves.after_warmup_frame
         ),

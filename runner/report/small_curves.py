@@ -9,7 +9,7 @@ from markupsafe import Markup
 from node.printable import printable
 from runner.figures.summary import late_intervals, warmup_of
 from runner.report.coinciding import Points
-from runner.report.curves import loss_curve, thinned, times
+from runner.report.curves import loss_curve, thinned, times, validation_curve
 from runner.tables.formatting import number_text
 from runner.terms.record import Record
 
@@ -25,6 +25,7 @@ def _late_times(run: Record) -> Points:
 
 _CURVES: Sequence[tuple[str, Callable[[Record], Points]]] = (
     ("loss", loss_curve),
+    ("validation loss", validation_curve),
     ("step time after warm-up, ms", _late_times),
 )
 

@@ -41,6 +41,7 @@ _PLACES = {
     "tokens_per_s_per_device": 0,
     **dict.fromkeys(MEMORY, 0),
     "final_loss": 4,
+    "validation_loss": 4,
     "iterations_to_target": 0,
     "tokens_to_target": 0,
     "utilisation_percent": 0,
@@ -79,6 +80,7 @@ HEADERS = {
     "time_to_first_step_s": "first step s",
     "compile_s": "compile s",
     "final_loss": "final loss",
+    "validation_loss": "validation loss",
     **{f"{name}_to_target": f"{name} to target" for name in QUANTITIES},
     "joules_to_target": "devices' J to target",
     "perplexity": "PPL",
@@ -187,6 +189,7 @@ def columns(table: Sequence[Row]) -> list[Column]:
             )
         ),
         _measure("final_loss", "final\nloss"),
+        _measure("validation_loss", "validation\nloss"),
         _measure("perplexity", "PPL"),
         *([Column("iterations_trained", "iterations\nof all", _iterations)] if _cut(table) else []),
         _count("steps_measured", "steps"),

@@ -28,6 +28,7 @@ _NUMBERS: Mapping[str, tuple[str, str]] = {
     "tokens_per_s": ("tokens/s", ",.0f"),
     "tokens_per_s_per_device": ("tokens/s a device", ",.0f"),
     "last_loss": ("last loss", ".4g"),
+    "last_validation_loss": ("validation loss", ".4g"),
     **{key: (f"{figure.title} MiB", ".0f") for key, figure in MEMORY.items()},
 }
 

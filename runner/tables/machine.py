@@ -134,6 +134,7 @@ _MEASURED: _Columns = {
         for place, end in enumerate(("low", "high"))
     },
     "final_loss": lambda r: r.statistics.final_loss,
+    "validation_loss": lambda r: r.validation_loss,
     "perplexity": lambda r: r.perplexity,
     "iterations_trained": lambda r: _trained(r, progress(r.record)[0]),
     "iterations_planned": lambda r: progress(r.record)[1],

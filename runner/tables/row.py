@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
@@ -305,10 +305,17 @@ class Row:
     @property
     def perplexity(self) -> float | None:
         """Of the last evaluation: the median of the runs that count."""
+        return self._median(lambda run: run.measurement.perplexity)
+
+    @property
+    def validation_loss(self) -> float | None:
+        """Of the last evaluation: the median of the runs that count."""
+        return self._median(lambda run: next((x for _, x in run.measurement.validation[-1:]), None))
+
+    def _median(self, of: Callable[[Record], float | None]) -> float | None:
         _, runs = runs_that_count(self.records)
-        perplexities = [run.measurement.perplexity for run in runs]
-        known = [value for value in perplexities if value is not None]
-        return median(known) if known and len(known) == len(perplexities) else None
+        known = [value for run in runs if (value := of(run)) is not None]
+        return median(known) if known and len(known) == len(runs) else None
 
     def published_figure(self, name: str) -> float | None:
         """Return what a document printed for this cell: the first that has the figure."""

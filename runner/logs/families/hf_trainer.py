@@ -30,6 +30,9 @@ _OBJECT = re.compile(
     rb"\{'loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
 )
 _NORM = re.compile(rb"'grad_norm': '?" + PRINTED + rb"(?=[',]|$)", re.IGNORECASE)
+_VALIDATED = re.compile(
+    rb"\{'eval_loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
+)
 _EPOCH = re.compile(rb"'epoch': '?(\d{1,6}(?:\.(\d{1,20}))?)'?(?=,|$)")
 _SIZES = re.compile(
     rb"(Total train batch size|Total optimization steps|Num update steps per epoch)"
@@ -77,6 +80,7 @@ class HfTrainer(LineParser):
         super().__init__()
         self.sizes: dict[bytes, int] = {}
         self._object: re.Match[bytes] | None = None
+        self._validation: float | None = None  # of an evaluation, whose step the next bar says
         self._bar = 0  # the last step that a bar of the training said
         self._drawn = SETTLED  # bars since the last evaluation
 
@@ -84,6 +88,8 @@ class HfTrainer(LineParser):
         """Read an object, that an evaluation was, or a size of the run."""
         if text.startswith(_EVALUATION_MARK, at):
             self._drawn = 0
+            validated = _VALIDATED.match(text, at)
+            self._validation = number(validated[1]) if validated else self._validation
         elif text.startswith(_OBJECT_MARK, at):
             self._object = _OBJECT.match(text, at)
         elif size := _SIZES.match(text, at):
@@ -99,6 +105,9 @@ class HfTrainer(LineParser):
         if self.notes.facts.get(TRAIN_ITERS) == total and iteration != self._bar:
             self._bar = iteration
             self._drawn += 1
+        if self._validation is not None and self.notes.facts.get(TRAIN_ITERS) == total:
+            self.notes.validated(iteration, self._validation)
+            self._validation = None
         found, self._object = self._object, None
         if found is None or not iteration:
             return None

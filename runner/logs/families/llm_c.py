@@ -36,6 +36,7 @@ _SIZES = re.compile(
 _DESIRED = re.compile(rb"total desired batch size: (\d{1,9})\s")
 _MEMORY_KEYS = ("memory_allocated_mib", "memory_used_mib")
 _MEMORY = re.compile(rb"device memory usage: (\d{1,9}) MiB / ")
+_VALIDATED = re.compile(rb"val loss " + PRINTED + rb"\s", re.IGNORECASE)
 _PEAK = re.compile(rb"peak memory consumption: (\d{1,9}) MiB\s")
 _PAUSES = (b"val loss ", b"---------------")  # before an evaluation's loss; around a sample's text
 _COMMAND = (Candidate("command"),)
@@ -83,6 +84,7 @@ class LlmC(LineParser):
         super().__init__()
         self._tokens = 0  # of a step, of the whole job
         self._skipped = 0  # 1 where the next line's update was
+        self._last = 0
         self._paused = False  # whether an evaluation or a sample stands before the next line
 
     def look(self, text: bytes, at: int) -> None:
@@ -99,6 +101,8 @@ class LlmC(LineParser):
             self.notes.allocated(quantity(peak[1]) or None)  # of a CPU it prints 0
         elif text.startswith(_PAUSES, at):
             self._paused = True
+            if validated := _VALIDATED.match(text, at):
+                self.notes.validated(self._last, number(validated[1]))
         elif text.startswith(b"skipping", at):
             self._skipped = 1
 
@@ -117,6 +121,7 @@ class LlmC(LineParser):
         elif self._tokens and time_ms:
             tokens = self._tokens * 1000 / time_ms
         skipped, self._skipped, self._paused = self._skipped, 0, False
+        self._last = iteration
         return LoggedStep(
             iteration,
             step_time_ms=time_ms,
@@ -166,15 +171,15 @@ class LlmCIterations(LlmC):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last = -1
+        self._printed = -1
         self._from_zero = False
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
         printed = whole(head[1]) or 0
-        if printed <= self._last or self._last < 0:
+        if printed <= self._printed or self._printed < 0:
             self._from_zero = printed == 0
-        self._last = printed
+        self._printed = printed
         return self._step(printed + self._from_zero, head[2], rest + b"\n" if closed else rest)
 
 
@@ -187,10 +192,17 @@ class LlmCLog(LineParser):
     from_zero = True
     gives = ("loss", "grad_norm")
     loss_kind = "iteration"
+    context = (b" tel:",)
     step = rb"s:\d{1,9} trl:"
     marker = b" trl:"
     head = re.compile(rb"(?:\b|(?<=\dm))s:(\d{1,9}) trl:" + PRINTED + rb"(?=\s|$)", re.IGNORECASE)
     norm = re.compile(rb" norm:" + PRINTED + rb"\s", re.IGNORECASE)
+    validation = re.compile(rb"s:(\d{1,9}) tel:" + PRINTED + rb"\s", re.IGNORECASE)
+
+    def look(self, text: bytes, at: int) -> None:
+        """Read the loss of an evaluation."""
+        if match := self.validation.search(text, max(0, at - 11), at + 50):
+            self.notes.validated(whole(match[1]), number(match[2]))
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""

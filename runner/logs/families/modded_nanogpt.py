@@ -24,6 +24,7 @@ from runner.logs.lines import PRINTED, LineParser
 from runner.logs.numbers import number, quantity, whole
 
 _TRAIN_LOSS = re.compile(rb"^train_loss:" + PRINTED + rb" ", re.IGNORECASE)
+_VALIDATION = re.compile(rb"^val_loss:" + PRINTED + rb" ", re.IGNORECASE)
 _PEAK_MARK = b"peak memory "
 _PEAK = re.compile(
     rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB(?: reserved: (\d{1,9}) MiB)?\s"
@@ -81,7 +82,9 @@ class ModdedNanoGpt(LineParser):
         before = self._clock or (_Clock() if now.step == 1 else None)
         self._clock = now
         self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
-        validation = rest.startswith(b"val_loss:")
+        validation = _VALIDATION.match(rest)
+        if validation:
+            self.notes.validated(now.step, number(validation[1]))
         if not now.step or (validation and now.step == self._last):
             return None
         self._last = now.step

@@ -28,6 +28,7 @@ _NORM = re.compile(rb"\| grad norm: " + PRINTED + rb" \|")
 _LOSS = rb" \([\d.]{1,9}%\) \| loss: " + PRINTED + rb" (?=\|)"
 _EACH = re.compile(rb"Tokens / micro-batch / rank: \d{1,9} x (\d{1,9}) = ([\d,]+)\s")
 _WORLD = re.compile(rb"Tokens / micro-batch: ([\d,]+)\s")
+_VALIDATED = re.compile(rb"Step (\d{5,9}) \| Validation bpb: ([\d.]{1,20})\s")
 _PEAK = re.compile(rb"Peak memory usage: ([\d.]+)MiB\s")
 
 
@@ -46,6 +47,7 @@ class Nanochat(LineParser):
         *("tokens_per_sample", "devices", "train_iters"),
     )
     loss_kind = "running"
+    validates = "validation loss in bits a byte"
     holds = "its own iteration's; evaluations and checkpoints are not in it"
     step = rb"step \d{5,9}/\d{5,9} \("
     marker = b"%) | loss: "
@@ -55,7 +57,7 @@ class Nanochat(LineParser):
         + rb" (?=\|)",
         re.IGNORECASE,
     )
-    context = (b"Tokens / micro-batch", b"Peak memory usage: ")
+    context = (b"Tokens / micro-batch", b"Peak memory usage: ", b" | Validation bpb: ")
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,6 +72,8 @@ class Nanochat(LineParser):
             ranks, rest = divmod(grouped(world[1]) or 0.0, self._each or 1.0)
             if self._each and not rest:
                 self.notes.facts[DEVICES] = str(int(ranks))
+        elif validated := _VALIDATED.search(text, max(0, at - 16), at + 60):
+            self.notes.validated(whole(validated[1]), number(validated[2]))
         elif peak := _PEAK.match(text, at):
             self.notes.allocated(quantity(peak[1]) or None)
 

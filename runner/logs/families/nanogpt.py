@@ -24,6 +24,7 @@ from runner.logs.numbers import grouped, number, whole
 
 _EVALUATION = b": train loss "
 _EVALUATED = re.compile(rb"step (\d{1,9})$")
+_VALIDATED = re.compile(rb": train loss [^\s,]{1,40}, val loss " + PRINTED + rb"\s", re.IGNORECASE)
 _TOKENS = re.compile(rb"tokens per iteration will be: ([\d,]+)\s")
 # What its configurator prints of the command line, and the file of settings that it shows.
 _SETTING = re.compile(rb"(block_size|max_iters) = (\d{1,9})\s")
@@ -62,6 +63,8 @@ class NanoGpt(LineParser):
         """Read an evaluation's iteration, the tokens of an iteration, or a setting."""
         if evaluated := _EVALUATED.search(text, max(0, at - 16), at):
             self._evaluated = whole(evaluated[1])
+            if validated := _VALIDATED.match(text, at):
+                self.notes.validated(self._evaluated, number(validated[1]))
         elif tokens := _TOKENS.match(text, at):
             self._tokens = grouped(tokens[1])
         elif setting := _SETTING.match(text, at):

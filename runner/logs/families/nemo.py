@@ -103,6 +103,7 @@ class NeMoBar(LineParser):
     def __init__(self) -> None:
         super().__init__()
         self._last: int | None = None
+        self._validation: bytes | None = None  # as the bar shows it from then on
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one state of the bar, where it is of another step than the one before."""
@@ -116,6 +117,9 @@ class NeMoBar(LineParser):
         self._last = iteration
         if (total := whole(head[3])) is not None and not whole(head[1]):
             self.notes.facts[TRAIN_ITERS] = str(total)
+        if (shown := fields.get(b"val_loss")) not in (None, self._validation):
+            self._validation = shown
+            self.notes.validated(iteration - 1, number(shown))
         seconds = number(fields.get(b"train_step_timing in s"))
         loss = number(fields[b"reduced_train_loss"])
         return LoggedStep(

@@ -39,13 +39,20 @@ class TorchGpt(LineParser):
     step = rb"torch_gpt step="
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "
-    head = re.compile(rb"torch_gpt (config|start|step=)")
+    head = re.compile(rb"torch_gpt (config|start|eval|step=)")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: int | None = None
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one step; a `config` line's words become facts, and what of `start` is one."""
         if not closed or len(rest) > LONGEST:
             return None
         fields = dict(_FIELD.findall(head[0] + rest))
+        if head[1] == b"eval":
+            self.notes.validated(self._last, number(fields.get(b"loss")))
+            return None
         if head[1] != b"step=":
             self._facts(fields, started=head[1] == b"start")
             return None
@@ -54,6 +61,7 @@ class TorchGpt(LineParser):
         if iteration is None or b"memory_used_mib" not in fields:
             return None
         self._memory(fields)
+        self._last = iteration
         return LoggedStep(
             iteration=iteration,
             step_time_ms=number(fields.get(b"step_time_ms")),

@@ -60,7 +60,7 @@ _SAVED = re.compile(
     rb"Finished (?:saving|staging) the checkpoint(?: \(or staging if async is enabled\))? ?in"
     rb" ([\d.]{1,20}) seconds"
 )
-_VALIDATED = re.compile(rb"validate step: {1,9}(\d{1,9})  ")
+_VALIDATED = re.compile(rb"validate step: {1,9}(\d{1,9})  ([^\r\n]{0,60})")
 _RANK = re.compile(rb"\[([a-z]{1,20}\d{1,9})\]:")
 BEFORE = 100  # bytes before `Training starts` in which its rank stands
 _TITAN = Sign((b"[titan] ", b"torchtitan"))
@@ -119,6 +119,10 @@ class TorchTitan(LineParser):
             self._saved[name] = self._saved.get(name, 0.0) + (quantity(saved[1]) or 0.0)
         elif validated := _VALIDATED.match(text, at, end):
             self._validated, self._saved = whole(validated[1]) or 0, {}
+            loss = _LOSS.match(uncoloured(validated[2]))
+            value = number(loss[1]) if loss else None
+            if value is not None and value >= 0:  # -1 on ranks without the last stage
+                self.notes.validated(self._validated, value)
         if mesh := _MESH.match(text, at, end):
             sizes = mesh.groups()[1:] if mesh[1] is None else mesh[1].split(b",")
             self.notes.facts[DEVICES] = str(prod(whole(size.strip()) or 1 for size in sizes))

@@ -215,6 +215,20 @@ def test_repeats_become_one_row_with_the_worst_status() -> None:
     assert "†" not in to_table([row])
 
 
+def test_the_validation_loss_is_of_the_last_evaluation_and_hidden_without_one() -> None:
+    first = replace(
+        OSDI[0], measurement=replace(OSDI[0].measurement, validation=((5, 4.0), (9, 3)))
+    )
+    again = replace(first, repeat=2)
+    again = replace(again, measurement=replace(again.measurement, validation=((9, 3.5),)))
+    (row,) = rows([first, again])
+    assert machine_value(row, "validation_loss") == 3.25
+    assert "validation" in to_table([row], 2000)
+    (row,) = rows([OSDI[0], again])  # one run has none
+    assert machine_value(row, "validation_loss") is None
+    assert "validation" not in to_table([row], 2000)
+
+
 def test_tflops_and_tokens_of_a_row() -> None:
     (row,) = rows([OSDI[2]])
     assert row.tokens_per_s == 239 * 1024
