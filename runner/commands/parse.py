@@ -37,9 +37,9 @@ JSON keys: system, family (of lines), status, reason, logged_lines (an iteration
 logged is one), counted_lines (those that enter the medians), runs (in one file), first_iteration,
 last_iteration (from 1), planned_iterations, step_time_ms, samples_per_s, tokens_per_s and
 tokens_per_s_per_device (medians, the former of the whole job), skipped, nan, last_loss,
-last_validation_loss, and the four figures of memory (docs/measures.md); memory_mib is of older versions (the first of them that
-the log has); null: the log has none; with --each also log. docs/parsers.md lists the statuses and
-what is read from which line.
+last_validation_loss, and the four figures of memory (docs/measures.md); memory_mib is of older
+versions (the first of them that the log has); null: the log has none; with --each also log.
+docs/parsers.md lists the statuses and what is read from which line.
 
 exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --each cannot be read
 """

@@ -26,7 +26,7 @@ KEYS = [
     *("logged_lines", "counted_lines", "runs", "first_iteration", "last_iteration"),
     "planned_iterations",
     *("step_time_ms", "samples_per_s", "tokens_per_s", "tokens_per_s_per_device"),
-    *("skipped", "nan", "last_loss", "memory_mib", *MEMORY),
+    *("skipped", "nan", "last_loss", "last_validation_loss", "memory_mib", *MEMORY),
 ]
 DATA = Path(__file__).resolve().parents[2] / "data"
 MEGATRON = partial(measure, readers_of("megatron_deepspeed"))
