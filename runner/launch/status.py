@@ -40,8 +40,8 @@ class Running:
     samples_per_s: float | None = None
     loss: float | None = None
     memory_used_mib: float | None = None
-    memory_rss_mib: float | None = None
     left_s: float | None = None
+    memory_rss_mib: float | None = None
 
     @property
     def going(self) -> Going:
