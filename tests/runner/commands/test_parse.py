@@ -112,7 +112,7 @@ def test_csv_of_logs_has_every_key_and_no_formula(
     header, first, second = capsys.readouterr().out.splitlines()
     assert header == ",".join(["log", *KEYS])
     assert first.startswith("train_0.log,megatron_lm,megatron,ok,")
-    assert first.endswith(",3,2,1,1,3,3,14131.6,1.1,,,0,0,12.64968,,,,,")
+    assert first.endswith(",3,2,1,1,3,3,14131.6,1.1,,,0,0,12.64968,,,,,,")
     assert second.startswith("'=1+1,")
 
 
