@@ -362,7 +362,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     ]
     counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
     times = _series(step_time_ms, runs, counted, _iterations)
-    rates = _series(samples_per_s, runs, counted, _samples)
+    doubt = next((why for run in runs if (why := run.measurement.rate_doubt)), "")
+    rates = _series(samples_per_s, runs, [[] for _ in runs] if doubt else counted, _samples)
     rate = summarise(rates, rate=True)
     time = summarise(times)
     means = _run_means(rates, times)
@@ -371,7 +372,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     unread = _unread(unmatched)
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
         if summary is None:
-            missing[name] = unread.get(name, why)
+            missing[name] = (doubt if name == "samples_per_s" else "") or unread.get(name, why)
     loss, missing_loss = _median_final_loss(runs)
     if loss is None:
         missing["final_loss"] = unread.get("loss", missing_loss)

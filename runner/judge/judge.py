@@ -15,7 +15,7 @@ from runner.folder.endings import first_bad
 from runner.judge import stall
 from runner.judge.decide import decide, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict, diagnose
-from runner.judge.said import contradictions
+from runner.judge.said import contradictions, rate_doubt
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
@@ -28,7 +28,8 @@ def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
     """Parse the logs of all nodes (rank to path) with what reads the cell's."""
     parse = load_system(cell.system).parse
     measured = parse({rank: blocks(path) for rank, path in logs.items()}, cell)
-    return replace(measured, contradicted=tuple(contradictions(cell, measured)))
+    contradicted = tuple(contradictions(cell, measured))
+    return replace(measured, contradicted=contradicted, rate_doubt=rate_doubt(cell, measured))
 
 
 def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, Outcome]:

@@ -25,14 +25,22 @@ def contradictions(cell: Cell, measured: Measurement) -> Iterator[str]:
     ):
         if ours and theirs and ours != theirs:
             yield f"the cell says {ours} {what}, and its log {theirs}"
-    batch = system.batch_size(cell)
+    if doubt := rate_doubt(cell, measured):
+        yield doubt
+
+
+def rate_doubt(cell: Cell, measured: Measurement) -> str:
+    """Say why no samples/s of such a cell can be right: its rates and times make another batch."""
+    system = load_system(cell.system)
+    batch = system.batch_size(system.typed(cell)) if system.own_keys else None
     lines = [
         step.samples_per_s * step.step_time_ms / 1000
         for step in measured.intervals
         if step.samples_per_s and step.step_time_ms
     ]
     if batch and lines and not 1 / TOLERANCE < median(lines) / batch < TOLERANCE:
-        yield (
+        return (
             f"the cell says {batch} samples an iteration, and rate x time of the log's lines make"
             f" {median(lines):.4g}: samples_per_step, tokens_per_sample or a unit is wrong"
         )
+    return ""

@@ -60,7 +60,7 @@ def explained(
     if summary.doubtful:
         printed, derived = summary.doubtful
         yield (
-            f"samples/s as printed, {printed:g}, is not batch size / time of the line,"
+            f"no samples/s: {printed:g} as printed is not batch size / time of the line,"
             f" {derived:.3g}"
         )
     yield from _of_time(kind, summary)
@@ -92,6 +92,8 @@ def _of_time(kind: type[Kind], summary: LogTotals) -> Iterator[str]:
 def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[str]:
     rate = summary.samples_per_s.seen
     tokens = summary.tokens_per_s.seen or summary.device_tokens_per_s.seen
+    if summary.doubtful:
+        return
     if rate and summary.derived:
         given = summary.global_batch_size
         own = "the batch size and the time on the lines"

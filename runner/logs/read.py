@@ -14,7 +14,7 @@ from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.nodes import Warmup, shares
-from runner.logs.totals import LogTotals
+from runner.logs.totals import Distribution, LogTotals
 from runner.terms.memory import MEMORY
 
 BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
@@ -80,6 +80,8 @@ def read(
     totals = LogTotals(Warmup(warmup_iters), global_batch_size)
     reading = Reading(system or seen, why, kind, totals)
     _together(reading, logs, empty, known)
+    if reading.summary.doubtful:
+        reading.summary.samples_per_s = Distribution()
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
         summary, tokens = reading.summary, reading.tokens

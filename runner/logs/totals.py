@@ -204,12 +204,14 @@ class LogTotals:
         return np.where(missing, derived, own)
 
     def _doubt(self, batch: Batch, own: Floats) -> None:
-        """Keep a printed rate that is far from what the same line says otherwise: the first."""
-        size, time, rate = batch.global_batch[0], batch.step_time_ms[0], own[0]
-        if self.doubtful is None and size > 0 and time > 0 and rate > 0:
-            derived = size * 1000 / time
-            if not 0.5 <= rate / derived <= 2:
-                self.doubtful = (float(rate), float(derived))
+        """Keep a printed rate that is far from what its line says otherwise, if most are."""
+        derived = _quotient(batch.global_batch * 1000, batch.step_time_ms)
+        known = np.flatnonzero((derived > 0) & (own > 0))
+        if self.doubtful is None and len(known):
+            ratio = own[known] / derived[known]
+            if not 0.5 <= np.median(ratio) <= 2:
+                odd = known[np.flatnonzero((ratio < 0.5) | (ratio > 2))[0]]
+                self.doubtful = (float(own[odd]), float(derived[odd]))
 
     @property
     def extent(self) -> Extent:

@@ -197,6 +197,7 @@ class Measurement:
     train_iters: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     contradicted: tuple[str, ...] = ()
+    rate_doubt: str = ""  # which of them says that no samples/s can be right
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""

@@ -85,6 +85,10 @@ def test_collect_reads_each_family_as_parse_does(runs: Path) -> None:
         system = read["family"] if read["system"] == "command" else read["system"]
         assert (row.record.system, row.status) == (system, read["status"]), path
         rate = row.statistics.samples_per_s
+        if row.record.measurement.rate_doubt:  # of a log that says another length than it was told
+            assert "the log says 2048, not --tokens-per-sample 1024" in read["reason"]
+            assert rate is None
+            continue
         assert (rate and rate.median) == pytest.approx(read["samples_per_s"], abs=1e-6), path
         time = row.statistics.step_time_ms
         assert (time and time.median) == pytest.approx(read["step_time_ms"], abs=1e-6), path
@@ -198,6 +202,25 @@ def test_a_run_that_never_trained_and_one_that_was_cut(runs: Path, tmp_path: Pat
     assert " 20/50 " in table
     row = {key: machine_value(rows([second])[0], f"iterations_{key}") for key in PROGRESS}
     assert row == {"trained": 20, "planned": 50}
+
+
+def test_a_rate_that_the_lines_themselves_refute_is_no_figure(runs: Path, tmp_path: Path) -> None:
+    """16 samples in 3 s are 5.33 a second, and not 0.005: neither is printed, and why is said."""
+    path = tmp_path / "a.log"
+    lines = [megatron(step, of=30, ms=3000.0, batch=16, rate=0.005) for step in range(1, 31)]
+    path.write_text("\n".join(lines) + "\n")
+    found = parse([path], None)
+    assert (found["samples_per_s"], found["tokens_per_s"]) == (None, None)
+    assert found["step_time_ms"] == 3000
+    assert (
+        "no samples/s: 0.005 as printed is not batch size / time of the line, 5.33"
+        in (found["reason"])
+    )
+    assert bring(runs, path, *DEVICES) == 0
+    (row,) = rows(records(runs))
+    assert row.samples_per_s is None
+    assert "rate x time of the log's lines make 0.015" in row.missing["samples_per_s"]
+    assert row.statistics.step_time_ms
 
 
 def test_names_tell_logs_of_one_name_apart(tmp_path: Path) -> None:
