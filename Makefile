@@ -245,6 +245,10 @@ site-scale: $(VENV)/.pages  ## Measure how fast a site of 1,000 runs is made, an
 changes: $(VENV)/.dev  ## Measure how well change points are found: planted steps, planted noise (minutes)
 	python -m benchmarks.changes
 
+.PHONY: coverage
+coverage: $(VENV)/.dev  ## Measure how often intervals and differences of speeds are right: simulated runs (minutes)
+	python -m benchmarks.coverage
+
 .PHONY: learning
 learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
 	python -m benchmarks.learning

@@ -9,7 +9,9 @@ width is the largest of
 - UNEVEN_ALLOWANCE times the share of time that few or uneven slow steps take.
 
 A difference is the ratio of two rates, by Welch's t (Welch 1947, Biometrika 34, 28) on its
-logarithm, widened in the same way. `make coverage` measures how often both are right.
+logarithm, widened in the same way. Both are STOPPED times wider where runs were repeated until
+their interval was short, which favours those that are alike by luck. `make coverage` measures how
+often both are right.
 
 There is neither, with the reason, where a side has one run; where slow steps that are few or uneven
 take more than MOST_UNEVEN of the time, since nobody knows how often they come; and where the steps
@@ -31,6 +33,7 @@ SLOW_SHARE = 0.2  # of the squared distances: less, and slow steps do not decide
 MOST_UNEVEN = 0.01
 UNEVEN_ALLOWANCE = 3.0
 LONG_TAIL = 0.3  # skewness
+STOPPED = 1.2  # wider: runs repeated until their interval is short are alike by luck, too
 MOST_REPEATS = 100
 FEWEST_REPEATS = 3
 
@@ -47,6 +50,7 @@ class CellTimes:
     means: tuple[float, ...]  # of each run, in one unit
     open_by_steps: float = 0.0  # half-width that the steps alone leave open, as a share of the mean
     missing: str = ""  # why there is no interval
+    widening: float = 1.0  # of the standard error by the runs
 
     @property
     def mean(self) -> float:
@@ -62,7 +66,7 @@ class CellTimes:
             return 0.0
         middle = self.mean
         squares = math.fsum((mean / middle - 1) ** 2 for mean in self.means)
-        return math.sqrt(squares / (count - 1) / count)
+        return self.widening * math.sqrt(squares / (count - 1) / count)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -101,10 +105,11 @@ class RateDifference:
         return max(self.percent - self.interval[0], self.interval[1] - self.percent)
 
 
-def cell_times(runs: Sequence[RunMean]) -> CellTimes:
-    """Sum up the runs of a cell, one or more."""
+def cell_times(runs: Sequence[RunMean], *, stopped: bool = False) -> CellTimes:
+    """Sum up the runs of a cell; `stopped`: they were repeated until their interval was short."""
     missing = ONE_RUN if len(runs) < FEWEST_RUNS else steps_unusable(runs)
-    return CellTimes(tuple(run.mean for run in runs), _open_by_steps(runs), missing)
+    widening = STOPPED if stopped else 1.0
+    return CellTimes(tuple(run.mean for run in runs), _open_by_steps(runs), missing, widening)
 
 
 def of_values(values: Sequence[float]) -> CellTimes:

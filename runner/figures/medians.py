@@ -12,7 +12,7 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from runner.figures.run_mean import FEWEST_INDEPENDENT, independent_steps
+from runner.figures.run_mean import half_width
 from runner.figures.student import quantile
 
 
@@ -29,12 +29,13 @@ def median_interval(runs: Sequence[Sequence[float]]) -> tuple[float, float] | No
 
 
 def _of_one(run: Sequence[float]) -> tuple[float, float] | None:
-    count, ordered = len(run), np.sort(np.asarray(run, np.float64))
-    above = (np.asarray(run) > median(run)).astype(np.float64)
-    raised = 1 / math.sqrt(count)
-    worth = independent_steps(above - above.mean(), raised) if 0 < above.sum() < count else count
-    if worth < FEWEST_INDEPENDENT:
+    series, middle = np.asarray(run, np.float64), median(run)
+    halves = [
+        half_width(beyond - beyond.mean())[0]
+        for beyond in ((series > middle).astype(float), (series >= middle).astype(float))
+    ]
+    if None in halves:
         return None
-    reach = quantile(math.inf) / 2 * count / math.sqrt(worth)
-    outside = math.floor((count - 1) / 2 - reach)
+    count, ordered = len(run), np.sort(series)
+    outside = math.floor((count - 1) / 2 - max(filter(None, halves), default=0.0) * count)
     return None if outside < 0 else (float(ordered[outside]), float(ordered[-1 - outside]))

@@ -97,7 +97,7 @@ def half_width(distances: Floats) -> tuple[float | None, str]:
         return None, f"{count} counted lines, {FEWEST} are needed"
     if not distances.any():
         return 0.0, ""
-    independent = independent_steps(distances, raised=1 / math.sqrt(count))
+    independent = _independent(distances, raised=1 / math.sqrt(count))
     if independent < FEWEST_INDEPENDENT:
         return None, "neighbouring steps are too alike: too few of them are independent"
     size = count // BATCHES
@@ -111,10 +111,10 @@ def standard_error(distances: Floats) -> float:
     """Return the standard error of a mean, from the steps' distances to it; 0 of a single one."""
     if len(distances) < 2 or not distances.any():
         return 0.0
-    return float(distances.std(ddof=1)) / math.sqrt(independent_steps(distances))
+    return float(distances.std(ddof=1)) / math.sqrt(_independent(distances))
 
 
-def independent_steps(distances: Floats, raised: float = 0.0) -> float:
+def _independent(distances: Floats, raised: float = 0.0) -> float:
     """Return how many independent steps these are worth, their correlation `raised` by that."""
     count = len(distances)
     neighbours = float(distances[1:] @ distances[:-1]) / float(distances @ distances)
