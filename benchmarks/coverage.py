@@ -85,7 +85,8 @@ def stalling(period: int) -> Callable[[Random, tuple[int, int]], Floats]:
     def draw(random: Random, shape: tuple[int, int]) -> Floats:
         phases = random.integers(period, size=(shape[0], 1))
         stalls = (np.arange(shape[1]) + phases) % period == 0
-        return 1 + 0.01 * random.standard_normal(shape) + 4.2 * stalls
+        steps: Floats = 1 + 0.01 * random.standard_normal(shape) + 4.2 * stalls
+        return steps
 
     return draw
 

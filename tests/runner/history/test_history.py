@@ -10,6 +10,7 @@ import pytest
 from runner.__main__ import main
 from runner.archive.export import export
 from runner.base.errors import UserError
+from runner.compare.quantity import standard_error_percent
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints
@@ -203,3 +204,13 @@ def test_where_nothing_can_be_read_nothing_is_said_to_be_well(
     (tmp_path / "one" / names.CAMPAIGN).write_text("{")
     assert main(["history", "--strict", str(tmp_path / "one")]) == 2
     assert "none of 1 can be read" in capsys.readouterr().err
+
+
+def test_a_points_noise_is_the_standard_error_of_its_runs() -> None:
+    """It was half of a widened interval over 1.96: 6.4 times too large with two repeats."""
+    runs = [{"samples_per_s": rate} for rate in (98.0, 100.0, 102.0, 100.0)]
+    row = {"samples_per_s": 99.98, "runs": runs}
+    expected = 100 * (8 / 3) ** 0.5 / 4**0.5 / 100
+    assert standard_error_percent(row, "samples_per_s") == pytest.approx(expected, rel=0.01)
+    assert standard_error_percent({**row, "runs": runs[:1]}, "samples_per_s") == 0
+    assert standard_error_percent({"memory_used_mib": 5.0}, "memory_used_mib") == 0

@@ -174,6 +174,22 @@ def test_weak_and_strong_scaling() -> None:
     assert (strong.base_cell, strong.base_devices) == ("n1", 8)
 
 
+def test_weak_scaling_over_the_devices_of_one_node() -> None:
+    half = cell("d4", 130, axes={"devices_per_node": 4}, batch=16, devices_per_node=4)
+    whole = cell("d8", 239, axes={"devices_per_node": 8})
+    table = by_name([half, whole])
+    assert table["d8"].scaling["weak"].efficiency == pytest.approx(239 / 260)
+    assert (table["d8"].scaling["weak"].base_cell, "strong" in table["d8"].scaling) == ("d4", False)
+
+
+def test_rates_of_a_device_are_those_of_the_job_over_all_devices() -> None:
+    row = by_name([cell("n2", 412, nodes=2)])["n2"]
+    assert row.samples_per_s_per_device == pytest.approx(412 / 16)
+    assert row.tokens_per_s == pytest.approx(412 * 1024)
+    assert row.tokens_per_s_per_device == pytest.approx(412 * 1024 / 16)
+    assert machine_value(row, "tokens_per_s_per_device") == row.tokens_per_s_per_device
+
+
 @pytest.mark.parametrize(
     "other",
     [
