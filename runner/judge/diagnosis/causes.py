@@ -1,10 +1,7 @@
-"""The status words, and what in a line stands for which. One documented list (docs/parsers.md)."""
+"""The status words, and what in a message stands for which. One list (docs/parsers.md)."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-from runner.logs.kinds import every
 
 STATUSES: Mapping[str, str] = {
     "ok": "steps were logged and no evidence of a failure follows the last one",
@@ -51,7 +48,8 @@ CONSEQUENCES = (
 COMMONLY_CAUGHT = ("error", "missing_module", "missing_file")
 
 
-def _any(*patterns: bytes) -> re.Pattern[bytes]:
+def any_of(*patterns: bytes) -> re.Pattern[bytes]:
+    """Match where one of the patterns does."""
     return re.compile(b"|".join(patterns))
 
 
@@ -59,7 +57,7 @@ def _any(*patterns: bytes) -> re.Pattern[bytes]:
 MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "out_of_memory",
-        _any(
+        any_of(
             rb"OutOfMemoryError",
             rb"(?:CUDA|NPU|HIP|XPU|MLU|GPU) (?:error: )?out of memory",
             rb"cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY",
@@ -72,28 +70,28 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     (
         "disk_full",
-        _any(
+        any_of(
             rb"No space left on device|Not enough disk space\b",  # the latter: datasets' builder.py
             rb"Disk quota exceeded|Errno (?:28|122)\b",
         ),
     ),
-    ("disk_full", _any(rb"PytorchStreamWriter failed writing", rb"file write failed")),
+    ("disk_full", any_of(rb"PytorchStreamWriter failed writing", rb"file write failed")),
     (  # Triton's (3.7 runtime/build.py) and Inductor's (torch 2.13 _inductor/exc.py)
         "missing_compiler",
-        _any(
+        any_of(
             rb"Failed to find C compiler|No working C\+\+ compiler found", rb"\bPython\.h: No such"
         ),
     ),
     (
         "missing_dataset_index",
-        _any(
+        any_of(
             rb"No such file or directory: \S*(?:_idx\.npy|index-cache|\.idx\b|\.bin\b)",
             rb"[Dd]ataset (?:path )?\S* ?does(?: not|n't) exist|could not find (?:data|index) file",
         ),
     ),
     (
         "missing_module",
-        _any(
+        any_of(
             rb"ModuleNotFoundError|ImportError|undefined symbol",
             rb"GLIBC(?:XX)?_[\w.]{1,40}' not found|cannot open shared object file|No module named",
             rb"AttributeError: (?:partially initialized )?module '[^']+' has no attribute",
@@ -101,14 +99,14 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     (
         "missing_file",
-        _any(
+        any_of(
             rb"FileNotFoundError|No such file or directory|: command not found$",
             rb"Error: Failed to open file '",
         ),
     ),
     (
         "rendezvous",
-        _any(
+        any_of(
             rb"Rendezvous\w{0,40}Error|rendezvous.{0,40}(?:failed|timed? ?out)",
             rb"client socket has (?:timed out|failed)|Address already in use|EADDRINUSE",
             rb"connection to the C10d store has failed|DistNetworkError",
@@ -118,28 +116,28 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     (
         "collective_timeout",
-        _any(
+        any_of(
             rb"[Ww]atchdog caught collective operation timeout|collective operation timeout",
             rb"Timed out waiting \d+ms for (?:recv|send)|EI000[26]\b|Notify register times out",
             rb"watchdog got stuck for",
             rb"Heartbeat Lost|HCCL\w{0,40} .{0,60}time(?:d)?[ -]?out|task_?time ?out",
         ),
     ),
-    ("network_device", _any(rb"No IB device found|[Nn]o (?:RDMA|network) (?:device|interface)")),
+    ("network_device", any_of(rb"No IB device found|[Nn]o (?:RDMA|network) (?:device|interface)")),
     (
         "network_device",
-        _any(rb"no socket interface found|Unable to find (?:address|interface) for"),
+        any_of(rb"no socket interface found|Unable to find (?:address|interface) for"),
     ),
     (
         "connection_lost",
-        _any(
+        any_of(
             rb"ncclRemoteError|remote process exited|Connection (?:was likely )?closed",
             rb"Connection reset by peer|Connection refused|Broken pipe|Socket closed",
         ),
     ),
     (
         "collective_error",
-        _any(
+        any_of(
             rb"NCCL error|\[NCCL ERROR\]|nccl(?:Unhandled|System|Internal|Invalid)\w+",
             rb"HCCL\b.{0,200}(?:error|fail)|\bEI\d{4}\b",
             rb"Check failed: (?:nccl|hccl|Hccl)[A-Z]\w+|unhandled (?:system|cuda) error",
@@ -147,225 +145,27 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     (
         "device_error",
-        _any(
+        any_of(
             rb"\[(?:CUDA|CUDNN|cuBLAS) ERROR\]|CUDA error|cudaError\w+",
             rb"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
             rb"device-side assert|NPU (?:function )?error|AclrtSynchronize",
             rb"E\w\d{4}: .{0,200}[Dd]evice|Check failed: cu(?:da|blas|dnn|rand)[A-Z]\w+",
         ),
     ),
-    ("segfault", _any(rb"killed by signal: (?:Segmentation fault|Aborted)|SIGSEGV")),
-    ("killed", _any(rb"killed by signal: Killed|SIGKILL")),
-    ("terminated", _any(rb"SignalException: .{0,200}(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
-    ("interrupted", _any(rb"^KeyboardInterrupt|SIGINT")),
+    ("segfault", any_of(rb"killed by signal: (?:Segmentation fault|Aborted)|SIGSEGV")),
+    ("killed", any_of(rb"killed by signal: Killed|SIGKILL")),
+    ("terminated", any_of(rb"SignalException: .{0,200}(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
+    ("interrupted", any_of(rb"^KeyboardInterrupt|SIGINT")),
     # MLPerf's trainer stopped before its target (mlcommons/logging 7bbf792 mllog/constants.py).
-    ("unfinished", _any(rb'"key": "run_stop", .{0,1000}"status": "aborted"')),
+    ("unfinished", any_of(rb'"key": "run_stop", .{0,1000}"status": "aborted"')),
     (
         "assertion",
-        _any(
+        any_of(
             rb"AssertionError|is not divisible by|must be divisible|size mismatch",
             rb"shapes cannot be multiplied|Check failed",
         ),
     ),
 )
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A line that is evidence by itself. `status` None: by the meaning of what follows it.
-
-    `start`: it can only end a run before its first step, and where something else is evidence too,
-    that counts: a shell's line about another program, say.
-    """
-
-    status: str | None
-    pattern: re.Pattern[bytes]
-    start: bool = False
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("time_limit", _any(rb"CANCELLED AT \S+ DUE TO TIME LIMIT", rb"timeout: sending signal")),
-    Rule(
-        "time_limit",
-        _any(rb"TERM_RUNLIMIT", rb"[Ww]all ?time .{0,200}exceeded|exceeded .{0,200}[Ww]all ?time"),
-    ),
-    Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
-    Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory")),
-    Rule("out_of_memory", _any(rb"Exceeded (?:job|step) memory limit")),
-    # C's assert as glibc and macOS write it; CUDA's own closes with a grave accent.
-    Rule("assertion", _any(rb"^\S.{0,400}:\d+: .{0,400}Assertion `.{1,400}' failed\.")),
-    Rule("assertion", _any(rb"^Assertion failed: \(.{1,400}\), function .{1,200}, file ")),
-    # llm.c (llmc/cublas_common.h:37, llmc/utils.h); its errors of two lines: line_judge.py.
-    Rule(None, _any(rb"^\[cuBLAS ERROR\]: \d", rb"^Error: Failed to open file '")),
-    Rule(None, _any(rb"^Error: Memory allocation failed at ")),
-    Rule("node_lost", _any(rb"DUE TO NODE FAILURE", rb"srun: error: Node failure on")),
-    Rule("cancelled", _any(rb"error: \*\*\* (?:STEP|JOB) .{0,200}CANCELLED")),
-    # ssh's own lines, and DeepSpeed's where it looks before it starts anything
-    Rule("remote_shell", _any(rb"Permission denied(?: \([a-z-]+[,)]|, please try again)")),
-    Rule("remote_shell", _any(rb"Host key verification failed", rb"was not reachable via ssh")),
-    Rule(
-        "remote_shell", _any(rb"pdsh: (?:command )?not found", rb"'?pdsh'?(?: is)? not installed")
-    ),
-    Rule("remote_shell", _any(rb"No such file or directory: '(?:\S*/)?pdsh'")),
-    Rule("missing_compiler", _any(rb": fatal error: Python\.h: No such file or directory$")),
-    Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
-    Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
-    Rule(None, _any(rb"\[c10d\].{0,200}client socket has (?:timed out|failed)")),
-    Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
-    Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"^\s+what\(\): ")),
-    Rule(None, _any(rb": No space left on device$")),
-    Rule("segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B)\w+")),
-    Rule("segfault", _any(rb"Segmentation fault(?: \(core dumped\))?\s*$", rb"signal 11 \(Segm")),
-    Rule("segfault", _any(rb"(?:exitcode\s*:|return code =) ?-(?:11|7)\b", rb"exit code 139\b")),
-    Rule("segfault", _any(rb"(?:Signal \d+ \(|<Signals\.)SIG(?:SEGV|BUS)")),
-    Rule("segfault", _any(rb"^\*\*\* SIG(?:SEGV|BUS) \(@")),  # glog's handler
-    Rule("segfault", _any(rb"(?:^|\d )Bus error\b", rb"Bus error \(core dumped\)\s*$")),
-    Rule("aborted", _any(rb"(?:exitcode\s*:|return code =) ?-6\b", rb"exit code 134\b")),
-    Rule("aborted", _any(rb"(?:Signal 6 \(|<Signals\.)SIGABRT", rb"signal 6 \(Abort")),
-    Rule(
-        "aborted",
-        _any(rb"^Fatal Python error: A\w+", rb"(?:^|\d |: )Aborted\b.{0,200}\(core dumped\)"),
-    ),
-    Rule("aborted", _any(rb"^\*\*\* SIGABRT \(@")),
-    Rule(
-        "killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+(?: \d*)? Killed +\S")
-    ),
-    Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"tasks? [\d,-]+: Killed$")),
-    Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL", rb"signal 9 \(Kill")),
-    Rule("killed", _any(rb"exit code 137\b")),
-    Rule("terminated", _any(rb"(?:exitcode\s*:|return code =) ?-15\b", rb"exit code 143\b")),
-    Rule("terminated", _any(rb"Signal 15 \(SIGTERM\)", rb"tasks? [\d,-]+: Terminated\s*$")),
-    Rule("process_failed", _any(rb"exits with return code = (?!0$)-?\d+$")),
-    Rule(
-        "process_failed", _any(rb"failed \(exitcode: (?!0\))", rb"tasks? [\d,-]+: Exited with exit")
-    ),
-    Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
-    Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
-    Rule("terminated", _any(rb"exiting program after receiving SIG[A-Z]{3,4}\b")),  # Megatron's
-    Rule("error", _any(rb"^[\w./-]+\.py: error: "), start=True),
-    Rule(  # tyro's boxes (torchtitan's options): a line of the box, else its title
-        "error",
-        _any(
-            "^│ +Unrecognized (?:or misspelled )?(?:options|arguments): ".encode(),
-            "^╭─+ (?:Parsing error|Required options) ─".encode(),
-        ),
-        start=True,
-    ),
-    # Launchers before their first command: their options, Slurm's steps, Open MPI's slots, images.
-    Rule(
-        "launcher_error",
-        _any(rb"^(?:torchrun|deepspeed|accelerate[\w <>|-]{0,80}|mpirun|mpiexec): error: "),
-    ),
-    Rule(
-        "launcher_error",
-        _any(
-            rb"^srun: (?:fatal: |error: Unable to (?:create step|allocate resources|confirm))",
-            rb"error: (?:execve\(\): |pyxis: )|^sbatch: error: Batch job submission",
-        ),
-    ),
-    Rule(
-        "launcher_error",
-        _any(
-            rb"^There are not enough slots available in the system",
-            rb"^(?:mpirun|mpiexec) was unable to (?:launch|find|start) ",
-            rb"^docker: (?:Error response from daemon|Cannot connect to the Docker daemon)",
-            rb"^FATAL: {3}\S",  # apptainer's
-        ),
-    ),
-    Rule(None, _any(rb"version `GLIBC\S* not found \("), start=True),
-    Rule(None, _any(rb": error while loading shared libraries: "), start=True),
-    Rule(
-        None,
-        _any(rb"^\S*python[\d.]*: (?:No module named|can't open file|Error while finding module)"),
-        start=True,
-    ),
-    Rule(None, _any(rb": command not found$"), start=True),
-    Rule(
-        "shell_error",  # bash's `x.sh: line 3: `, dash's `x.sh: 3: `, zsh's `x.sh:3: `
-        _any(
-            rb"(?:: line |: ?)\d+: .{1,200}: (?:unbound variable|parameter (?:null or )?not set)$",
-            rb"(?:: line |: ?)\d+: .{0,200}: (?:bad substitution|ambiguous redirect)$",
-            rb"(?:: line |: ?)\d+: (?:[Ss]yntax error\b|unexpected EOF while looking)",
-            rb"(?:^(?:\S{0,200}/)?(?:ba|da|k|z)?sh|: line \d+|^\S{1,200}: ?\d+): \S+: "
-            rb"(?:Permission denied|cannot execute\b.{0,80})$",
-            rb": bad interpreter: ",
-        ),
-        start=True,
-    ),
-)
-
-ANY_RULE = _any(*(rule.pattern.pattern for rule in RULES))
-# One search decides whether a line is looked at more closely.
-CANDIDATE = _any(
-    rb"Traceback \(most recent|Exception ignored in|--- Logging error",
-    rb"(?:Error|Exception|Interrupt|Exit|Timeout|Failure)\b(?: ?:|\s*$)| error: ",
-    rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left|RUNLIMIT|[Ww]all ?time",
-    rb"CANCELLED|sending signal|Terminated|Killed|received SIG|SIG[A-Z]{1,12}\b|signal 11",
-    rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
-    rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error|Aborted|signal [69] ",
-    rb"watchdog (?:got stuck|thread term)|Node failure|memory limit|: command not found",
-    rb"version `GLIBC|error while loading|No module named|can't open file|finding module spec",
-    rb"exitcode|return code = |[Ee]xit(?:ed)? with exit",
-    rb"of the above exception|direct cause of the following|_run_exitfuncs|Exception in thread",
-    rb"\bProcess \S+:\s*$",
-    rb"Permission denied(?: \(|, )|Host key verification failed|pdsh: (?:command )?not found",
-    rb": unbound variable|not set$|bad substitution|ambiguous redirect|yntax error|unexpected EOF",
-    rb": Permission denied$|: cannot execute|bad interpreter",
-    rb" ERROR\]|Assertion |Failed to open|allocation failed|disk space|enough slots",
-    "│ +Unrecognized |(?:Parsing error|Required options) ─".encode(),
-    rb"^srun: |execve|pyxis|^sbatch: |was unable to|^docker: |^FATAL: ",
-    *every("error"),
-)
-# The last line of a traceback: a class that is named like one, or any class with its module.
-EXCEPTION = re.compile(
-    rb"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure)"
-    rb"(?=:|\s*$)|^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?=:|\s*$)"
-    rb"|^(?:Base)?Exception(?:Group)?(?=:|\s*$)"
-)
-# A traceback that follows is one that ended nothing.
-IGNORED = re.compile(rb"^Exception ignored in|^--- Logging error ---")
-# Between two tracebacks: the second came up in a handler of the first, or was made of the first.
-HANDLING = re.compile(rb"^During handling of the above exception")
-CAUSE = re.compile(rb"^The above exception was the direct cause")
-# A traceback that follows ended a thread, a worker or an exit handler, and not the process.
-ASIDE = re.compile(rb"^Exception in thread |^Error in atexit\._run_exitfuncs|^Process \S+:\s*$")
-# An exception's own line where the traceback above it is lost, by its module or a trainer's words.
-QUALIFIED = re.compile(
-    rb"^(?:(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:Error|Exception)(?=:)|%b)" % b"|".join(every("error"))
-)
-# The same without its module: it counts where it means something or a traceback was seen.
-BARE = re.compile(rb"^(?:\w*Error|KeyboardInterrupt)(?=: |\s*$)")
-# torchrun's error file, by itself or in a log: `"message": "RendezvousTimeoutError: ",` is an
-# exception that nobody caught; its traceback is on one line, as JSON (torch 2.13 distributed/
-# elastic/multiprocessing/errors/error_handler.py:76-88; in a log: pytorch issue 67547).
-ERROR_FILE = re.compile(rb'^(?:.{0,200}\{"message": \{)?\s*"message": "((?:[^"\\]|\\.){1,400})')
-CALL_STACK = b'"py_callstack": "'
-# LiBai's `Overall training speed` is none: it is printed after an exception, too.
-SUCCESS = _any(*every("success"))
-# llm.c's error of two lines, the second says what (llmc/cuda_common.h:36, llmc/zero.cuh:35).
-HEADER = re.compile(rb"^\[(?:CUDA|NCCL|MPI|CUDNN) ERROR\] at file \S{1,400}:\d{1,9}:$")
-# What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
-# launcher/runner.py:548), torchrun (torch 2.13 distributed/run.py:876) or LLaMA-Factory (v0.9.3
-# llamafactory/cli.py:143), and then by its trainer, LiBai (9fc504c libai/engine/default.py:171),
-# Megatron, torch_gpt, LLaMA-Factory (hparams/parser.py:423) or Hugging Face's Trainer.
-LAUNCHER = _any(
-    rb"\[runner\.py:\d+:main\] cmd = ",
-    rb"Setting OMP_NUM_THREADS environment variable for each process",
-    rb"llamafactory\.\w{1,20}:\d{1,9} >> Initializing (?:\d{1,9} )?distributed tasks at",
-)
-TRAINER = _any(
-    rb"Rank of current process: 0\. World size: ",
-    rb"using world size: \d+,? |torch_gpt config world_size=",
-    rb"\bProcess rank: (?:0|-1), |\*{5} Running training \*{5}",
-)
-TURN = re.compile(
-    b"(?P<launcher>%b)|(?P<trainer>%b)|%b" % (LAUNCHER.pattern, TRAINER.pattern, SUCCESS.pattern)
-)
-WARNING = re.compile(rb"NCCL WARN (.*)")
-# torch_npu's exception, whose reason CANN adds in lines of its own: `EI0002: ..`.
-WRAPPER = re.compile(rb"HCCL error in|NPU (?:function )?error")
-REASON = re.compile(rb"^E[A-Z]\d{4}: ")
-NOISE = re.compile(rb"ChildFailedError|CalledProcessError|subprocess\.|destroy_process_group")
 
 
 def meaning(text: bytes) -> str | None:

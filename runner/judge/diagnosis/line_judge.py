@@ -2,7 +2,8 @@
 
 import re
 
-from runner.judge.diagnosis.causes import (
+from runner.judge.diagnosis.causes import meaning
+from runner.judge.diagnosis.line_rules import (
     ANY_RULE,
     ASIDE,
     BARE,
@@ -16,7 +17,6 @@ from runner.judge.diagnosis.causes import (
     NOISE,
     QUALIFIED,
     RULES,
-    meaning,
 )
 
 MOST = 200  # pieces of evidence, or unknown prefixes, that are kept of one log
@@ -32,7 +32,7 @@ class LineJudge:
         self.place = 0
         self.message = b""  # of the last line, where it holds one among other words
         self.ended = ""  # of the last line: it ended a traceback of a process; how that is linked
-        self.start = False  # of the last line: see causes.Rule
+        self.start = False  # of the last line: see line_rules.Rule
         self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
         self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
         self._traced = False

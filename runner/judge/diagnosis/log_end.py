@@ -8,17 +8,9 @@ from typing import IO
 
 from node.files import open_plain
 from node.printable import printable
-from runner.judge.diagnosis.causes import (
-    CANDIDATE,
-    COMMONLY_CAUGHT,
-    CONSEQUENCES,
-    REASON,
-    TURN,
-    WARNING,
-    WRAPPER,
-    meaning,
-)
+from runner.judge.diagnosis.causes import COMMONLY_CAUGHT, CONSEQUENCES, meaning
 from runner.judge.diagnosis.line_judge import MOST, LineJudge
+from runner.judge.diagnosis.line_rules import CANDIDATE, REASON, TURN, WARNING, WRAPPER
 from runner.logs.decoding import ANSI, unprefixed
 from runner.logs.kinds import counts_from_zero, every
 from runner.logs.numbers import whole
