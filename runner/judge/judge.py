@@ -28,7 +28,7 @@ def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
     """Parse the logs of all nodes (rank to path) with what reads the cell's."""
     parse = load_system(cell.system).parse
     measured = parse({rank: blocks(path) for rank, path in logs.items()}, cell)
-    contradicted = tuple(contradictions(cell, measured))
+    contradicted = (*measured.contradicted, *contradictions(cell, measured))
     return replace(measured, contradicted=contradicted, rate_doubt=rate_doubt(cell, measured))
 
 

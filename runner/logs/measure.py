@@ -58,12 +58,14 @@ def measure(
     unmeasured = 0
     loss_kind: LossKind = ""
     validation: dict[int, float] = {}
+    chosen: list[_Reading] = []
     for parts in readings.values():
         each_one = zip(sorted(logs), parts, strict=True)
         nodes = {rank: steps for rank, reading in each_one if (steps := reading.intervals())}
         if nodes:
             unmeasured = sum(reading.unmeasured for reading in parts)
             loss_kind = parts[0].parser.loss_kind
+            chosen = parts
             for reading in parts:
                 validation |= reading.parser.notes.validation
             break
@@ -85,6 +87,7 @@ def measure(
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
         loss_kind=loss_kind,
+        contradicted=tuple(sorted({said for one in chosen for said in one.parser.notes.remarks})),
         validation=tuple(sorted(validation.items())),
         compile_s=_largest([notes.compile_s for notes in every]),
         missing=missing_in_all(

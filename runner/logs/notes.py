@@ -88,6 +88,7 @@ class Notes:
     memory_rss_mib: float | None = None
     perplexity: float | None = None
     validation: dict[int, float] = field(default_factory=dict)  # by the iterations before it
+    remarks: set[str] = field(default_factory=set)  # what of the log is not in the figures
     devices: smi.Devices = field(default_factory=smi.Devices)
     facts: dict[str, str] = field(default_factory=dict)
     compiled: dict[bytes, float] = field(default_factory=dict)  # in s, of any rank the longest

@@ -150,6 +150,7 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
     for log in logs:
         reading.facts |= log.parser.notes.facts
         reading.validation |= log.parser.notes.validation
+        reading.notes += sorted(log.parser.notes.remarks - {*reading.notes})
     every = [log.parser.notes for log in logs]
     reading.memory = {key: _largest(getattr(notes, key) for notes in every) for key in MEMORY}
 

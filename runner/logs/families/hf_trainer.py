@@ -18,7 +18,7 @@
 
 import re
 
-from runner.logs.batch import LoggedStep
+from runner.logs.batch import Batch, LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
@@ -29,6 +29,7 @@ LONGEST = 2000  # bytes of an object
 _OBJECT = re.compile(
     rb"\{'loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
 )
+_HELD_BACK = re.compile(rb"(\{'loss': [^{}\r\n]{0,%d}\})\r?\n\{'loss': " % LONGEST)
 _NORM = re.compile(rb"'grad_norm': '?" + PRINTED + rb"(?=[',]|$)", re.IGNORECASE)
 _VALIDATED = re.compile(
     rb"\{'eval_loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
@@ -80,6 +81,7 @@ class HfTrainer(LineParser):
         super().__init__()
         self.sizes: dict[bytes, int] = {}
         self._object: re.Match[bytes] | None = None
+        self._waiting = 0  # objects since the last bar
         self._validation: float | None = None  # of an evaluation, whose step the next bar says
         self._bar = 0  # the last step that a bar of the training said
         self._drawn = SETTLED  # bars since the last evaluation
@@ -91,7 +93,10 @@ class HfTrainer(LineParser):
             validated = _VALIDATED.match(text, at)
             self._validation = number(validated[1]) if validated else self._validation
         elif text.startswith(_OBJECT_MARK, at):
-            self._object = _OBJECT.match(text, at)
+            # One right behind a bar is of that one (below); two without a bar between them were
+            # held back, and no bar says their steps.
+            self._waiting += 1 + text.endswith(b"]", 0, at)
+            self._object = _OBJECT.match(text, at) if self._waiting == 1 else None
         elif size := _SIZES.match(text, at):
             self.sizes[size[1]] = int(grouped(size[2]) or 0)
             if size[1].startswith(b"Total opt"):
@@ -108,7 +113,7 @@ class HfTrainer(LineParser):
         if self._validation is not None and self.notes.facts.get(TRAIN_ITERS) == total:
             self.notes.validated(iteration, self._validation)
             self._validation = None
-        found, self._object = self._object, None
+        found, self._object, self._waiting = self._object, None, 0
         if found is None or not iteration:
             return None
         row = self._logged(iteration, found)
@@ -126,6 +131,36 @@ class HfTrainer(LineParser):
             grad_norm=number(norm[1]) if norm else None,
             nan=int(loss is None),
         )
+
+
+class HfTrainerAfterBars(HfTrainer):
+    """The objects that a bar stands before, and none behind (`> log 2>&1`): its step is theirs."""
+
+    name = "hf_trainer_after_bars"
+    says = "Hugging Face Trainer's objects, each on the line of the bar before it"
+    named = ()
+    head = re.compile(
+        rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}"
+        rb"(?:, {0,9}([\d.]{1,12}|\?)(it/s|s/it))?\] {0,200}(?=\{'loss': )"
+    )
+    context = (_EVALUATION_MARK, *_SIZE_MARKS)
+
+    def feed(self, text: bytes) -> Batch | None:
+        """Read whole lines; objects that were held back and written together are no bar's."""
+        self._held_back = {match[1] for match in _HELD_BACK.finditer(text)}
+        return super().feed(text)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read the object behind a bar, of a line that holds no other."""
+        found = _OBJECT.match(rest)
+        if not found or found[0] in self._held_back or _OBJECT_MARK in rest[found.end() :]:
+            return None
+        iteration = whole(head[1]) or 0
+        self.notes.facts[TRAIN_ITERS] = head[2].decode()
+        row = self._logged(iteration, found) if iteration else None
+        if row and (figure := number(head[3])):
+            row.step_time_ms = 1000 / figure if head[4] == b"it/s" else figure * 1000
+        return row
 
 
 class HfTrainerEpochs(HfTrainer):

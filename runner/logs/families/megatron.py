@@ -87,6 +87,12 @@ class Megatron(Kind):
         Candidate("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
     )
     named = (
+        Candidate(
+            "megatron_core",
+            "the log has Megatron-Bridge's `Step Time` lines, which do not say their iteration: the"
+            " last node's log does",
+            (Sign((b"s gpu utilization: ",)),),
+        ),
         Candidate("megatron_core", "the log names megatron/core", (_CORE_PATHS,)),
         Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),
     )
@@ -109,6 +115,7 @@ class Megatron(Kind):
         self._layouts: list[Layout] = []
         self._fast = fast
         self._saves = Saves()
+        self._said = b""  # the last line, from its slash on
         self._step_time = b""  # Megatron-Bridge's, of the step to come
         self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
@@ -117,7 +124,7 @@ class Megatron(Kind):
         if b"\r" in text:  # ends a line, too: the arrays look for one end alone
             text = text.replace(b"\r", b"\n")
         marks = Marks(text)
-        slashes, pipes = marks.heads()
+        slashes, pipes = self._once(marks.text, *marks.heads())
         early = not self._windows.last  # a trainer prints its arguments before its first step
         noted = self.notes.scan(text, early=early)
         self._windows.log_interval = self.notes.log_interval
@@ -136,6 +143,23 @@ class Megatron(Kind):
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
         batch = self._batch(marks.text, iteration, columns, overflows, kept, paused_ms)
         return replace(batch, figures=self._figures(text, (slashes, pipes, ends), batch))
+
+    def _once(self, text: bytes, slashes: Ints, pipes: Ints) -> tuple[Ints, Ints]:
+        """Leave out lines that repeat the one before, as two of Primus' loggers write each."""
+        if not len(slashes):
+            return slashes, pipes
+        iteration = whole_numbers(text, slashes, 9)
+        again = iteration == np.append(self._windows.last, iteration[:-1])
+        fresh = np.ones(len(slashes), np.bool_)
+        for row in np.flatnonzero(again).tolist():
+            before = self._line(text, int(slashes[row - 1])) if row else self._said
+            fresh[row] = self._line(text, int(slashes[row])) != before
+        self._said = self._line(text, int(slashes[-1]))
+        return slashes[fresh], pipes[fresh]
+
+    @staticmethod
+    def _line(text: bytes, slash: int) -> bytes:
+        return text[slash : line_end(text, slash)].rstrip()
 
     def _figures(
         self, text: bytes, places: tuple[Ints, Ints, Ints], batch: Batch

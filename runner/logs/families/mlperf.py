@@ -54,9 +54,11 @@ class MlPerf(LineParser):
     def __init__(self) -> None:
         super().__init__()
         self._batch = 0
+        self._counts_steps = False  # whether `step` of tracked_stats is no samples
         self._by_step = False  # whether the log has the times of steps
         self._begin: tuple[int, float] | None = None  # of the block: steps before it, ms
         self._loss: _Event | None = None  # the block's last
+        self._ended: float | None = None  # ms: the end of a block that says its start's samples
 
     def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
         """Read one event; the end of a block or the stats of a step are one."""
@@ -78,13 +80,13 @@ class MlPerf(LineParser):
         elif key == "tracked_stats" and isinstance(value, dict):
             return self._stats(value, metadata)
         elif key == "block_start":
-            self._start(event, metadata)
+            return self._start(event, metadata)
         elif key == "block_stop":
             return self._stop(event, metadata)
         return None
 
     def _stats(self, value: _Event, metadata: _Event) -> LoggedStep | None:
-        iteration = self._steps({"samples_count": metadata.get("samples_count")})
+        iteration = self._step_of_stats(metadata)
         if "reduced_train_loss" not in value or not iteration:
             return None
         self._by_step = True
@@ -94,14 +96,34 @@ class MlPerf(LineParser):
         row.step_time_ms = seconds * 1000 if isinstance(seconds, float) else None
         return row
 
-    def _start(self, event: _Event, metadata: _Event) -> None:
+    def _step_of_stats(self, metadata: _Event) -> int | None:
+        """Return the step of stats: by their samples, else by `step`, which is samples where it is
+        those of whole steps, and steps from where it is not.
+        """
+        if "samples_count" in metadata or "step" not in metadata:
+            return self._steps({"samples_count": metadata.get("samples_count")})
+        count = _count(metadata["step"])
+        if not count:
+            return None
+        self._counts_steps = self._counts_steps or bool(count % (self._batch or count + 1))
+        return count if self._counts_steps else count // self._batch
+
+    def _start(self, event: _Event, metadata: _Event) -> LoggedStep | None:
         steps, time = self._steps(metadata), _time(event)
+        row = self._block(steps, self._ended) if self._ended else None
         self._begin = (steps, time) if steps is not None and time else None
-        self._loss = None
+        self._loss, self._ended = None, None
+        return row
 
     def _stop(self, event: _Event, metadata: _Event) -> LoggedStep | None:
-        steps, time, begin = self._steps(metadata), _time(event), self._begin
-        self._begin = None
+        steps, time = self._steps(metadata), _time(event)
+        if self._begin and steps == self._begin[0]:  # its start's: the next start says its end's
+            self._ended = time
+            return None
+        return self._block(steps, time)
+
+    def _block(self, steps: int | None, time: float | None) -> LoggedStep | None:
+        begin, self._begin = self._begin, None
         if self._by_step or not begin or not steps or steps <= begin[0] or not time:
             return None
         row = self._row(steps, self._loss.get("value") if self._loss else None)

@@ -11,7 +11,9 @@
 * `total time` leaves out the first ten steps (:555); `dt` and `tok/sec` are the step's own, between
   two synchronisations and without evaluations (:508, :542).
 
-Its SFT of 2025 printed `Step 00010/00100 | Training loss: ..` without a time, and is not read.
+The midtraining of 2025 (1ddaad1 took it away) prints as SFT does. Of a log with several stages the
+base training is read, and the others are named. Its SFT of 2025 printed `Step 00010/00100 |
+Training loss: ..` without a time, and is not read.
 """
 
 import re
@@ -29,6 +31,8 @@ _LOSS = rb" \([\d.]{1,9}%\) \| loss: " + PRINTED + rb" (?=\|)"
 _EACH = re.compile(rb"Tokens / micro-batch / rank: \d{1,9} x (\d{1,9}) = ([\d,]+)\s")
 _WORLD = re.compile(rb"Tokens / micro-batch: ([\d,]+)\s")
 _VALIDATED = re.compile(rb"Step (\d{5,9}) \| Validation bpb: ([\d.]{1,20})\s")
+_STAGES = b"%) | loss: ", b" | Training loss: "
+_OTHER = re.compile(rb"(?:step \d{5,9} \([\d.]{1,9}|Step \d{5,9}/\d{5,9})$")
 _PEAK = re.compile(rb"Peak memory usage: ([\d.]+)MiB\s")
 
 
@@ -57,7 +61,13 @@ class Nanochat(LineParser):
         + rb" (?=\|)",
         re.IGNORECASE,
     )
-    context = (b"Tokens / micro-batch", b"Peak memory usage: ", b" | Validation bpb: ")
+    context: tuple[bytes, ...] = (
+        b"%) | loss: ",
+        b" | Training loss: ",
+        b"Tokens / micro-batch",
+        b"Peak memory usage: ",
+        b" | Validation bpb: ",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +75,13 @@ class Nanochat(LineParser):
 
     def look(self, text: bytes, at: int) -> None:
         """Read the sizes of a micro-batch, or the framework's peak; of a CPU that is 0."""
-        if each := _EACH.match(text, at):
+        if text.startswith(_STAGES, at):
+            if _OTHER.search(text, max(0, at - 24), at):
+                self.notes.remarks.add(
+                    "steps of a later stage (midtraining or SFT) are in the log and not in the"
+                    " figures: --family nanochat of that stage's own log reads them"
+                )
+        elif each := _EACH.match(text, at):
             self._each = grouped(each[2]) or 0.0
             self.notes.facts[TOKENS_PER_SAMPLE] = str(whole(each[1]) or 0)
         elif world := _WORLD.match(text, at):
@@ -87,6 +103,7 @@ class NanochatSft(Nanochat):
     """The SFT's lines, whose total is not known before its end."""
 
     name = "nanochat_sft"
+    context = (b"Tokens / micro-batch", b"Peak memory usage: ", b" | Validation bpb: ")
     says = "nanochat's `step N (..%) | loss:` lines of its SFT"
     named = ()
     from_zero = False

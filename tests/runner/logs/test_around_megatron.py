@@ -30,6 +30,26 @@ def of(*lines: str, size: int = 1 << 20) -> Measurement:
     return measure(readers_of_family("megatron"), {0: blocks})
 
 
+def test_an_iteration_that_two_loggers_wrote_is_one_line(read: Any) -> None:
+    """Primus: `runs` was as many as lines."""
+    rows = [
+        f"[rank-7/8][{logger}] {primus(step, f'541.9/{step * 1000}.5')}"
+        for step in range(1, 22)
+        for logger in ("INFO ", "stdout")
+    ]
+    result = read(rows)
+    assert (result["runs"], result["logged_lines"], result["last_iteration"]) == (1, 21, 21)
+    halves = [("\n".join((*part, ""))).encode() for part in (rows[:21], rows[21:])]
+    assert len(measure(readers_of_family("megatron"), {0: halves}).intervals) == 21
+
+
+def test_a_log_with_step_time_lines_alone_is_named(read: Any) -> None:
+    """Megatron-Bridge 067f987d src/megatron/bridge/training/utils/train_utils.py:1050."""
+    result = read(["Step Time : 14.26s GPU utilization: 58.2MODEL_TFLOP/s/GPU"] * 3)
+    assert (result["system"], result["status"]) == ("megatron_core", "no_step")
+    assert "last node's log" in result["reason"]
+
+
 @pytest.mark.parametrize("line", [primus, primus_2026])
 def test_both_generations_of_primus_say_tokens_and_tflops(line: Any) -> None:
     """Of two numbers the first: the iteration's, and not the average of all."""

@@ -53,6 +53,14 @@ MADE: dict[str, Iterable[str]] = {
     ],
     "llm_c_cpu": ["step 0: train loss 5.356185 (took 1452.121000 ms)"],
     "llm_c_iterations": ["iteration 1, loss: 4.3677, time: 44.570ms, tok/s: 1445.79, norm: 1.400"],
+    "hf_trainer_after_bars": [
+        "Total train batch size (w. parallel, distributed & accumulation) = 8",
+        "  5%|5 | 5/100 [00:01<00:20, 4.00it/s]{'loss': 2.5, 'grad_norm': 1.5, 'epoch': 0.15}",
+    ],
+    "llama_factory": [
+        '{"current_steps": 10, "total_steps": 60, "loss": 1.52, "throughput": 1000, "total_tokens":'
+        " 2000}"
+    ],
     "oneflow_records": [
         "step=10,micro_batches=320,samples=5120,throughput=35.88,latency=14.27,loss=11.24,"
     ],

@@ -82,6 +82,29 @@ def test_lines_of_4_x_and_a_slow_step() -> None:
     assert (second.iteration, second.step_time_ms, second.loss) == (5, None, 2.5)
 
 
+@pytest.mark.made_log
+def test_a_bar_before_an_object_and_none_behind_says_its_step(read: Any) -> None:
+    text = "".join(
+        f"  {at}%|5 | {at}/100 [00:01<00:20{rate}]{{'loss': {loss}, 'grad_norm': 1.5}}\n"
+        for at, rate, loss in ((5, "", 2.5), (10, ", 4.00it/s", 2.25))
+    )
+    steps = measure(READERS, {0: [text.encode()]}).intervals
+    assert [(step.iteration, step.loss, step.step_time_ms) for step in steps] == [
+        (5, 2.5, None),
+        (10, 2.25, 250),
+    ]
+    result = read(text.encode())
+    assert (result["family"], result["last_iteration"]) == ("hf_trainer", 10)
+
+
+@pytest.mark.made_log
+@pytest.mark.parametrize("behind", ["", " 20%|# | 20/100 [00:02<00:20, 4.00it/s]\n"])
+def test_objects_that_were_written_together_have_no_steps(behind: str) -> None:
+    """A buffered stdout: no bar says which step is whose."""
+    text = "  9%|# | 9/100 [00:01<00:20, 4.00it/s]{'loss': 2.5, 'epoch': 1}\n{'loss': 2.4, 'epoch': 2}\n"
+    assert measure(READERS, {0: [(text + behind).encode()]}).intervals == ()
+
+
 def test_a_log_that_ends_behind_an_object_has_its_steps_until_there() -> None:
     text = RECORDED[: RECORDED.rindex(b"{'loss'") + 30]
     found = measure(READERS, {0: [text]})

@@ -71,6 +71,35 @@ def test_events_that_say_no_whole_steps_are_none(events: list[dict[str, Any]], r
     assert (result["system"], result["status"]) == ("command", "no_step")
 
 
+@pytest.mark.parametrize(
+    ("batch", "counts", "steps"),
+    [(16, [1, 2, 16, 32], [1, 2, 16, 32]), (16, [16, 32], [1, 2]), (None, [5, 6], [5, 6])],
+)
+def test_stats_by_step_are_of_steps_or_of_samples(
+    batch: int | None, counts: list[int], steps: list[int]
+) -> None:
+    """NeMo's callbacks of NVIDIA's submissions have no samples_count."""
+    value = {"train_step_time": 0.5, "reduced_train_loss": 5.1}
+    events = [event("tracked_stats", value, step=count) for count in counts]
+    size = [event("global_batch_size", batch)] if batch else []
+    read = measure(READERS, {0: [lines(*size, *events)]}).intervals
+    assert [step.iteration for step in read] == steps
+    assert {step.step_time_ms for step in read} == {500}
+
+
+def test_a_block_that_ends_with_its_starts_samples_ends_where_the_next_begins() -> None:
+    def at(ms: int, key: str, samples: int) -> dict[str, Any]:
+        return {**event(key, None, samples_count=samples), "time_ms": ms}
+
+    events = [
+        event("global_batch_size", 4),
+        *(at(1000, "block_start", 0), at(1400, "block_stop", 0)),
+        *(at(2000, "block_start", 32), at(2800, "block_stop", 32), at(3000, "block_start", 64)),
+    ]
+    read = measure(READERS, {0: [lines(*events)]}).intervals
+    assert [(s.iteration, s.iterations, s.step_time_ms) for s in read] == [(8, 8, 50), (16, 8, 100)]
+
+
 def test_a_loss_that_is_nan_and_one_that_is_missing() -> None:
     size, stop = event("global_batch_size", 4), event("block_stop", None, step=2)
     stop["time_ms"] += 50

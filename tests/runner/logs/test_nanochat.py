@@ -13,6 +13,17 @@ from runner.logs.measure import measure
 RECORDED = (PROJECT / "tests" / "data" / "nanochat" / "cpu.log").read_bytes()
 
 
+def test_later_stages_of_a_log_are_said_and_not_read(read: Any) -> None:
+    base = (
+        "step 00001/00002 (50.00%) | loss: 6.8 | lrm: 0.05 | dt: 1.00ms | tok/sec: 5 | mfu: 0.00 |"
+    )
+    for later in (base.replace("/00002", ""), "Step 00000/00700 | Training loss: 1.2| lrm: 1.0"):
+        result = read([base, base.replace("00001/", "00002/"), later])
+        assert (result["family"], result["logged_lines"], result["runs"]) == ("nanochat", 2, 1)
+        assert "steps of a later stage" in result["reason"]
+    assert "later stage" not in read([base])["reason"]
+
+
 def test_a_recorded_log() -> None:
     found = measure(readers_of_family("nanochat"), {0: [RECORDED]})
     assert [step.iteration for step in found.intervals] == list(range(1, 31))
