@@ -183,12 +183,15 @@ SUCCESS = _any(*every("success"))
 # llm.c's error of two lines, the second says what (llmc/cuda_common.h:36, llmc/zero.cuh:35).
 HEADER = re.compile(rb"^\[(?:CUDA|NCCL|MPI|CUDNN) ERROR\] at file \S{1,400}:\d{1,9}:$")
 # What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
-# launcher/runner.py:548), torchrun (torch 2.13 distributed/run.py:876) or LLaMA-Factory (v0.9.3
+# launcher/runner.py:548, before its hosts are checked :172), torchrun (torch 2.13
+# distributed/run.py:876), accelerate (1.2 commands/launch.py:1130) or LLaMA-Factory (v0.9.3
 # llamafactory/cli.py:143), and then by its trainer, LiBai (9fc504c libai/engine/default.py:171),
 # Megatron, torch_gpt, LLaMA-Factory (hparams/parser.py:423) or Hugging Face's Trainer.
 LAUNCHER = _any(
     rb"\[runner\.py:\d+:main\] cmd = ",
     rb"Setting OMP_NUM_THREADS environment variable for each process",
+    rb"\[runner\.py:\d+:fetch_hostfile\] Unable to find hostfile",
+    rb"The following values were not passed to `accelerate launch`",
     rb"llamafactory\.\w{1,20}:\d{1,9} >> Initializing (?:\d{1,9} )?distributed tasks at",
 )
 TRAINER = _any(

@@ -500,6 +500,13 @@ def test_every_status_has_a_sentence() -> None:
 LAUNCHES = {
     "deepspeed": "[2026-04-03 10:26:17,678] [INFO] [runner.py:630:main] cmd = pdsh -S -f 1024 -w n1",
     "torchrun": "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default",
+    "deepspeed on one node": "[2026-04-03 10:26:15,311] [WARNING] [runner.py:220:fetch_hostfile]"
+    " Unable to find hostfile, will proceed with training with local resources only.",
+    "accelerate": "The following values were not passed to `accelerate launch` and had defaults"
+    " used instead:",
+    "llamafactory": "[INFO|2025-04-20 04:07:48] llamafactory.cli:143 >> Initializing 8 distributed"
+    " tasks at: 127.0.0.1:40435",
+    "trainer": "[INFO|trainer.py:2414] 2025-04-20 04:08:53,101 >> ***** Running training *****",
     "libai": "[03/30 11:28:49] libai INFO: Rank of current process: 0. World size: 1",
     "torch_gpt": "torch_gpt config world_size=4 nodes=1 data_parallel_size=4 backend=nccl",
     "megatron": "using world size: 16, data-parallel-size: 4, tensor-model-parallel size: 4",

@@ -209,6 +209,16 @@ ENDS: dict[str, End] = {
     "LLaMA-Factory's second launch, in silence": End(
         "no_step", [*FACTORY, *TRAINER, *OBJECTS, *trace(OOM, "[rank6]: "), *FACTORY]
     ),
+    "DeepSpeed's second launch, before its first command": End(  # 0.8.0 launcher/runner.py:172
+        "error",
+        [
+            *MEGATRON,
+            *trace(OOM, "[rank6]: "),
+            "[2026-04-03 10:26:15,311] [WARNING] [runner.py:220:fetch_hostfile] Unable to find"
+            " hostfile, will proceed with training with local resources only.",
+            *trace("ValueError: No slot '4' specified on host 'localhost'"),
+        ],
+    ),
     "LLaMA-Factory: checkpoint": End(  # issue 5155
         "disk_full",
         [
