@@ -79,6 +79,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
     Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
+    Rule(
+        "terminated", _any(rb"Received (?:Signals\.SIG(?:TERM|HUP)|1|15) death signal")
+    ),  # torchrun
     Rule("terminated", _any(rb"exiting program after receiving SIG[A-Z]{3,4}\b")),  # Megatron's
     Rule("error", _any(rb"^[\w./-]+\.py: error: "), start=True),
     Rule(  # tyro's boxes (torchtitan's options): a line of the box, else its title
@@ -86,6 +89,14 @@ RULES: tuple[Rule, ...] = (
         _any(
             "^│ +Unrecognized (?:or misspelled )?(?:options|arguments): ".encode(),
             "^╭─+ (?:Parsing error|Required options) ─".encode(),
+        ),
+        start=True,
+    ),
+    Rule(  # hydra's (NeMo), click's and jsonargparse's (litgpt) of an option that there is not
+        "error",
+        _any(
+            rb"^Could not override '|^error: (?:Unrecognized arguments|Parser key )",
+            rb"^Error: (?:No such option|Invalid value for|Missing (?:option|argument))\b",
         ),
         start=True,
     ),
@@ -149,6 +160,7 @@ CANDIDATE = _any(
     rb"Permission denied(?: \(|, )|Host key verification failed|pdsh: (?:command )?not found",
     rb": unbound variable|not set$|bad substitution|ambiguous redirect|yntax error|unexpected EOF",
     rb": Permission denied$|: cannot execute|bad interpreter",
+    rb"death signal|^Could not override|^error: |^Error: ",
     rb" ERROR\]|Assertion |Failed to open|allocation failed|disk space|enough slots",
     "│ +Unrecognized |(?:Parsing error|Required options) ─".encode(),
     rb"^srun: |execve|pyxis|^sbatch: |was unable to|^docker: |^FATAL: ",

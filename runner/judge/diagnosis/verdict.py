@@ -21,6 +21,7 @@ MOST_NAMED = 128  # ranks in a sentence
 _WHO = re.compile(rb"\[rank ?(\d{1,9})\]|\[default(\d{1,9})\]")
 _HOST = re.compile(rb"^([\w.-]{1,253}): ")
 _ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]{1,80})\]")
+_TASK = re.compile(r"srun: error: .{1,200}: Exited with exit code")
 _SAYS = {
     "out_of_memory": "memory ran out",
     "disk_full": "the disk was full",
@@ -103,7 +104,7 @@ def diagnose(
             item, part, silent=silent, complete=complete, trained=steps > 0 and not part.launched
         )
     ]
-    first = _first(everything)
+    first = _first(_without_aftermath(everything))
     if first is None:
         before = _first([item for part in evidences for item in part.before])
         earlier = f"; of the launch before: {_told(before, name)}" if before else ""
@@ -143,6 +144,17 @@ def _counts(
     if (complete and (item.weak or silent)) or (trained and item.start):
         return False
     return not silent or item.place > part.lines - LAST_LINES
+
+
+def _without_aftermath(evidence: Sequence[EvidenceLine]) -> list[EvidenceLine]:
+    """Leave out that Slurm cancelled a step behind srun's line that a task of it had failed."""
+    failed = [item for item in evidence if _TASK.search(item.text)]
+    return [
+        item
+        for item in evidence
+        if item.status != "cancelled"
+        or not any(one.path == item.path and one.place < item.place for one in failed)
+    ]
 
 
 def _first(evidence: Sequence[EvidenceLine]) -> EvidenceLine | None:

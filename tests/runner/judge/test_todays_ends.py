@@ -251,6 +251,32 @@ ENDS: dict[str, End] = {
             ),
         ],
     ),
+    "torchrun: SIGTERM, and no more": End(
+        "interrupted",
+        [
+            *TITAN,
+            "W0409 07:28:49.530000 1359 torch/distributed/elastic/agent/server/api.py:719] Received"
+            " 15 death signal, shutting down workers",
+        ],
+    ),
+    "a task that failed, whose step Slurm ended": End(  # huggingface/accelerate issue 2192
+        "process_failed",
+        [
+            *MEGATRON,
+            "srun: error: cdr2601: task 1: Exited with exit code 2",
+            "srun: Terminating StepId=19389846.0",
+            "slurmstepd: error: *** STEP 19389846.0 ON cdr2550 CANCELLED AT 2023-11-27T16:36:09 ***",
+            "srun: error: cdr2550: task 0: Terminated",
+        ],
+    ),
+    "hydra: an option that there is not": End(  # facebookresearch/hydra config_loader_impl.py
+        "error",
+        [
+            "Could not override 'trainer.max_step'.",
+            "To append to your config use +trainer.max_step=10",
+            "Key 'max_step' is not in struct",
+        ],
+    ),
     "NCCL's watchdog": End(
         "collective_timeout",
         [
