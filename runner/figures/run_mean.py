@@ -20,7 +20,8 @@ independent ones.
 *Slow steps* are more than OUTSIDE robust standard deviations above the median. Their number in
 effect is (sum of e)^2 / (sum of e^2), e the time that each takes beyond the median: equal steps
 count whole, and one that is larger than all others together counts as one (Kish 1965, Survey
-Sampling, 8.2).
+Sampling, 8.2). If they come at equal distances (each tenth step), half of one at the ends of the
+run is all that is open about them: the two estimates are of the steps without them then.
 """
 
 import math
@@ -35,8 +36,9 @@ from runner.figures.warmup import MAD_TO_SIGMA, RESOLUTION
 
 Floats = NDArray[np.float64]
 FEWEST = 32
-FEWEST_INDEPENDENT = 16
+FEWEST_INDEPENDENT = 24
 BATCHES = 8
+FEWEST_GAPS = 3  # between slow steps, to call them regular
 OUTSIDE = 5.0
 WIDE_TAIL = 0.1  # of the mean: a tail that reaches less far is not asked for its shape
 _MOST_CORRELATION = 0.98
@@ -77,16 +79,22 @@ def run_mean(times: Sequence[float], work: Sequence[float] | None = None) -> Run
     mean = float(series @ weights / weights.sum())
     shares = series / mean
     distances = (shares - 1) * (weights / weights.mean())
-    half, missing = half_width(distances)
+    late = _late(shares)
+    if regular(late):
+        others = shares - late
+        rest, of_slow = others - others.mean(), float(late.max()) / 2 / len(series)
+    else:
+        rest, of_slow = distances, 0.0
+    half, missing = half_width(rest)
     return RunMean(
         mean=mean * scale,
         lines=len(series),
-        half=half,
+        half=None if half is None else math.hypot(half, 2 * of_slow),
         missing=missing,
-        error=standard_error(distances),
+        error=math.hypot(standard_error(rest), of_slow),
         squares=float(distances @ distances),
         skew=_skew(shares),
-        slow=_slow_steps(shares),
+        slow=SlowSteps(int(np.count_nonzero(late)), float(late.sum()), float(late @ late)),
     )
 
 
@@ -116,8 +124,10 @@ def standard_error(distances: Floats) -> float:
 
 def _independent(distances: Floats, raised: float = 0.0) -> float:
     """Return how many independent steps these are worth, their correlation `raised` by that."""
-    count = len(distances)
-    neighbours = float(distances[1:] @ distances[:-1]) / float(distances @ distances)
+    count, power = len(distances), float(distances @ distances)
+    if not power:  # the squares are too small for a float
+        return count
+    neighbours = float(distances[1:] @ distances[:-1]) / power
     corrected = neighbours + (1 + 4 * neighbours) / count + raised
     alike = min(max(corrected, 0.0), _MOST_CORRELATION)
     return count * (1 - alike) / (1 + alike)
@@ -129,9 +139,16 @@ def _skew(shares: Floats) -> float:
     return (high + low - 2 * middle) / (high - low) if high - middle > WIDE_TAIL else 0.0
 
 
-def _slow_steps(shares: Floats) -> SlowSteps:
+def _late(shares: Floats) -> Floats:
+    """Return what each slow step takes beyond the median, 0 for all others."""
     middle = float(np.median(shares))
     beyond = shares - middle
     sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(beyond))), RESOLUTION * middle)
-    slow = beyond[beyond > OUTSIDE * sigma]
-    return SlowSteps(len(slow), float(slow.sum()), float(slow @ slow))
+    late: Floats = np.where(beyond > OUTSIDE * sigma, beyond, 0.0)
+    return late
+
+
+def regular(late: Floats) -> bool:
+    """Whether slow steps come at equal distances, but for one line."""
+    gaps = np.diff(np.flatnonzero(late))
+    return len(gaps) >= FEWEST_GAPS and int(gaps.max() - gaps.min()) <= 1 < int(gaps.min())

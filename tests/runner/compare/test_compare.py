@@ -243,6 +243,14 @@ def test_a_step_time_is_judged_like_a_rate_the_other_way_round() -> None:
     )
 
 
+def test_noise_of_a_step_time_is_in_percent_of_the_first_sides_time() -> None:
+    """Twice the time, +100 %: its noise is four times that of -50 % of the rate."""
+    a, b = (row(rate=rate, step_time_ms=8000 / rate) for rate in (100.0, 50.0))
+    found = one(a, b, "step_time_ms=2%").measures
+    time, rate = (found[name].noise_percent or 0 for name in ("step_time_ms", "samples_per_s"))
+    assert time == pytest.approx(4 * rate, rel=0.05)
+
+
 def test_lines_over_other_numbers_of_iterations_are_said() -> None:
     (note,) = one(row(iterations_per_line=10), row(iterations_per_line=1)).notes
     assert "covers 10 iterations, then 1" in note

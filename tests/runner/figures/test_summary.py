@@ -128,6 +128,25 @@ def test_the_headline_is_work_over_time_and_the_median_stands_beside_it() -> Non
     assert (got.iterations_per_line, by_tens.iterations_per_line) == (1, 10)
 
 
+def test_a_line_weighs_by_its_iterations_and_each_run_alike() -> None:
+    lines = [Interval(1, 1, 100.0), Interval(10, 9, 200.0)]
+    other = [Interval(n, 1, 310.0) for n in range(1, 9)]
+    last = [Interval(n, 1, 400.0) for n in range(1, 9)]
+    one, two, three = (
+        record(steps, repeat=n, batch=10) for n, steps in enumerate((lines, other, last))
+    )
+    got = cell_statistics([one])
+    assert got.step_time_ms is not None
+    assert got.samples_per_s is not None
+    assert got.step_time_ms.value == pytest.approx(1900 / 10)
+    assert got.samples_per_s.value == pytest.approx(10 * 10 / 1.9)
+    several = cell_statistics([one, two, three])
+    assert several.step_time_ms is not None
+    assert several.samples_per_s is not None
+    assert several.step_time_ms.value == pytest.approx(300.0)
+    assert several.samples_per_s.value == pytest.approx(10 / 0.3)
+
+
 def test_a_batch_that_grows_weighs_by_its_samples() -> None:
     """100 iterations of 8 samples in 100 ms, 100 of 24 in 200: 3,200 samples in 30 s."""
     small = [Interval(n, 1, 100.0, global_batch_size=8) for n in range(1, 101)]
