@@ -43,7 +43,8 @@ class Batch:
     before. `tokens_per_s` (of the whole job) and `device_tokens_per_s` (of one device) are None for
     lines that never have them, `paused_ms` where no pause was taken out of a time. `losses`,
     `grad_norms` and `figures` are read only when asked for. `unmeasured` counts times and
-    rates that are on the lines and measure nothing: see `measured`.
+    rates that are on the lines and measure nothing: see `measured`. `places` is where in the text
+    each line stands.
     """
 
     iteration: Ints
@@ -62,6 +63,7 @@ class Batch:
     tokens_per_s: Floats | None = None
     device_tokens_per_s: Floats | None = None
     paused_ms: Floats | None = None
+    places: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.iteration)

@@ -76,7 +76,8 @@ class Kind(ABC):
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
     `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
     its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
-    `validates` what the figure of its evaluations is.
+    `validates` what the figure of its evaluations is. `places_known`: its batches say where in the
+    text each line stands.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Kind(ABC):
     loss_kind: LossKind = ""
     holds: str = ""
     validates: str = "validation loss"
+    places_known: bool = True
 
     def __init__(self) -> None:
         self.notes = Notes()
@@ -113,6 +115,11 @@ class Kind(ABC):
     def missing(self) -> Mapping[str, str]:
         """What it looked for in vain, with the reason; lines of a known kind need none."""
         return {}
+
+    def forget(self) -> None:
+        """Forget what was measured: a run begins anew. What the log says of its sizes stays."""
+        self.notes.forget()
+        self.overflows.forget()
 
     @abstractmethod
     def feed(self, text: bytes) -> Batch | None:

@@ -4,6 +4,7 @@ import re
 from abc import abstractmethod
 from bisect import bisect
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class LineParser(Kind):
             return None
         for row, count in zip(rows, overflows.tolist(), strict=True):
             row.overflows = count
-        return from_rows(rows, self.windows)
+        return replace(from_rows(rows, self.windows), places=np.array(stand, np.int64))
 
     def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
         at, end = text.find(self.marker), 0

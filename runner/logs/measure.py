@@ -1,12 +1,13 @@
 """The logs of one run of a campaign as a Measurement: what `System.parse` gives."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from runner.logs.batch import Batch
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind, Readers
 from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
+from runner.logs.last_run import LastRun, several
 from runner.logs.nodes import Extent, shares
 from runner.logs.numbers import whole
 from runner.terms.record import Interval, LossKind, Measurement, Utilisation, missing_in_all
@@ -16,17 +17,37 @@ from runner.terms.record import Interval, LossKind, Measurement, Utilisation, mi
 class _Reading:
     """One log, read by one parser."""
 
-    parser: Kind
+    run: LastRun
     known: Known
     steps: list[Interval] = field(default_factory=list)
     unmeasured: int = 0
     overflows: list[int] = field(default_factory=list)
 
+    @property
+    def parser(self) -> Kind:
+        """What reads it."""
+        return self.run.parser
+
+    def feed(self, text: bytes) -> None:
+        """Read whole lines of it; where a run begins anew, what came before is forgotten."""
+        anew, batch = self.run.feed(text)
+        if anew:
+            self.steps, self.overflows, self.unmeasured = [], [], 0
+        if batch is not None:
+            self.add(batch)
+
     def add(self, batch: Batch) -> None:
+        """Add the steps of a block."""
         known = self.known.or_by(self.parser.notes.facts)
         self.steps += known.complete(batch).intervals()
         self.overflows += batch.overflows.tolist()
         self.unmeasured += batch.unmeasured
+
+    def remarks(self) -> Iterator[str]:
+        """Say what of the log is not in the figures."""
+        yield from self.parser.notes.remarks
+        if self.run.begun > 1:
+            yield several(self.run.begun, "its log")
 
     def intervals(self) -> list[Interval]:
         """Return the steps; OVERFLOW lines count where the trainer's own counter says less."""
@@ -46,12 +67,10 @@ def measure(
     """
     readings: dict[str, list[_Reading]] = {kind: [] for kind in readers}
     for rank in sorted(logs):
-        each = {kind: _Reading(make(), known) for kind, make in readers.items()}
+        each = {kind: _Reading(LastRun(make), known) for kind, make in readers.items()}
         for text in whole_lines(logs[rank]):
             for reading in each.values():
-                batch = reading.parser.feed(text)
-                if batch is not None:
-                    reading.add(batch)
+                reading.feed(text)
         for kind, reading in each.items():
             readings[kind].append(reading)
     nodes: dict[int, list[Interval]] = {}
@@ -74,6 +93,8 @@ def measure(
     every = [reading.parser.notes for parts in readings.values() for reading in parts]
     for notes in every:
         facts |= notes.facts
+    if any(reading.run.begun > 1 for reading in chosen):  # the others' are of several runs
+        every = [reading.parser.notes for reading in chosen]
     busiest = _largest([notes.devices.utilisation_percent for notes in every])
     return Measurement(
         intervals=tuple(steps),
@@ -87,7 +108,7 @@ def measure(
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=unmeasured,
         loss_kind=loss_kind,
-        contradicted=tuple(sorted({said for one in chosen for said in one.parser.notes.remarks})),
+        contradicted=tuple(sorted({said for reading in chosen for said in reading.remarks()})),
         validation=tuple(sorted(validation.items())),
         compile_s=_largest([notes.compile_s for notes in every]),
         missing=missing_in_all(

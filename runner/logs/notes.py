@@ -112,6 +112,11 @@ class Notes:
         other = sum(took for name, took in self.compiled.items() if name not in _NESTED)
         return nested + other if self.compiled else None
 
+    def forget(self) -> None:
+        """Forget what was measured of a run."""
+        self.memory_allocated_mib = self.memory_reserved_mib = self.memory_rss_mib = None
+        self.perplexity, self.validation, self.devices = None, {}, smi.Devices()
+
     def allocated(self, mib: float | None) -> None:
         """Note one more figure of what the framework's allocator had given out."""
         self.memory_allocated_mib = _larger(self.memory_allocated_mib, mib)

@@ -36,11 +36,21 @@ class Overflows:
         self._counted = 0  # by DeepSpeed's counter, over all runs in the log
         self._counter = 0  # as it stands
         self._told = 0
+        self._before = 0  # told until the last run began
 
     @property
     def total(self) -> int:
         """Steps skipped in all: by the rank that tells of most, or by DeepSpeed's counter."""
         return max(self._counted, self._most)
+
+    @property
+    def of_run(self) -> int:
+        """Steps skipped since a run began anew, or in all."""
+        return self.total - self._before
+
+    def forget(self) -> None:
+        """Forget what was told: a run begins anew, and what is untold is of it."""
+        self._before = self._told
 
     def find(self, text: bytes, marks: Sequence[tuple[int, bytes]], steps: Ints) -> Ints:
         """Return, for each step of a block (where its line stands), the steps skipped since the one

@@ -159,6 +159,7 @@ class PatternLines(Kind):
     name = "patterns"
     says = "the matrix's own patterns"
     candidates = (Candidate("command"),)
+    places_known = False  # it reads a copy without colours
 
     def __init__(self, patterns: Mapping[str, LinePattern]) -> None:
         super().__init__()

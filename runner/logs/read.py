@@ -13,6 +13,7 @@ from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
+from runner.logs.last_run import LastRun, several
 from runner.logs.nodes import Warmup, shares
 from runner.logs.totals import Distribution, LogTotals
 from runner.terms.memory import MEMORY
@@ -43,6 +44,7 @@ class _Log:
     path: Path
     parser: Kind
     summary: LogTotals
+    begun: int = 1
 
 
 def read(
@@ -113,13 +115,15 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
 
 
 def _one(path: Path, kind: type[Kind], empty: LogTotals, known: Known) -> _Log:
-    parser = kind()
+    run = LastRun(kind)
     summary = deepcopy(empty)
     for text in whole_lines(blocks(path, BLOCK)):
-        batch = parser.feed(text)
+        anew, batch = run.feed(text)
+        if anew:
+            summary = replace(deepcopy(empty), runs=run.before)
         if batch is not None:
-            summary.add(known.or_by(parser.notes.facts).complete(batch))
-    return _Log(path, parser, summary)
+            summary.add(known.or_by(run.parser.notes.facts).complete(batch))
+    return _Log(path, run.parser, summary, run.begun)
 
 
 def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: Known) -> None:
@@ -140,7 +144,7 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         reading.summary.follow(more.summary)
     reading.summary.count_first()
     # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
-    overflows = max((log.parser.overflows.total for log in logs), default=0)
+    overflows = max((log.parser.overflows.of_run for log in logs), default=0)
     if overflows > reading.summary.skipped and reading.summary.logged_lines:
         reading.notes.append(
             f"{overflows} iterations skipped by DeepSpeed's lines, {reading.summary.skipped} by the"
@@ -148,6 +152,8 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         )
         reading.summary.skipped = overflows
     for log in logs:
+        if log.begun > 1:
+            reading.notes.append(several(log.begun, str(log.path)))
         reading.facts |= log.parser.notes.facts
         reading.validation |= log.parser.notes.validation
         reading.notes += sorted(log.parser.notes.remarks - {*reading.notes})

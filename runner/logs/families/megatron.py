@@ -50,6 +50,7 @@ _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
 _ALIKE = "(NVIDIA's, bigscience's and microsoft's lines look alike: name another with --system)"
 _OF = re.compile(rb"/ {0,9}(\d{1,9}) \|")
+LONGEST = 4096  # bytes of a line that are compared with the one before
 MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
 
 
@@ -142,7 +143,8 @@ class Megatron(Kind):
         kept = self._first_is_kept(marks.text, slashes, iteration)
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
         batch = self._batch(marks.text, iteration, columns, overflows, kept, paused_ms)
-        return replace(batch, figures=self._figures(text, (slashes, pipes, ends), batch))
+        figures = self._figures(text, (slashes, pipes, ends), batch)
+        return replace(batch, figures=figures, places=slashes)
 
     def _once(self, text: bytes, slashes: Ints, pipes: Ints) -> tuple[Ints, Ints]:
         """Leave out lines that repeat the one before, as two of Primus' loggers write each."""
@@ -159,7 +161,8 @@ class Megatron(Kind):
 
     @staticmethod
     def _line(text: bytes, slash: int) -> bytes:
-        return text[slash : line_end(text, slash)].rstrip()
+        line = text[slash : slash + LONGEST]
+        return line[: line_end(line, 0)].rstrip()
 
     def _figures(
         self, text: bytes, places: tuple[Ints, Ints, Ints], batch: Batch

@@ -10,6 +10,7 @@ from runner.commands.parse import parse
 from runner.figures.summary import late_intervals
 from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
+from runner.logs.patterns import LinePattern, readers_of_patterns
 from tests.runner.logs.made_lines import (
     PREFIXES,
     deepspeed,
@@ -155,7 +156,9 @@ def test_deepspeeds_own_counter_of_skips_counts_too(read: Any) -> None:
     lines = [step.format(2, 1), megatron(2), step.format(4, 3), megatron(4)]
     assert read(lines)["skipped"] == 3
     # A run that goes on from a checkpoint begins again, here with 2 of its own.
-    assert read([*lines, step.format(2, 2), megatron(2)])["skipped"] == 5
+    assert read([*lines, step.format(2, 2), megatron(4)])["skipped"] == 5
+    # One that begins anew is a run of its own.
+    assert read([*lines, step.format(2, 2), megatron(2)])["skipped"] == 2
 
 
 def test_overflow_lines_of_every_rank_are_one_step(read: Any) -> None:
@@ -276,9 +279,45 @@ def test_optimizer_lines_alone_count_steps_and_skips_but_no_time(read: Any) -> N
 def test_several_runs_in_one_file(read: Any) -> None:
     lines = [*(megatron(step, ms=100.0) for step in (1, 2, 3)), *(megatron(1, ms=300.0),) * 1]
     result = read([*lines, megatron(2, ms=300.0)])
-    assert (result["runs"], result["logged_lines"]) == (2, 5)
+    assert (result["runs"], result["logged_lines"]) == (2, 2)
     assert (result["first_iteration"], result["last_iteration"]) == (1, 2)
-    assert result["step_time_ms"] == 100
+    assert result["step_time_ms"] == 300
+    assert "holds 2 runs that begin anew, of which the last is read" in result["reason"]
+
+
+MEMORY = (
+    "[Rank 0] (after 2 iterations) memory (MB) | allocated: 1.0 | max allocated: {} | reserved: 1.0"
+)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_no_figure_is_of_two_runs_in_one_file(apart: bool) -> None:
+    """Steps, skipped ones, memory and evaluations of the run before are not the last one's."""
+    evaluated = (
+        " validation loss at iteration {} | lm loss value: {:.1f}E+00 | lm loss PPL: 1.3E+04 | "
+    )
+    lines = [
+        *(megatron(step, ms=100.0, skipped=1) for step in (1, 2, 3)),
+        *(MEMORY.format("900.0"), evaluated.format(3, 9)),
+        " log_interval .................................... 1",
+        *(megatron(step, ms=300.0) for step in (1, 2)),
+        *(MEMORY.format("500.0"), evaluated.format(2, 8)),
+    ]
+    rows = [f"{line}\n".encode() for line in lines]
+    read = measure(readers_of("megatron_lm"), {0: rows if apart else [b"".join(rows)]})
+    assert [step.step_time_ms for step in read.intervals] == [300, 300]
+    assert sum(step.skipped for step in read.intervals) == 0
+    assert (read.memory_allocated_mib, read.validation) == (500, ((2, 8.0),))
+    assert read.contradicted == ("its log holds 2 runs that begin anew, of which the last is read",)
+    assert read.facts["log_interval"] == "1"
+
+
+def test_own_patterns_read_the_last_run_too() -> None:
+    patterns = readers_of_patterns(
+        {"step": LinePattern(r"step (\d+)"), "loss": LinePattern(r"loss (\S+)")}
+    )
+    text = b"".join(b"step %d loss %d.0\n" % (step, run) for run in (1, 2) for step in (1, 2, 3))
+    assert [step.loss for step in measure(patterns, {0: [text]}).intervals] == [2, 2, 2]
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_goes_back(read: Any) -> None:

@@ -96,6 +96,14 @@ def test_every_cause_has_a_real_log_or_is_known_to_have_none() -> None:
     assert not MADE_ONLY & (RECORDED | set(STATUS.values()))
 
 
+# Of several runs in one file the last is read: its lines, and their median time.
+LAST_RUN = {
+    "libai/magicprompt_log.txt-b7a8f3e.log": (2, ""),
+    "libai/rwkv_log.txt-75c9489.log": (48, ""),
+    "ms-meg-ds-stark/dual16_pdsh_prefixed_collect_60iter.log": (20, "17199.6"),
+}
+
+
 def expected(row: dict[str, str]) -> tuple[int, str, str]:
     """Steps, median step time and median samples/s: of the best kind of lines in the log."""
     if int(row["n_iter_lines"]):
@@ -113,6 +121,9 @@ def test_a_log_reads_as_its_index_says(row: dict[str, str]) -> None:
     result = parse([LOGS / name], None, warmup_iters=0)
     steps, time_ms, rate = expected(row)
     steps = UNCOUNTED.get(name, steps)
+    if name in LAST_RUN:
+        (steps, time_ms), rate = LAST_RUN[name], ""
+        assert "begin anew, of which the last is read" in result["reason"]
     if name.startswith("oneflow-gpt2") or name.endswith(".json"):
         steps = result["logged_lines"]  # the index does not count these lines
     assert result["logged_lines"] == steps
@@ -146,7 +157,7 @@ def check_numbers(
         assert result["last_iteration"] == int(row["last_iter"])
         assert result["skipped"] == OVERFLOW.get(name, int(row["sum_skipped"]))
         assert result["nan"] == NAN.get(name, int(row["sum_nan"]))
-    if int(row["n_libai_lines"]):
+    if int(row["n_libai_lines"]) and name not in LAST_RUN:
         assert result["last_iteration"] == int(row["libai_last_iter"]) + 1  # it counts from 0
         assert result["samples_per_s"] == pytest.approx(
             float(row["libai_last_throughput"]), rel=0.03
@@ -170,7 +181,7 @@ def test_a_failure_is_named_from_both_nodes() -> None:
 
 def test_log_and_metrics_of_one_libai_run_are_counted_once() -> None:
     log, metrics = LOGS / "libai/rwkv_log.txt-75c9489.log", LOGS / "libai/rwkv_metrics-75c9489.json"
-    assert parse([log, metrics], None)["logged_lines"] == parse([log], None)["logged_lines"] == 1339
+    assert parse([log, metrics], None)["logged_lines"] == parse([log], None)["logged_lines"] == 48
 
 
 REAL = (
