@@ -232,6 +232,7 @@ def _look(
 ) -> None:
     """Add what one line is evidence of."""
     stream, text = split(line)
+    text = text[max(text.find(b"slurmstepd: error: "), 0) :]  # behind half a line of another's
     judge.place = place
     status = judge.status(stream, text)
     weak = WARNING.search(text) if status is None else None

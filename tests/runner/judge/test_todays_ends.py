@@ -297,6 +297,8 @@ ENDS: dict[str, End] = {
 def test_a_bad_end_of_today_is_named_right(name: str, read: Any) -> None:
     found = read("\n".join(ENDS[name].lines).encode())
     assert (found["status"], found["reason"]) == (ENDS[name].status, found["reason"])
+    if "slurmstepd" in found["reason"]:  # its word, and not the half line before it
+        assert ": slurmstepd" in found["reason"]
 
 
 GOOD: dict[str, Sequence[str]] = {
