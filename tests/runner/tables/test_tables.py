@@ -158,6 +158,13 @@ def test_different_windows_are_marked() -> None:
 # --- scaling --------------------------------------------------------------------------------------
 
 
+def test_lines_over_other_numbers_of_iterations_than_the_baselines_are_said() -> None:
+    tens = [Interval(n, 10, None, 120.0, loss=1.0) for n in range(12, 53, 10)]
+    ours = cell("b", axes={"x": "b"}, status="ok", measurement=Measurement(tuple(tens)))
+    note = by_name([cell("a", 100.0, axes={"x": "a"}), ours], "x=a")["b"].comparison.note
+    assert "a line covers 10 iterations here and 1 there" in note
+
+
 def test_weak_and_strong_scaling() -> None:
     records = [
         cell("n1", 239, nodes=1, axes={"nodes": 1}),
