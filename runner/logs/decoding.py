@@ -60,7 +60,7 @@ def places(text: bytes, mark: bytes) -> Iterator[int]:
 
 def uncoloured(text: bytes) -> bytes:
     """Take colours out of a text; one within a number stays, so that it is read as none."""
-    return _BESIDE_NUMBERS.sub(b"", text)
+    return _BESIDE_NUMBERS.sub(b"", text) if b"\x1b" in text else text
 
 
 def line_end(text: bytes, at: int) -> int:

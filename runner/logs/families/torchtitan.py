@@ -175,7 +175,9 @@ class TorchTitan(LineParser):
         """Return the rate of a line without the checkpoints in its time, and how long they took
         (ms): nothing is taken out where the log does not say what that time is.
         """
-        saved_ms, self._saved = max(self._saved.values(), default=0.0) * 1000, {}
+        if not self._saved:
+            return rate, 0.0
+        saved_ms, self._saved = max(self._saved.values()) * 1000, {}
         sizes = (whole(self.notes.facts.get(key)) or 0 for key in (TOKENS_PER_SAMPLE, DEVICES))
         length, devices = sizes
         if not (saved_ms and rate and devices and covers > 0):
