@@ -125,7 +125,7 @@ class Megatron(Kind):
         if b"\r" in text:  # ends a line, too: the arrays look for one end alone
             text = text.replace(b"\r", b"\n")
         marks = Marks(text)
-        slashes, pipes = self._once(marks.text, *marks.heads())
+        slashes, pipes, iteration = self._once(marks.text, *marks.heads())
         early = not self._windows.last  # a trainer prints its arguments before its first step
         noted = self.notes.scan(text, early=early)
         self._windows.log_interval = self.notes.log_interval
@@ -139,17 +139,18 @@ class Megatron(Kind):
             self.notes.facts[TRAIN_ITERS] = match[1].decode()
         if not self.notes.first_step:
             self.notes.first_step = text[max(0, int(slashes[0]) - 80) : int(ends[0])]
-        iteration = whole_numbers(marks.text, slashes, 9)
         kept = self._first_is_kept(marks.text, slashes, iteration)
         columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
         batch = self._batch(marks.text, iteration, columns, overflows, kept, paused_ms)
         figures = self._figures(text, (slashes, pipes, ends), batch)
         return replace(batch, figures=figures, places=slashes)
 
-    def _once(self, text: bytes, slashes: Ints, pipes: Ints) -> tuple[Ints, Ints]:
-        """Leave out lines that repeat the one before, as two of Primus' loggers write each."""
+    def _once(self, text: bytes, slashes: Ints, pipes: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the slashes, pipes and iterations without the lines that repeat the one before, as
+        two of Primus' loggers write each.
+        """
         if not len(slashes):
-            return slashes, pipes
+            return slashes, pipes, slashes
         iteration = whole_numbers(text, slashes, 9)
         again = iteration == np.append(self._windows.last, iteration[:-1])
         fresh = np.ones(len(slashes), np.bool_)
@@ -157,7 +158,9 @@ class Megatron(Kind):
             before = self._line(text, int(slashes[row - 1])) if row else self._said
             fresh[row] = self._line(text, int(slashes[row])) != before
         self._said = self._line(text, int(slashes[-1]))
-        return slashes[fresh], pipes[fresh]
+        if fresh.all():
+            return slashes, pipes, iteration
+        return slashes[fresh], pipes[fresh], iteration[fresh]
 
     @staticmethod
     def _line(text: bytes, slash: int) -> bytes:
