@@ -15,6 +15,8 @@ from runner.base.errors import UserError
 from runner.figures.between_runs import ONE_RUN, RateDifference
 from runner.figures.flops import Decoder
 from runner.report.formats import FORMATS, render
+from runner.report.plots import plots
+from runner.report.small_curves import small_curves
 from runner.tables.build import rows
 from runner.tables.footnotes import MOST_SHOWN
 from runner.tables.formatting import change_text, difference_text, number_text, value_text
@@ -247,9 +249,12 @@ def test_the_validation_loss_is_of_the_last_evaluation_and_hidden_without_one() 
     (row,) = rows([first, again])
     assert machine_value(row, "validation_loss") == 3.25
     assert "validation" in to_table([row], 2000)
+    assert plots([row])["validation"]
+    assert "validation loss" in [curve["title"] for curve in small_curves(first)]
     (row,) = rows([OSDI[0], again])  # one run has none
     assert machine_value(row, "validation_loss") is None
     assert "validation" not in to_table([row], 2000)
+    assert plots(rows([OSDI[0]]))["validation"] is None
 
 
 def test_tflops_and_tokens_of_a_row() -> None:
