@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.figures.between_runs import (
+    STOPPED,
     CellTimes,
     RateDifference,
     of_values,
@@ -103,9 +104,11 @@ def _times(row: Mapping[str, Any], name: str) -> CellTimes:
         return of_values(values)
     missing = (row.get("missing") or {}).get("samples_per_s_ci_low", "")
     means = values if name == "step_time_ms" else [1 / value for value in values]
+    widening = STOPPED if row.get("repeats_until_percent") else 1.0
     by_steps = (row.get("samples_per_s_steps_half_percent") or 0.0) / 100
     times = of_values(means)
-    return replace(times, open_by_steps=by_steps, missing=missing or times.missing)
+    missing = missing or times.missing
+    return replace(times, open_by_steps=by_steps, missing=missing, widening=widening)
 
 
 def standard_error_percent(row: Mapping[str, Any], name: str) -> float:

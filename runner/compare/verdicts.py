@@ -202,7 +202,9 @@ _ROW = Fields(
         **{name: (Maybe(Text()), None) for name in ("numbers_from", "verdict")},
         **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
         "target_loss": (_FIGURE, None),
-        "samples_per_s_steps_half_percent": (_FIGURE, None),
+        **dict.fromkeys(
+            ("samples_per_s_steps_half_percent", "repeats_until_percent"), (_FIGURE, None)
+        ),
         "missing": (Maybe(Mapped(Text(), Words())), None),
         "runs": (List(_RUN, MOST_REPEATS), ()),
         **dict.fromkeys(QUANTITIES, (_FIGURE, None)),

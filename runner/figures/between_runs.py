@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from runner.figures.run_mean import RunMean
 from runner.figures.student import quantile, quantile_80
+from runner.terms.cell import FEWEST_REPEATS
 
 CONFIDENCE_PERCENT = 95
 FEWEST_RUNS = 2
@@ -35,7 +36,6 @@ UNEVEN_ALLOWANCE = 3.0
 LONG_TAIL = 0.3  # skewness
 STOPPED = 1.2  # wider: runs repeated until their interval is short are alike by luck, too
 MOST_REPEATS = 100
-FEWEST_REPEATS = 3
 
 ONE_RUN = "one run does not show how runs differ"
 FEW_SLOW = "few or uneven slow steps take {:.1%} of the time: more runs or steps are needed"

@@ -19,15 +19,13 @@ from runner.figures.power import GAP_S, POWER_CAP
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.batch import unmeasured
+from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
 BY_STEPS = "¶"  # beside the speed of a trainer that was not allowed its fused attention
 DIVERGED = "≠"  # beside the speed of a cell that learns something else than its baseline
 
-# Fewer repeats: MLPerf's training rules take 3 runs of their largest benchmark, 10 of smaller ones
-# (mlcommons/training_policies, training_rules.adoc).
-FEWEST_REPEATS = 3
 # Fewer counted steps of a run: NVIDIA's dgxc-benchmarking averages iterations 35 to 44.
 FEWEST_STEPS = 10
 # A spread beyond these is marked: of one run's steps (interquartile range), and between repeats.

@@ -256,10 +256,13 @@ class Value:
     work: float = 1
 
 
-def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary | None:
+def summarise(
+    runs: Sequence[Sequence[Value]], *, rate: bool = False, stopped: bool = False
+) -> Summary | None:
     """Sum up a quantity: its values in each run; None when there are none.
 
-    `rate` says that it is per second. The rules are in the module's docstring.
+    `rate` says that it is per second, `stopped` as cell_times has it. The rules are in the
+    module's docstring.
     """
     means = [mean for run in runs if (mean := _run_mean(run, rate))]
     if not means:
@@ -287,7 +290,7 @@ def summarise(runs: Sequence[Sequence[Value]], *, rate: bool = False) -> Summary
         spread_of=of,
         source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
         cv_percent=_variation(known if of == "repeats" else pooled),
-        confidence=_turned_interval(cell_times(means).interval, rate),
+        confidence=_turned_interval(cell_times(means, stopped=stopped).interval, rate),
         median_confidence=median_interval(values),
         runs=tuple(own),
     )
@@ -364,8 +367,9 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     times = _series(step_time_ms, runs, counted, _iterations)
     doubt = next((why for run in runs if (why := run.measurement.rate_doubt)), "")
     rates = _series(samples_per_s, runs, [[] for _ in runs] if doubt else counted, _samples)
-    rate = summarise(rates, rate=True)
-    time = summarise(times)
+    stopped = any(run.until_percent is not None for run in runs)
+    rate = summarise(rates, rate=True, stopped=stopped)
+    time = summarise(times, stopped=stopped)
     means = _run_means(rates, times)
     why = _why_no_times(runs, warm, late, counted)
     unmatched = missing_in_all(run.measurement.missing for run in runs)
@@ -382,7 +386,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     return CellStatistics(
         basis=basis,
         samples_per_s=rate,
-        times=cell_times(means) if means else None,
+        times=cell_times(means, stopped=stopped) if means else None,
         step_time_ms=time,
         power=cell_power(runs, counted),
         startup=startup(runs),

@@ -4,7 +4,7 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,13 @@ class Campaign(HeldFolder):
     def attempt_path(self, cell_id: str, repeat: int = 1, number: int = 1) -> Path:
         """Return the folder of an attempt, whether there is one or not."""
         return self.path / cell_id / names.attempt(repeat, number)
+
+    def asked(self) -> Iterator[tuple[AskedCell, int]]:
+        """Yield each repeat of each cell that runs whatever comes out, or that did run."""
+        settings = self.settings
+        for cell, repeat in settings.asked():
+            if not settings.if_needed(cell, repeat) or self.attempts(cell.id, repeat):
+                yield cell, repeat
 
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
         """Make the next attempt's folder (0700)."""

@@ -13,9 +13,10 @@ from runner.launch import inspection
 from runner.launch.engine import Engine, Wanted
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
+from runner.launch.repeating import begun, known, once_more
 from runner.launch.rounds import Rounds
 from runner.launch.view import View
-from runner.matrix.select import in_order, select
+from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.plan.usage import uses
@@ -76,10 +77,12 @@ def bench(
         growth = campaign.open(matrix, cluster)
         held = growth.matrix
         cells = select(held, only)
-        repeats = in_order(cells, held.numbers, held.shuffle_seed)
+        repeats = begun(campaign, held, cells)
         kept = {} if again else finished(campaign, repeats, view.unreadable)
         view.hidden(hidden_of(campaign.path, growth.settings).words)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
+        todo = todo or once_more(campaign, held, cells)
+        repeats += [asked for asked in todo if asked not in repeats]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
         if todo:
@@ -90,7 +93,12 @@ def bench(
                 with engine.claimed(*claim):
                     sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
                     campaign.adopt(growth)
-                    Rounds(launcher, held, sizes, retry, ended).go(todo)
+                    rounds = Rounds(launcher, held, sizes, retry, ended)
+                    while todo:
+                        rounds.go(todo)
+                        todo = [] if interrupts.over else once_more(campaign, held, cells)
+                        repeats += todo
+                        view.more(todo)
             except KeyboardInterrupt:  # where it waited for nodes
                 if not interrupts.expired:
                     raise
@@ -106,6 +114,8 @@ def bench(
             limit_s=limit_s,
             resumes=not again,
         )
+        for cell, judged in known(campaign, held, cells):
+            view.known(cell, judged, held.until_percent)
         view.end(tally)
         return tally
 

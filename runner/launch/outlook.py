@@ -11,6 +11,7 @@ from runner.base.text import lasts
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import Hidden, hidden_of, repeats_that_ran
 from runner.launch.bench import finished
+from runner.launch.repeating import begun, once_more
 from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.needs import Need, in_words, time_of, too_long
@@ -113,8 +114,10 @@ def look(
     held = growth.matrix
     cells = select(held, only)
     checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
-    repeats = [(cell, number) for cell in cells for number in held.numbers]
+    repeats = begun(campaign, held, cells)
     kept = {} if again else finished(campaign, repeats)
+    new = [asked for asked in repeats if (asked[0].id, asked[1]) not in kept]
+    new = new or once_more(campaign, held, cells)
     took = {cell_id: times for cell_id, times in _took(campaign, growth.settings) if times}
     every = [seconds for times in took.values() for seconds in times]
     found = []
@@ -124,9 +127,10 @@ def look(
         estimate = load_system(cell.system).estimate
         expected = estimate(cell, cluster) if estimate else None
         there = sum((cell.id, number) in kept for number in held.numbers)
+        runs = sum(asked is cell for asked, _ in new)
         need = Need(
             cell=cell.name,
-            runs=len(held.numbers) - there,
+            runs=runs,
             run_s=median(times) if times else None,
             by=by if times else "",
             memory_mib=None if expected is None else expected.memory_mib,
@@ -138,9 +142,19 @@ def look(
         campaign=campaign.name,
         cells=tuple(each for each, _ in found),
         hidden=hidden_of(campaign.path, growth.settings),
-        warnings=tuple(_too_long(found, matrix.time_limit_s)),
+        warnings=(*_too_long(found, matrix.time_limit_s), *_until(held)),
         side_by_side=cluster.slurm is not None,
     )
+
+
+def _until(matrix: Matrix) -> Iterator[str]:
+    """Say that there may be more runs than are counted."""
+    if matrix.until_percent is not None:
+        yield (
+            f"{len(matrix.first_numbers)} to {matrix.repeats} repeats of each cell, until"
+            f" samples/s is known to {matrix.until_percent:g} %: the number is of those that are"
+            " sure to run"
+        )
 
 
 def _too_long(

@@ -138,7 +138,7 @@ def look(campaign: Campaign) -> Status:
     """Read a campaign's folder."""
     live, unended = campaign.is_locked(), campaign.running()
     settings = campaign.settings
-    asked = list(settings.asked())
+    asked = list(campaign.asked())
     cells = {(cell.id, repeat): cell for cell, repeat in asked}
     ended: Counter[str] = Counter()
     not_ok, times, untouched = [], [], set()

@@ -14,6 +14,8 @@ from rich.text import Text
 
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
+from runner.base.text import counted
+from runner.figures.enough import Enough
 from runner.figures.summary import counted_intervals, samples_per_s
 from runner.folder import events
 from runner.folder.attempt import Attempt, RunFolder
@@ -180,6 +182,18 @@ class View:
         title = self._run_event(events.RUN_BEGUN, cell, repeat).title
         words = f"{error}; what runs is followed to its end, and nothing more begins"
         self.console.print(one_line(f"{title}: {words}", "bold red"))
+
+    def more(self, todo: Sequence[tuple[Cell, int]]) -> None:
+        """Add repeats of cells that are not known well enough."""
+        self.total += len(todo)
+        self.todo = [*self.todo, *todo]
+        if todo:
+            self.console.print(f"one more run of {counted(len(todo), 'cell')}: samples/s varies")
+
+    def known(self, cell: Cell, judged: Enough, until_percent: float | None) -> None:
+        """Print how well a cell is known by now."""
+        missed = "" if judged.met else f"; not below {until_percent:g} %"
+        self.console.print(one_line(f"{cell.name}: {judged.words}{missed}"))
 
     def end(self, tally: Any) -> None:
         """Print one line on the campaign."""

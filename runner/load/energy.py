@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from runner.figures.power import GAP_S, POWER_CAP
-from runner.load.utilisation import Node, Sample
+from runner.load.utilisation import NodeSamples, Sample
 from runner.load.window import Window
 from runner.terms.record import Energy, Thermals
 
@@ -35,7 +35,7 @@ _MOMENTS, _MEANS = (0.5, 0.5), (0.0, 1.0)  # what two samples weigh of the time 
 Method = Literal["counter", "integrated"]
 
 
-def energy(nodes: Iterable[Node]) -> Energy:
+def energy(nodes: Iterable[NodeSamples]) -> Energy:
     """Add up all devices of all nodes, each over its node's window."""
     total, off, device_s = 0.0, 0.0, 0.0
     methods, iterations = set(), set()
@@ -66,7 +66,7 @@ def energy(nodes: Iterable[Node]) -> Energy:
     return Energy(total, method, iterations.pop(), "", percent, total / device_s)
 
 
-def thermals(nodes: Iterable[Node]) -> Thermals:
+def thermals(nodes: Iterable[NodeSamples]) -> Thermals:
     """Look at the samples of all devices within their windows, and before their nodes began."""
     nodes = list(nodes)
     within = [

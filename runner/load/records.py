@@ -94,10 +94,14 @@ def _records(
     """Yield the records, with logs as paths in the campaign's folder."""
     settings = campaign.settings
     machines = _machines(campaign, settings)
-    for cell, repeat in settings.asked():
+    for cell, repeat in campaign.asked():
         of_logs = settings.imported
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN, imported=of_logs)
-        pending = replace(pending, repeat=repeat, target_loss=settings.target_loss)
+        of_matrix: dict[str, Any] = {
+            "target_loss": settings.target_loss,
+            "until_percent": settings.until_percent,
+        }
+        pending = replace(pending, repeat=repeat, **of_matrix)
         attempts = campaign.attempts(cell.id, repeat)
         for attempt in reversed(attempts):
             if under_way := running.get((cell.id, repeat, attempt.number)):
@@ -118,8 +122,8 @@ def _records(
                 yield replace(
                     record,
                     attempt=attempt.number,
-                    target_loss=settings.target_loss,
                     tried=earlier(attempts, attempt),
+                    **of_matrix,
                 )
                 break
         else:

@@ -25,7 +25,7 @@ from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load.over_time import CPU, over_time
 from runner.load.telemetry import telemetry
-from runner.load.utilisation import Node, Sample, first_step, peak_memory, utilisation
+from runner.load.utilisation import NodeSamples, Sample, first_step, peak_memory, utilisation
 from runner.load.window import Seen, Window, steady_window, times_of_steps
 from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
@@ -154,7 +154,7 @@ def _sampled(
     if windows:
         processors = record.device_kind == CPU
         each = [
-            Node(
+            NodeSamples(
                 samples.get(rank, ()),
                 window,
                 began[rank],

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from runner.load.energy import by_device
-from runner.load.utilisation import Node, Sample
+from runner.load.utilisation import NodeSamples, Sample
 from runner.load.window import Window
 from runner.terms.record import Telemetry
 
 
-def telemetry(nodes: Iterable[Node]) -> Telemetry:
+def telemetry(nodes: Iterable[NodeSamples]) -> Telemetry:
     """Look at the samples of the nodes' devices within their windows, and before they began."""
     gaps: list[float] = []
     before: list[float] = []

@@ -27,7 +27,7 @@ class Sample:
     clock_events: int | None = None
 
 
-class Node(NamedTuple):
+class NodeSamples(NamedTuple):
     """A node's samples (none: it was not sampled), its window, when its launcher started (node
     time), and the devices that the run had; no names: those that have samples. `name` is what
     people call it.
@@ -50,7 +50,7 @@ def first_step(steps: Sequence[Seen], began: float | None) -> FirstStep | None:
     return FirstStep(first.by - began, first.iteration) if first.by > began else None
 
 
-def utilisation(nodes: Iterable[Node]) -> Utilisation | None:
+def utilisation(nodes: Iterable[NodeSamples]) -> Utilisation | None:
     """Average over all devices of all nodes each device's mean within its node's window."""
     means = []
     for samples, window, *_ in nodes:

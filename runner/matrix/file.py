@@ -10,6 +10,7 @@
     include:                          # add whole cells, on top of the defaults
       - {zero_stage: 3, devices_per_node: 2}
     repeats: 3                        # runs of each cell (default 1): all cells once, then again
+                                      # {until: 5 %, most: 10}: until samples/s is known to 5 %
     seeds: [1, 2, 3]                  # instead of repeats: one run of each cell with each seed
     target_loss: 3.2                  # iterations, seconds, tokens and joules to it, in the table
     shuffle_seed: 7                   # shuffles each such round of cells (default: as they stand)
@@ -37,6 +38,7 @@ from runner.matrix.dialect import read_file, read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
+from runner.matrix.until import until_of
 from runner.systems.common.registry import load_system, system_names
 from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, PLACEMENT, SEED, Cell, Matrix
 
@@ -73,6 +75,7 @@ def parse_matrix(
         raise UserError(
             f"{where}: name is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
         )
+    until, content = until_of(content, where)
     numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
     cells = bounded(cells_of(content, where, devices_of), where)
     if not cells:
@@ -102,6 +105,7 @@ def parse_matrix(
         text=text,
         layout=check_table(content.get("table"), where),
         published=_published(content.get("published"), cells, where, folder),
+        until_percent=until,
         **numbers,
     )
 

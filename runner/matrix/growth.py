@@ -68,6 +68,7 @@ def changeable(matrix: Matrix) -> dict[str, Any]:
         "published": tuple(matrix.published),
         "target_loss": matrix.target_loss,
         "shuffle_seed": matrix.shuffle_seed,
+        "until_percent": matrix.until_percent,
     }
 
 

@@ -33,7 +33,7 @@ TOP_KEYS: Mapping[str, str] = {
     "axes": "key to list of values; every combination is one cell",
     "exclude": "list of mappings; a cell that matches all keys of one is dropped",
     "include": "list of mappings; each adds a cell on top of the defaults",
-    "repeats": "runs of each cell",
+    "repeats": "runs of each cell, or {until: 5 %, most: 10}: until samples/s is known to 5 %",
     "seeds": "list of seeds: one repeat of each cell for each, instead of `repeats`",
     "target_loss": "loss to which collect says what a cell needs: iterations, time, tokens, energy",
     "shuffle_seed": "shuffles the cells' order, each round of repeats anew",

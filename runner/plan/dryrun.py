@@ -94,8 +94,13 @@ def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[
 def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) -> str:
     """Say how much runs, in which order, and on how much of the cluster."""
     count = counted(len(plans), "cell")
+    runs = str(len(matrix.first_numbers))
+    if matrix.until_percent is not None:
+        runs += f" to {matrix.repeats}"
     if matrix.repeats > 1:
-        count += f", {matrix.repeats} runs of each: all cells once, then again"
+        count += f", {runs} runs of each: all cells once, then again"
+    if matrix.until_percent is not None:
+        count += f", until samples/s is known to {matrix.until_percent:g} %"
     if matrix.seeds:
         count += f", with seeds {', '.join(map(str, matrix.seeds))} (below is the first)"
     if matrix.shuffle_seed is not None:
@@ -145,7 +150,7 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
         lines += _scheduled(plan.get("slurm", {}))
         parts.append("\n".join(map(TerminalLine, lines)))
-    needs = [_need(plan, len(matrix.numbers)) for plan in plans]
+    needs = [_need(plan, len(matrix.first_numbers)) for plan in plans]
     total = in_words(needs, side_by_side=cluster.slurm is not None)
     lines = [*too_long(needs, matrix.time_limit_s), total]
     parts.append("\n".join(map(TerminalLine, lines)))

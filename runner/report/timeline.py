@@ -9,8 +9,8 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.clock import ZONE, minute
-from runner.report.clock import Axis, axis_of, length
 from runner.report.links import href
+from runner.report.time_axis import Axis, axis_of, length
 from runner.tables.row import Row
 from runner.terms.record import NOT_ENDED, Record
 

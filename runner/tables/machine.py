@@ -151,6 +151,7 @@ _MEASURED: _Columns = {
     "window_last_iteration": lambda r: (r.statistics.window or (None, None))[1],
     "repeats_ok": lambda r: sum(record.status == "ok" for record in r.records),
     "repeats_total": lambda r: len(r.records),
+    "repeats_until_percent": lambda r: r.record.until_percent,
     "strong_scaling_efficiency": lambda r: _efficiency(r, "strong"),
     "weak_scaling_efficiency": lambda r: _efficiency(r, "weak"),
 }

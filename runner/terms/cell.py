@@ -18,6 +18,7 @@ from runner.terms.slurm import SlurmWord
 
 MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
+FEWEST_REPEATS = 3  # that tell how runs differ
 MOST_RUNS = 100_000  # cells x repeats
 MOST_SEED = 2**32 - 1
 SEED = "seed"  # the parameter of a system that has one
@@ -110,7 +111,8 @@ class Matrix:
     list of documents, both checked (layouts.py, published.py of runner/matrix) and still plain
     data, as campaign.json holds them. `seeds` has one for each repeat, or none. Of a campaign that
     ran before, `repeats` and `seeds` are those of all its repeats, without those `left_out`
-    (`Settings`).
+    (`Settings`). With `until_percent` a cell is repeated until samples/s is known to that,
+    `repeats` times at most.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Matrix:
     left_out: tuple[int, ...] = ()
     target_loss: float | None = None
     shuffle_seed: int | None = None
+    until_percent: float | None = None
     warmup_iters: int | None = None
     time_limit_s: float = 3600.0
     stall_limit_s: float = 1800.0
@@ -130,8 +133,13 @@ class Matrix:
 
     @property
     def numbers(self) -> list[int]:
-        """Return which repeats of each cell are to run."""
+        """Return which repeats of each cell are to run, at most."""
         return numbered(self.repeats, self.left_out)
+
+    @property
+    def first_numbers(self) -> list[int]:
+        """Return which repeats run whatever comes out."""
+        return self.numbers if self.until_percent is None else self.numbers[:FEWEST_REPEATS]
 
 
 def first(matrix: Matrix, cell: AnyCell) -> AnyCell:

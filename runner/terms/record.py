@@ -294,6 +294,7 @@ class Record:
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
     imported: bool = False
+    until_percent: float | None = None  # its cell was repeated until samples/s was known to that
 
     @property
     def sample_length(self) -> int | None:

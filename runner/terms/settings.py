@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from node.schema import Number, UnfitError, Whole
 from runner.terms.cell import (
+    FEWEST_REPEATS,
     MOST_REPEATS,
     MOST_RUNS,
     MOST_SEED,
@@ -29,6 +30,9 @@ class Settings:
     logs from elsewhere (`python -m runner import`), so that bench does not go on with it.
     `redacted`: it is of an export without names.
 
+    With `until_percent` cells are repeated until samples/s is known to that, `repeats` times at
+    most.
+
     What the matrix took out after it had run is kept and hidden: `hidden` are such cells,
     `left_out` such repeats (from 1). So `repeats` counts all that there ever were, and `seeds`, if
     there are any, has an entry for each: None where it ran with the cell's own.
@@ -42,6 +46,7 @@ class Settings:
     published: tuple[Mapping[str, Any], ...] = ()
     repeats: Annotated[int, Whole(1, MOST_REPEATS)]
     shuffle_seed: Annotated[int, Whole(0, MOST_SEED)] | None = None
+    until_percent: Annotated[float, Number(0)] | None = None
     seeds: tuple[Seed | None, ...] = ()
     left_out: tuple[Annotated[int, Whole(1, MOST_REPEATS)], ...] = ()
     target_loss: Annotated[float, Number(0)] | None = None
@@ -71,8 +76,9 @@ class Settings:
         for cell in (*content["cells"], *content["hidden"]):
             if cell["repeats"] is None:
                 del cell["repeats"]
-        if self.environment is None:
-            del content["environment"]
+        for key in ("environment", "until_percent"):
+            if content[key] is None:
+                del content[key]
         for key in ("imported", "redacted", "hidden", "left_out"):
             if not content[key]:
                 del content[key]
@@ -83,6 +89,11 @@ class Settings:
         if cell.repeats is not None:
             return list(range(1, cell.repeats + 1))
         return numbered(self.repeats, self.left_out)
+
+    def if_needed(self, cell: AskedCell, repeat: int) -> bool:
+        """Whether a repeat runs only if those before it do not tell enough (`until_percent`)."""
+        first = self.repeats_of(cell)[:FEWEST_REPEATS]
+        return self.until_percent is not None and repeat not in first
 
     def asked(self) -> Iterator[tuple[AskedCell, int]]:
         """Yield each repeat of each cell, with its seed, in the matrix's order."""

@@ -10,7 +10,6 @@ from runner.figures.parity import Parity
 from runner.figures.power import POWER_CAP
 from runner.figures.publishable import (
     CODES,
-    FEWEST_REPEATS,
     CellEvidence,
     at_once,
     in_its_campaign,
@@ -19,6 +18,7 @@ from runner.figures.publishable import (
 )
 from runner.figures.summary import cell_statistics
 from runner.figures.target import Alike
+from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.record import (
     MIXED_FP8,
     NOT_ENDED,

@@ -97,7 +97,8 @@ class Nodes:
             home.mkdir(parents=True)
             (home / names.DONE).write_text(json.dumps({"ended_by": "exit", "rc": 0}))
             lines = [
-                f"torch_gpt step={n}/50 samples_per_s=10.0 step_time_ms=100.0 loss=5.0"
+                f"torch_gpt step={n}/50 samples_per_s={ending.get('rate', 10.0)}"
+                f" step_time_ms={1000 / ending.get('rate', 10.0)} loss=5.0"
                 " memory_allocated_mib=- memory_used_mib=1.0\n"
                 for n in range(1, ending["steps"] + 1)
             ]

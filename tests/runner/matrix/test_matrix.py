@@ -296,6 +296,13 @@ def test_anchors_and_merges_work_and_a_key_beside_them_wins() -> None:
 # --- seeds and a target ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("until", ["5 %", "5%", "5", "5.0 %"])
+def test_repeats_until_a_speed_is_known(until: str) -> None:
+    found = parse(f"{SYSTEM}repeats: {{until: {until}, most: 10}}")
+    assert (found.until_percent, found.repeats, found.first_numbers) == (5.0, 10, [1, 2, 3])
+    assert parse(f"{SYSTEM}repeats: 4").first_numbers == [1, 2, 3, 4]
+
+
 def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
     found = parse(f"{SYSTEM}seeds: [7, 8, 9]\ntarget_loss: 3\naxes: {{zero_stage: [0, 1]}}")
     assert (found.repeats, found.seeds, found.target_loss) == (3, (7, 8, 9), 3.0)
@@ -333,6 +340,13 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         ("nodes: 3", ["unknown key 'nodes'", "under `defaults` or `axes`"]),
         (f"{SYSTEM}name: a/b", ["name is 'a/b'", "letters, digits"]),
         (f"{SYSTEM}name: 5", ["name is 5"]),
+        (f"{SYSTEM}repeats: {{until: 5 %}}", ["most of repeats is None", "3 to 1000"]),
+        (f"{SYSTEM}repeats: {{until: 5 %, most: 2}}", ["most of repeats is 2", "3 to 1000"]),
+        (f"{SYSTEM}repeats: {{until: 0, most: 9}}", ["until of repeats is 0", "above 0"]),
+        (f"{SYSTEM}repeats: {{until: 100 %, most: 9}}", ["is 100 %", "below 100 %"]),
+        (f"{SYSTEM}repeats: {{until: soon, most: 9}}", ["until of repeats is soon"]),
+        (f"{SYSTEM}repeats: {{to: 5, most: 9}}", ["unknown key 'to'", "until: 5 %, most: 10"]),
+        (f"{SYSTEM}seeds: [1]\nrepeats: {{until: 5 %, most: 9}}", ["drop repeats"]),
         (f"{SYSTEM}repeats: 0", ["repeats is 0", "a whole number of 1 to 1000"]),
         (f"{SYSTEM}shuffle_seed: -1", ["shuffle_seed is -1", "of 0 to 4294967295"]),
         (f"{SYSTEM}repeats: 1001", ["repeats is 1001", "a whole number of 1 to 1000"]),

@@ -11,8 +11,8 @@ from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import records_of
-from runner.report.clock import axis_of, length
 from runner.report.formats import render
+from runner.report.time_axis import axis_of, length
 from runner.report.timeline import MOST_LANES, timelines
 from runner.tables.build import rows
 from runner.terms.outcome import Outcome
