@@ -31,15 +31,18 @@ says so, and no numbers.
   python -m runner parse a.log b.log c.log --each
   python -m runner parse ds.out --global-batch-size 512     the log itself names no batch size
   python -m runner parse titan.log --devices 8 --tokens-per-sample 8192   it says tokens/s a device
-  python -m runner parse output.log --warmup-iters 20       medians without the first 20 iterations
+  python -m runner parse output.log --warmup-iters 20       figures without the first 20 iterations
 
 JSON keys: system, family (of lines), status, reason, logged_lines (an iteration that several nodes
-logged is one), counted_lines (those that enter the medians), runs (in one file), first_iteration,
+logged is one), counted_lines (those that enter the figures), runs (in one file), first_iteration,
 last_iteration (from 1), planned_iterations, step_time_ms, samples_per_s, tokens_per_s and
-tokens_per_s_per_device (medians, the former of the whole job), skipped, nan, last_loss,
-last_validation_loss, and the four figures of memory (docs/measures.md); memory_mib is of older
-versions (the first of them that the log has); null: the log has none; with --each also log.
-docs/parsers.md lists the statuses and what is read from which line.
+tokens_per_s_per_device (time over work of the counted lines, or work over time, the former of the
+whole job), samples_per_s_steps_ci_low/high (95 % interval by the run's own steps),
+step_time_ms_median and samples_per_s_median with .._ci_low/high, stalls_percent (how much more time
+the steps took than median ones), skipped, nan, last_loss, last_validation_loss, and the four
+figures of memory (docs/measures.md); memory_mib is of older versions (the first of them that the
+log has); null: the log has none; with --each also log. docs/parsers.md lists the statuses and what
+is read from which line.
 
 exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --each cannot be read
 """
@@ -136,12 +139,15 @@ def table(result: dict[str, Any]) -> str:
     """Lay the result out for a person."""
     from runner.base.grid import aligned
 
-    units = {"step_time_ms": "median, ms", **dict.fromkeys(MEMORY, "MiB")}
-    units |= dict.fromkeys(("samples_per_s", "tokens_per_s", "tokens_per_s_per_device"), "median")
+    times = ("step_time_ms", "step_time_ms_median")
+    units = {**dict.fromkeys(times, "ms"), **dict.fromkeys(MEMORY, "MiB"), "stalls_percent": "%"}
+    if high := result["samples_per_s_steps_ci_high"]:
+        units["samples_per_s"] = f"± {(high / result['samples_per_s'] - 1) * 100:.1f} % (its steps)"
     rows = [
         (key, "–" if value is None else value, units.get(key, ""))
         for key, value in result.items()
-        if key not in ("reason", "memory_mib") and not (key in MEMORY and value is None)
+        if key not in ("reason", "memory_mib") and not key.endswith(("_ci_low", "_ci_high"))
+        if not (key in MEMORY and value is None)
     ]
     return aligned(rows, "plain") + f"\n\n{result['reason']}"
 

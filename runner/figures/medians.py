@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
 import numpy as np
+from numpy.typing import NDArray
 
-from runner.figures.run_mean import half_width
+from runner.figures.run_mean import Floats, half_width
 from runner.figures.student import quantile
 
 
@@ -29,13 +30,24 @@ def median_interval(runs: Sequence[Sequence[float]]) -> tuple[float, float] | No
 
 
 def _of_one(run: Sequence[float]) -> tuple[float, float] | None:
-    series, middle = np.asarray(run, np.float64), median(run)
-    halves = [
-        half_width(beyond - beyond.mean())[0]
-        for beyond in ((series > middle).astype(float), (series >= middle).astype(float))
-    ]
-    if None in halves:
+    series = np.asarray(run, np.float64)
+    return of_counted(*np.unique(series, return_counts=True), median(run), series)
+
+
+def of_counted(
+    values: Floats, counts: NDArray[np.int64], middle: float, order: Floats
+) -> tuple[float, float] | None:
+    """Compute it of one run, of which is known how often each value was seen (in their order), the
+    median, and in the run's `order` the newest lines: how alike neighbours are.
+    """
+    above, below = order > middle, order < middle
+    halves = [half_width(side - side.mean())[0] for side in map(np.float64, (above, ~below))]
+    if None in halves or above.all() or below.all():  # it has drifted away from its median
         return None
-    count, ordered = len(run), np.sort(series)
-    outside = math.floor((count - 1) / 2 - max(filter(None, halves), default=0.0) * count)
-    return None if outside < 0 else (float(ordered[outside]), float(ordered[-1 - outside]))
+    count = int(counts.sum())
+    half = max(filter(None, halves), default=0.0) * math.sqrt(len(order) / count)
+    outside = math.floor((count - 1) / 2 - half * count)
+    if outside < 0:
+        return None
+    low, high = np.searchsorted(counts.cumsum(), (outside, count - 1 - outside), "right").tolist()
+    return float(values[low]), float(values[high])

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.figures.medians import of_counted
 from runner.figures.planned import WIDEST, is_short, planned
+from runner.figures.run_mean import run_mean
 from runner.judge.diagnosis.verdict import Verdict, diagnose, file_name
 from runner.logs.kinds import KINDS
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.numbers import whole
 from runner.logs.read import Reading
+from runner.logs.series import Series
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,16 @@ class LogResult:
     last_iteration: int | None = None
     planned_iterations: int | None = None
     step_time_ms: float | None = None
+    step_time_ms_median: float | None = None
+    step_time_ms_median_ci_low: float | None = None
+    step_time_ms_median_ci_high: float | None = None
     samples_per_s: float | None = None
+    samples_per_s_steps_ci_low: float | None = None
+    samples_per_s_steps_ci_high: float | None = None
+    samples_per_s_median: float | None = None
+    samples_per_s_median_ci_low: float | None = None
+    samples_per_s_median_ci_high: float | None = None
+    stalls_percent: float | None = None
     tokens_per_s: float | None = None
     tokens_per_s_per_device: float | None = None
     skipped: int | None = None
@@ -64,8 +76,12 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         first_iteration=summary.first_iteration,
         last_iteration=summary.last_iteration,
         planned_iterations=planned_of(reading) if logged else None,
-        step_time_ms=_rounded(summary.step_time_ms.median()),
-        samples_per_s=_rounded(summary.samples_per_s.median()),
+        step_time_ms=_rounded(summary.step_time_ms.mean()),
+        samples_per_s=_rounded(summary.samples_per_s.mean()),
+        **_ends("samples_per_s_steps", _by_steps(summary.samples_per_s)),
+        **_medians("step_time_ms", summary.step_time_ms),
+        **_medians("samples_per_s", summary.samples_per_s),
+        stalls_percent=_rounded(summary.stalls_percent),
         tokens_per_s=_rounded(reading.tokens.job),
         tokens_per_s_per_device=_rounded(reading.tokens.device),
         skipped=summary.skipped if logged else None,
@@ -75,6 +91,29 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         memory_mib=_rounded(next(memory, None)) if logged else None,
         **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
     )
+
+
+def _by_steps(rate: Series) -> tuple[float, float] | None:
+    """Return the 95 % interval of a rate's mean by the run's own steps; None: too few of them."""
+    mean, work = rate.mean(), rate.batches.work
+    if mean is None:
+        return None
+    times = (rate.batches.time / work * mean).round(12)  # of equal steps a sum is not quite equal
+    half = run_mean(times.tolist(), work.tolist()).half
+    return None if half is None or half >= 1 else (mean / (1 + half), mean / (1 - half))
+
+
+def _medians(name: str, figure: Series) -> dict[str, float | None]:
+    middle = figure.median()
+    known = None
+    if middle is not None:
+        known = of_counted(*figure.values.settled(), middle, figure.newest)
+    return {f"{name}_median": _rounded(middle), **_ends(f"{name}_median", known)}
+
+
+def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{name}_ci_low": _rounded(low), f"{name}_ci_high": _rounded(high)}
 
 
 def planned_of(reading: Reading, train_iters: int | None = None) -> int | None:
@@ -111,4 +150,4 @@ def _last(validation: Mapping[int, float]) -> float | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
+    return None if value is None else round(value, 6) + 0.0  # and no -0.0

@@ -10,10 +10,12 @@ from runner.logs.kind import Kind
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.totals import LogTotals
 
+STALLS_PERCENT = 2  # by which mean and median step may differ without a word
+
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens/s of a run, of the whole job and of one device (medians); None: nothing says it."""
+    """Tokens/s of a run, of the whole job and of one device; None: nothing says it."""
 
     job: float | None = None
     device: float | None = None
@@ -22,8 +24,8 @@ class Tokens:
     @classmethod
     def of(cls, summary: LogTotals, told: Known) -> Tokens:
         """Take the lines' own, else work them out of what else is known of the run."""
-        job, device = summary.tokens_per_s.median(), summary.device_tokens_per_s.median()
-        samples = summary.samples_per_s.median()
+        job, device = summary.tokens_per_s.mean(), summary.device_tokens_per_s.mean()
+        samples = summary.samples_per_s.mean()
         derived = job is None and samples is not None and told.tokens_per_sample is not None
         if derived:
             job = (samples or 0.0) * (told.tokens_per_sample or 0)
@@ -64,6 +66,9 @@ def explained(
             f" {derived:.3g}"
         )
     yield from _of_time(kind, summary)
+    if abs(stalls := summary.stalls_percent or 0.0) > STALLS_PERCENT:
+        more = "more" if stalls > 0 else "less"
+        yield f"the mean step took {abs(stalls):.1f} % {more} time than the median one"
     yield from _of_samples(kind, summary, told)
     yield from _of_tokens(tokens, told)
     for option, mine, theirs in (

@@ -15,7 +15,8 @@ from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.last_run import LastRun, several
 from runner.logs.nodes import Warmup, shares
-from runner.logs.totals import Distribution, LogTotals
+from runner.logs.series import Series
+from runner.logs.totals import LogTotals
 from runner.terms.memory import MEMORY
 
 BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
@@ -83,7 +84,7 @@ def read(
     reading = Reading(system or seen, why, kind, totals)
     _together(reading, logs, empty, known)
     if reading.summary.doubtful:
-        reading.summary.samples_per_s = Distribution()
+        reading.summary.samples_per_s = Series(rate=True)
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
         summary, tokens = reading.summary, reading.tokens

@@ -1,9 +1,4 @@
-"""Steps reduced block by block: the figures of `runner parse`, in constant memory.
-
-Medians are exact: a log prints few different values (one decimal of a millisecond), so how often
-each was seen is kept, not the steps. Beyond MOST_VALUES different values they are rounded to five
-digits, which bounds the memory and moves a median by less than 0.01 %.
-"""
+"""Steps reduced block by block: the figures of `runner parse`, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,73 +9,12 @@ from numpy.typing import NDArray
 
 from runner.logs.batch import Batch, Floats, Ints
 from runner.logs.nodes import Extent, Warmup
-
-MOST_VALUES = 200_000
-
-
-@dataclass(eq=False)
-class Distribution:
-    """Numbers and how often each was seen; the newest wait until they are sorted together."""
-
-    seen: int = 0
-    _values: Floats = field(default_factory=lambda: np.empty(0))
-    _counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    _waiting: list[Floats] = field(default_factory=list)
-
-    def add(self, values: Floats) -> None:
-        """Count the numbers that are there (NaN: not there)."""
-        missing = np.isnan(values)
-        self._waiting.append(values[~missing] if missing.any() else values)
-        self.seen += len(self._waiting[-1])
-        if sum(map(len, self._waiting)) > MOST_VALUES:
-            self.settled()
-
-    def merge(self, other: Distribution) -> None:
-        """Count another log's numbers, too."""
-        self.seen += other.seen
-        self.settled()
-        self._with(*other.settled())
-
-    def settled(self) -> tuple[Floats, Ints]:
-        """Return the different values in their order, and how often each was seen."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._with(*np.unique(np.concatenate(waiting), return_counts=True))
-        return self._values, self._counts
-
-    def _with(self, values: Floats, counts: Ints) -> None:
-        values = np.concatenate((self._values, values))
-        counts = np.concatenate((self._counts, counts))
-        self._values, self._counts = _together(values, counts)
-        if len(self._values) > MOST_VALUES:
-            rounded = np.array([float(f"{value:.5g}") for value in self._values.tolist()])
-            self._values, self._counts = _together(rounded, self._counts)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the same numbers were seen as often."""
-        if not isinstance(other, Distribution):
-            return NotImplemented
-        return all(map(np.array_equal, self.settled(), other.settled()))
-
-    def median(self) -> float | None:
-        """Return the middle number, or the mean of the two in the middle; None of nothing."""
-        if not self.seen:
-            return None
-        values, counts = self.settled()
-        middle = [(self.seen - 1) // 2, self.seen // 2]
-        low, high = values[np.searchsorted(counts.cumsum(), middle, "right")].tolist()
-        return float(low if low == high else (low + high) / 2)
-
-
-def _together(values: Floats, counts: Ints) -> tuple[Floats, Ints]:
-    """Sort values, each once, with how often it was seen in all."""
-    different, place = np.unique(values, return_inverse=True)
-    return different, np.bincount(place, counts, len(different)).astype(np.int64)
+from runner.logs.series import Series
 
 
 @dataclass
 class LogTotals:
-    """What the steps of one log say. Which of its lines enter the medians: nodes.py."""
+    """What the steps of one log say. Which of its lines enter the figures: nodes.py."""
 
     warmup: Warmup = field(default_factory=lambda: Warmup(None))
     global_batch_size: int | None = None
@@ -106,10 +40,10 @@ class LogTotals:
     derived: bool = False
     derived_time: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
-    step_time_ms: Distribution = field(default_factory=Distribution)
-    samples_per_s: Distribution = field(default_factory=Distribution)
-    tokens_per_s: Distribution = field(default_factory=Distribution)
-    device_tokens_per_s: Distribution = field(default_factory=Distribution)
+    step_time_ms: Series = field(default_factory=Series)
+    samples_per_s: Series = field(default_factory=lambda: Series(rate=True))
+    tokens_per_s: Series = field(default_factory=lambda: Series(rate=True))
+    device_tokens_per_s: Series = field(default_factory=lambda: Series(rate=True))
     _first: Batch | None = field(default=None, compare=False, repr=False)
 
     def add(self, batch: Batch) -> None:
@@ -146,8 +80,7 @@ class LogTotals:
         if len(speaks):
             last = speaks[-1]
             self.diverged_at = int(iteration[last]) if batch.nan[last] > 0 else None
-        covers = np.where(batch.iterations > 0, batch.iterations, iteration)
-        late = self.warmup.over(iteration, covers)
+        late = self.warmup.over(iteration, _covers(batch))
         if self._first is None and self.warmup.iterations is None:
             self._first = batch.rows(np.arange(len(batch)) == 0)
         self._times(batch, late)
@@ -169,14 +102,18 @@ class LogTotals:
         time = self._time(batch, size, rate)
         count = int(late.sum())
         self.counted_lines += count
-        for column, seen in (
-            (time, self.step_time_ms),
-            (rate, self.samples_per_s),
-            (batch.tokens_per_s, self.tokens_per_s),
-            (batch.device_tokens_per_s, self.device_tokens_per_s),
+        iterations = np.maximum(_covers(batch), 1).astype(np.float64)
+        samples = iterations * np.maximum(size, 1)
+        for column, work, seen in (
+            (time, iterations, self.step_time_ms),
+            (rate, samples, self.samples_per_s),
+            (batch.tokens_per_s, samples, self.tokens_per_s),
+            (batch.device_tokens_per_s, samples, self.device_tokens_per_s),
         ):
-            if column is not None:
-                seen.add(column if count == len(batch) else column[late])
+            if column is not None and count == len(batch):
+                seen.add(column, work)
+            elif column is not None:
+                seen.add(column[late], work[late])
 
     def _rate(self, batch: Batch, size: Ints) -> Floats:
         """Return samples a second: the log's, else from the batch size on the line or the
@@ -212,6 +149,18 @@ class LogTotals:
             if not 0.5 <= np.median(ratio) <= 2:
                 odd = known[np.flatnonzero((ratio < 0.5) | (ratio > 2))[0]]
                 self.doubtful = (float(own[odd]), float(derived[odd]))
+
+    @property
+    def stalls_percent(self) -> float | None:
+        """How much more time the steps took than if each had been the median one, in percent."""
+        time = self.step_time_ms
+        for above, below in (
+            (self.samples_per_s.median(), self.samples_per_s.mean()),
+            (time.mean(), time.median()),
+        ):
+            if above and below:
+                return (above / below - 1) * 100
+        return None
 
     @property
     def extent(self) -> Extent:
@@ -250,6 +199,11 @@ class LogTotals:
         self.samples_per_s.merge(other.samples_per_s)
         self.tokens_per_s.merge(other.tokens_per_s)
         self.device_tokens_per_s.merge(other.device_tokens_per_s)
+
+
+def _covers(batch: Batch) -> Ints:
+    """Return the iterations of each line; where nothing says so, all up to it."""
+    return np.where(batch.iterations > 0, batch.iterations, batch.iteration)
 
 
 def _quotient(samples: Ints, by: Floats) -> Floats:

@@ -2,16 +2,21 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
+import numpy as np
 import pytest
 
 from runner.__main__ import main
 from runner.commands.parse import parse
+from runner.figures.medians import median_interval
+from runner.figures.run_mean import run_mean
 from runner.judge.diagnosis.causes import STATUSES
 from runner.logs.kinds import readers_of
 from runner.logs.latest import latest
@@ -21,11 +26,18 @@ from tests.runner.logs.made_lines import libai, megatron
 
 pytestmark = pytest.mark.made_log
 
+
+def medians(name: str) -> list[str]:
+    return [f"{name}_median", f"{name}_median_ci_low", f"{name}_median_ci_high"]
+
+
 KEYS = [
     *("system", "family", "status", "reason"),
     *("logged_lines", "counted_lines", "runs", "first_iteration", "last_iteration"),
     "planned_iterations",
-    *("step_time_ms", "samples_per_s", "tokens_per_s", "tokens_per_s_per_device"),
+    *("step_time_ms", *medians("step_time_ms")),
+    *("samples_per_s", "samples_per_s_steps_ci_low", "samples_per_s_steps_ci_high"),
+    *(*medians("samples_per_s"), "stalls_percent", "tokens_per_s", "tokens_per_s_per_device"),
     *("skipped", "nan", "last_loss", "last_validation_loss", "memory_mib", *MEMORY),
 ]
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -50,7 +62,7 @@ def test_json_is_one_object_with_every_key(log: Path, capsys: pytest.CaptureFixt
 def test_table_shows_the_same_and_the_reason(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parse", str(log), "--system", "megatron_deepspeed"]) == 0
     shown = capsys.readouterr().out
-    assert all(key in shown for key in KEYS if key != "reason" and "memory" not in key)
+    assert all(key in shown for key in KEYS if not re.search("reason|memory|_ci_", key))
     assert "memory" not in shown  # the log says none
     assert "named by --system" in shown
 
@@ -112,7 +124,7 @@ def test_csv_of_logs_has_every_key_and_no_formula(
     header, first, second = capsys.readouterr().out.splitlines()
     assert header == ",".join(["log", *KEYS])
     assert first.startswith("train_0.log,megatron_lm,megatron,ok,")
-    assert first.endswith(",3,2,1,1,3,3,14131.6,1.1,,,0,0,12.64968,,,,,,")
+    assert first.endswith(",3,2,1,1,3,3,14131.6,14131.6,,,1.1,,,1.1,,,0.0,,,0,0,12.64968,,,,,,")
     assert second.startswith("'=1+1,")
 
 
@@ -152,7 +164,7 @@ def test_a_log_of_tokens_says_its_own_sizes_or_the_user_does(tmp_path: Path) -> 
     whole = (DATA / "torchtitan" / "metrics_0.2.2.log").read_text()
     result = parse([DATA / "torchtitan" / "metrics_0.2.2.log"], None)
     assert (result["system"], result["family"]) == ("torchtitan", "torchtitan")
-    assert result["tokens_per_s"] == result["tokens_per_s_per_device"] * 4
+    assert result["tokens_per_s"] == pytest.approx(result["tokens_per_s_per_device"] * 4)
     assert result["samples_per_s"] == pytest.approx(result["tokens_per_s"] / 8192)
     steps = tmp_path / "steps.log"  # what is left of it where only the steps were kept
     steps.write_text("".join(line + "\n" for line in whole.splitlines() if "tps:" in line))
@@ -171,11 +183,11 @@ def test_a_batch_of_tokens_is_none_of_samples(tmp_path: Path) -> None:
     whole = (DATA / "nanotron" / "logger_2026_04.log").read_text()
     steps = tmp_path / "steps.log"
     steps.write_text("".join(line + "\n" for line in whole.splitlines() if "lm_loss:" in line))
-    bare = parse([steps], None, warmup_iters=0)
+    bare = parse([steps], None)
     assert (bare["family"], bare["samples_per_s"]) == ("nanotron", None)
-    assert bare["tokens_per_s"] == 180_000
-    told = parse([steps], None, tokens_per_sample=2048, warmup_iters=0)
-    assert told["samples_per_s"] == 180_000 / 2048
+    assert bare["tokens_per_s"] == pytest.approx(180_660, abs=1)
+    told = parse([steps], None, tokens_per_sample=2048)
+    assert told["samples_per_s"] == pytest.approx(bare["tokens_per_s"] / 2048)
 
 
 def test_a_log_may_come_through_a_pipe(
@@ -236,6 +248,54 @@ def test_the_newest_step_is_found_from_the_end(tmp_path: Path) -> None:
     assert found is not None
     assert found.intervals[-1].iteration == 100
     assert latest(MEGATRON, {0: tmp_path / "none"}) is None
+
+
+@pytest.mark.parametrize("each", [1, 10])
+def test_samples_over_time_is_one_figure_however_often_a_run_logs(
+    each: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SOAP's log: each tenth step is slow. It was 2,008 samples/s by lines of one step."""
+    steps = [1327.0 if at % 10 == 0 else 255.0 for at in range(1, 1011)]
+    means = [fmean(steps[at - each : at]) for at in range(each, 1011, each)]
+    path = tmp_path / "log"
+    path.write_text(
+        "\n".join(megatron(at * each, ms=ms, batch=512, of=1010) for at, ms in enumerate(means, 1))
+        + "\n"
+    )
+    result = parse([path], None, warmup_iters=10, tokens_per_sample=100, devices=8)
+    assert result["samples_per_s"] == pytest.approx(1413.584, abs=1e-3)
+    assert result["step_time_ms"] == pytest.approx(362.2)
+    assert result["tokens_per_s"] == pytest.approx(141_358.4, abs=0.1)
+    assert result["tokens_per_s_per_device"] == pytest.approx(141_358.4 / 8, abs=0.1)
+    middle = (2007.843, 255, 42.0392) if each == 1 else (1413.584, 362.2, 0)
+    keys = ("samples_per_s_median", "step_time_ms_median", "stalls_percent")
+    assert [result[key] for key in keys] == pytest.approx(middle, abs=1e-3)
+    assert ("took 42.0 % more time than the median one" in result["reason"]) == (each == 1)
+    assert main(["parse", str(path), "--warmup-iters", "10"]) == 0
+    shown = capsys.readouterr().out
+    assert f"± {0.3 if each == 1 else 0.0} % (its steps)" in shown
+    assert "_ci_" not in shown
+
+
+@pytest.mark.parametrize("count", [100, 300, 5000])
+def test_intervals_are_those_that_collect_has_for_the_same_steps(
+    count: int, tmp_path: Path
+) -> None:
+    steps = np.random.default_rng(count).normal(1000, 30, count).round(1).tolist()
+    path = tmp_path / "log"
+    path.write_text(
+        "\n".join(megatron(at, ms=ms, batch=64, of=count) for at, ms in enumerate(steps, 1)) + "\n"
+    )
+    result = parse([path], None, warmup_iters=0)
+    ends = [result[f"samples_per_s_steps_ci_{end}"] for end in ("low", "high")]
+    half = run_mean(steps).half or 0
+    rate = result["samples_per_s"]
+    assert ends == pytest.approx([rate / (1 + half), rate / (1 - half)], rel=1e-3)
+    middle = [result[f"step_time_ms_median_ci_{end}"] for end in ("low", "high")]
+    assert middle == pytest.approx(median_interval([steps]), rel=1e-3)
+    short = parse([path], None, warmup_iters=count - 31)
+    assert short["samples_per_s"]
+    assert {short[key] for key in KEYS if "_ci_" in key} == {None}
 
 
 def test_help_imports_no_parser() -> None:

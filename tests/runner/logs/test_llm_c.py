@@ -33,7 +33,7 @@ def test_cuda() -> None:
 def test_auto(read: Any) -> None:
     result = read(CUDA)
     assert (result["system"], result["logged_lines"]) == ("command", 5)
-    assert (result["step_time_ms"], result["last_loss"]) == (2752.07, 9.482848)
+    assert (result["step_time_ms_median"], result["last_loss"]) == (2752.07, 9.482848)
 
 
 def test_python_and_the_steps_whose_time_holds_an_evaluation() -> None:

@@ -52,7 +52,7 @@ def test_auto(read: Any) -> None:
     result = read((DATA / "2024-10-14.log").read_bytes())
     assert (result["system"], result["last_iteration"]) == ("command", 5100)
     assert (result["last_loss"], result["runs"]) == (3.2686, 1)
-    assert result["step_time_ms"] == pytest.approx(177, abs=1)
+    assert result["step_time_ms_median"] == pytest.approx(177, abs=1)
 
 
 def test_the_tail_of_a_log_makes_no_average_since_the_start() -> None:

@@ -29,7 +29,7 @@ def test_a_recorded_log() -> None:
 def test_auto(read: Any) -> None:
     result = read(RECORDED)
     assert (result["system"], result["logged_lines"], result["last_loss"]) == ("command", 9, 4.0962)
-    assert (result["step_time_ms"], result["runs"]) == (67.7, 1)
+    assert (result["step_time_ms_median"], result["runs"]) == (67.7, 1)
     assert "nanoGPT's `iter N" in result["reason"]
 
 

@@ -16,6 +16,7 @@ from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
+from runner.logs.series import MOST_BATCHES, Batches
 from runner.logs.totals import LogTotals
 from tests.runner.logs import made_lines as lines
 
@@ -198,15 +199,44 @@ def test_a_diagnosis_of_anything_does_not_raise(
 
 
 def test_medians_are_exact_and_bounded() -> None:
-    from runner.logs import totals
+    from runner.logs import series
 
-    values = totals.Distribution()
+    values = series.Distribution()
     rng = np.random.default_rng(1)
     data = rng.uniform(100, 900, 250_001)
     for part in np.array_split(data, 50):
         values.add(part)
-    assert len(values.settled()[0]) <= totals.MOST_VALUES
+    assert len(values.settled()[0]) <= series.MOST_VALUES
     assert values.median() == pytest.approx(float(np.median(data)), rel=1e-4)
-    few = totals.Distribution()
+    few = series.Distribution()
     few.add(np.array([3.0, np.nan, 1.0, 2.0, 4.0]))
     assert few.median() == 2.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 900), min_size=1, max_size=6),
+    st.lists(st.integers(0, 900), max_size=3),
+    st.integers(0, 99),
+)
+def test_batches_hold_all_lines_in_their_order(
+    first: list[int], second: list[int], seed: int
+) -> None:
+    """However a log comes in blocks, and with a second one behind it."""
+    rng = np.random.default_rng(seed)
+    logs: list[Batches] = []
+    lines: list[np.ndarray] = []
+    for sizes in (first, second):
+        logs.append(Batches())
+        for size in sizes:
+            lines.append(rng.uniform(1, 9, size))
+            logs[-1].add(lines[-1] * 3, lines[-1])
+    whole, (one, two) = np.concatenate(lines), logs
+    one.merge(two)
+    assert len(one.work) <= MOST_BATCHES
+    assert one.work.sum() == pytest.approx(whole.sum())
+    assert one.time == pytest.approx(one.work * 3)
+    ends = np.append(0, whole.cumsum())
+    reached = one.work.cumsum()
+    nearest = np.abs(ends[:, None] - reached).min(axis=0) if len(reached) else np.empty(0)
+    assert nearest == pytest.approx(0, abs=1e-6)  # each batch ends with a line

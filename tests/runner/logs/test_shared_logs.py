@@ -144,12 +144,12 @@ def check_numbers(
     result: dict[str, Any], name: str, row: dict[str, str], time_ms: str, rate: str
 ) -> None:
     if time_ms:
-        assert result["step_time_ms"] == pytest.approx(float(time_ms), abs=0.0501)
+        assert result["step_time_ms_median"] == pytest.approx(float(time_ms), abs=0.0501)
     if rate and name in OVERFLOW:  # a thousandth of what its own batch size and time make
         assert result["samples_per_s"] is None
         assert "0.004 as printed is not batch size / time of the line, 3.57" in result["reason"]
     elif rate:
-        assert result["samples_per_s"] == pytest.approx(float(rate), abs=0.000501)
+        assert result["samples_per_s_median"] == pytest.approx(float(rate), abs=0.000501)
     if int(row["n_iter_lines"]):
         assert result["planned_iterations"] == int(row["of_iters"])
         assert result["runs"] == int(row["n_runs"])
@@ -159,7 +159,7 @@ def check_numbers(
         assert result["nan"] == NAN.get(name, int(row["sum_nan"]))
     if int(row["n_libai_lines"]) and name not in LAST_RUN:
         assert result["last_iteration"] == int(row["libai_last_iter"]) + 1  # it counts from 0
-        assert result["samples_per_s"] == pytest.approx(
+        assert result["samples_per_s_median"] == pytest.approx(
             float(row["libai_last_throughput"]), rel=0.03
         )
     if not result["logged_lines"]:
