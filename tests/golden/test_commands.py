@@ -462,13 +462,18 @@ def test_a_campaign_compares_with_itself_with_its_export_and_with_its_table(
     assert collect(bench, "--format", "json", "--output", str(table)).returncode == 0
     for other in ("small-here", str(bench.campaign), str(archived), str(table)):
         done = runner("compare", other, "small-here", *runs)
-        assert done.returncode == 0, done.stderr
-        assert "no regression: 2 not_ok, 2 same" in done.stdout
-    content = json.loads(table.read_text())
-    for row in content["rows"]:
-        row["samples_per_s"] = row["samples_per_s"] and row["samples_per_s"] * 2
-    table.write_text(json.dumps(content))
-    done = runner("compare", str(table), "small-here", *runs, "--format", "markdown")
+        assert done.returncode == 3, done.stderr  # one run each tells no difference
+        assert "no regression: 2 cannot_tell, 2 not_ok" in done.stdout
+    slower = folder / "slower.json"
+    for path, times in ((slower, 1), (table, 2)):
+        content = json.loads(table.read_text())
+        for row in content["rows"]:
+            if row["samples_per_s"]:
+                row["missing"].pop("samples_per_s_ci_low")
+                row["samples_per_s"] *= times
+                row["runs"] = 3 * [{**row["runs"][0], "samples_per_s": row["samples_per_s"]}]
+        path.write_text(json.dumps(content))
+    done = runner("compare", str(table), str(slower), *runs, "--format", "markdown")
     assert done.returncode == 1
     assert "**2 regressions: 2 slower, 2 not_ok**" in done.stdout
 
