@@ -143,6 +143,39 @@ def time_to_target(records: Sequence[Record]) -> TimeToTarget | None:
     if late := next((run.system for run in runs if loss_kind(run) == "running"), None):
         return _without(target, f"{late} logs a running mean of the loss, which lags")
     arrivals = tuple(_arrival(run, curve, target) for curve, run in zip(curves, runs, strict=True))
+    return _needed_by(target, runs, arrivals)
+
+
+def time_to_validation_target(records: Sequence[Record]) -> TimeToTarget | None:
+    """Compute what a cell's runs need to their target of the loss on validation data.
+
+    It is reached at the first evaluation at or below it, as modded-nanogpt's records and MLPerf
+    count: what is evaluated is a fixed set, and nothing is smoothed.
+    """
+    target = records[0].target_validation_loss if records else None
+    if target is None:
+        return None
+    runs = [record for record in records if record.status in _ENDED]
+    if not runs:
+        return _without(target, "no run ended")
+    if not all(run.measurement.validation for run in runs):
+        return _without(target, "the log has no loss on validation data")
+    return _needed_by(target, runs, tuple(_evaluated(run, target) for run in runs))
+
+
+def _evaluated(run: Record, target: float) -> Arrival:
+    """Find the first evaluation of a run that is at or below the target."""
+    places = [iteration for iteration, _ in run.measurement.validation]
+    first = next((at for at, loss in run.measurement.validation if loss <= target), None)
+    every = float(np.median(np.diff(places))) if len(places) > 1 else float(places[-1])
+    seed, batch = run.parameters.get(SEED), run.global_batch_size or 1
+    return Arrival(first, places[-1], every, batch, seed, run.repeat)
+
+
+def _needed_by(
+    target: float, runs: Sequence[Record], arrivals: tuple[Arrival, ...]
+) -> TimeToTarget:
+    """Return what the runs need up to where they arrived."""
     answer = TimeToTarget(target, arrivals)
     figures, missing = {}, {}
     for name, needed in _NEEDED.items():

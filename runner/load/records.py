@@ -99,6 +99,7 @@ def _records(
         pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN, imported=of_logs)
         of_matrix: dict[str, Any] = {
             "target_loss": settings.target_loss,
+            "target_validation_loss": settings.target_validation_loss,
             "until_percent": settings.until_percent,
         }
         pending = replace(pending, repeat=repeat, **of_matrix)

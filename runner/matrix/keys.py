@@ -36,6 +36,7 @@ TOP_KEYS: Mapping[str, str] = {
     "repeats": "runs of each cell, or {until: 5 %, most: 10}: until samples/s is known to 5 %",
     "seeds": "list of seeds: one repeat of each cell for each, instead of `repeats`",
     "target_loss": "loss to which collect says what a cell needs: iterations, time, tokens, energy",
+    "target_validation_loss": "the same for the loss on validation data, where the log has one",
     "shuffle_seed": "shuffles the cells' order, each round of repeats anew",
     "warmup_iters": "first iterations of a run that no figure counts",
     "time_limit_s": "seconds after which a run is ended",
@@ -50,6 +51,7 @@ NUMBERS = tuple(
     for name, kind, default, minimum, maximum in (
         ("repeats", int, 1, 1, MOST_REPEATS),
         ("target_loss", float, None, 0, None),
+        ("target_validation_loss", float, None, 0, None),
         ("shuffle_seed", int, None, 0, MOST_SEED),
         ("warmup_iters", int, None, 0, None),
         ("time_limit_s", float, 3600.0, 1, None),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from node.printable import printable
 from runner.figures.summary import CellStatistics, cell_statistics
-from runner.figures.target import time_to_target
+from runner.figures.target import time_to_target, time_to_validation_target
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
 from runner.tables.columns import columns
@@ -42,7 +42,8 @@ def rows(
 
 def _row(runs: Sequence[Record]) -> Row:
     try:
-        return Row(tuple(runs), cell_statistics(runs), time_to_target(runs))
+        targets = time_to_target(runs), time_to_validation_target(runs)
+        return Row(tuple(runs), cell_statistics(runs), *targets)
     except Exception as error:
         return _unreadable(runs, error)
 

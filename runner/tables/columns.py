@@ -7,7 +7,7 @@ from typing import Literal
 from node.printable import printable
 from runner.base.text import some
 from runner.figures.planned import progress
-from runner.figures.target import QUANTITIES
+from runner.figures.target import QUANTITIES, TimeToTarget
 from runner.tables.formatting import (
     MISSING,
     axis_text,
@@ -43,6 +43,7 @@ _PLACES = {
     "final_loss": 4,
     "validation_loss": 4,
     "iterations_to_target": 0,
+    "iterations_to_validation_target": 0,
     "tokens_to_target": 0,
     "utilisation_percent": 0,
     "energy_per_token_j": 5,
@@ -82,6 +83,7 @@ HEADERS = {
     "final_loss": "final loss",
     "validation_loss": "validation loss",
     **{f"{name}_to_target": f"{name} to target" for name in QUANTITIES},
+    **{f"{name}_to_validation_target": f"{name} to validation target" for name in QUANTITIES},
     "joules_to_target": "devices' J to target",
     "perplexity": "PPL",
     "logged_lines": "logged lines",
@@ -139,6 +141,9 @@ def columns(table: Sequence[Row]) -> list[Column]:
         _to_target("seconds", "seconds\nto target"),
         _to_target("tokens", "tokens\nto target"),
         _to_target("joules", "devices' J\nto target"),
+        Column("target_validation_loss", "validation\ntarget", _validation_target, "setting"),
+        _to_target("iterations", "iterations to\nvalidation target", "validation_target"),
+        _to_target("seconds", "seconds to\nvalidation target", "validation_target"),
         Column("learns", "learns vs\nbaseline", _learning),
         *(
             _published(name, header)
@@ -267,17 +272,21 @@ def _target(row: Row) -> str:
     return f"{row.target.loss:g}" if row.target else MISSING
 
 
+def _validation_target(row: Row) -> str:
+    return f"{row.validation_target.loss:g}" if row.validation_target else MISSING
+
+
 def _reached(row: Row) -> str:
     target = row.target
     return f"{target.reached}/{len(target.arrivals)}" if target and target.arrivals else MISSING
 
 
-def _to_target(name: str, header: str) -> Column:
+def _to_target(name: str, header: str, of: str = "target") -> Column:
     """Show the median over the runs and its interval, as far as the runs tell them."""
-    key = f"{name}_to_target"
+    key = f"{name}_to_{of}"
 
     def text(row: Row) -> str:
-        target = row.target
+        target: TimeToTarget | None = getattr(row, of)
         if target is None or name not in target.figures:
             late = target is not None and target.missing[name] == target.not_reached
             return "not reached" if late else MISSING

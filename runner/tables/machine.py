@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runner.base.escapes import json_text, plain
 from runner.figures.planned import progress
 from runner.figures.summary import Summary, runs_that_count
-from runner.figures.target import QUANTITIES
+from runner.figures.target import QUANTITIES, TimeToTarget
 from runner.matrix.published import FIGURES, PublishedRow
 from runner.tables.formatting import axis_text
 from runner.tables.judged import verdict_codes
@@ -66,8 +66,9 @@ def _spread(quantity: str, *more: str) -> _Columns:
     return {f"{quantity}_{part}": partial(_summary, quantity=quantity, part=part) for part in parts}
 
 
-def _to_target(row: Row, name: str, part: str) -> Any:
-    return getattr(row.target.figures.get(name), part, None) if row.target else None
+def _to_target(row: Row, name: str, part: str, of: str = "target") -> Any:
+    target: TimeToTarget | None = getattr(row, of)
+    return getattr(target.figures.get(name), part, None) if target else None
 
 
 _MEDIAN = ("median", "median_ci_low", "median_ci_high")
@@ -121,6 +122,13 @@ _MEASURED: _Columns = {
         f"{name}_to_target{suffix}": partial(_to_target, name=name, part=part)
         for name in QUANTITIES
         for suffix, part in (("", "median"), ("_ci_low", "low"), ("_ci_high", "high"))
+    },
+    "target_validation_loss": lambda r: r.validation_target.loss if r.validation_target else None,
+    **{
+        f"{name}_to_validation_target": partial(
+            _to_target, name=name, part="median", of="validation_target"
+        )
+        for name in QUANTITIES
     },
     "time_to_first_step_s": lambda r: r.statistics.startup.first_step_s,
     "first_logged_iteration": lambda r: r.statistics.startup.first_iteration,

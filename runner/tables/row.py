@@ -94,7 +94,8 @@ class Scaling:
 class Row:
     """One cell; `records` are its repeats. `scaling` has "strong", "weak", both or neither.
 
-    `target` is what it needs to the matrix's target_loss, None where that names none.
+    `target` is what it needs to the matrix's target_loss, None where that names none,
+    `validation_target` likewise to target_validation_loss.
     `published` are the rows of documents that stand beside the cell, in their order. `verdict` has
     the codes of figures/publishable.py that hold, worst first, to why.
     """
@@ -102,6 +103,7 @@ class Row:
     records: tuple[Record, ...]
     statistics: CellStatistics
     target: TimeToTarget | None = None
+    validation_target: TimeToTarget | None = None
     scaling: Mapping[str, Scaling] = field(default_factory=dict)
     comparison: BaselineComparison | None = None
     published: tuple[PublishedRow, ...] = ()
@@ -342,9 +344,9 @@ class Row:
         if self.utilisation is None:
             reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
         reasons |= self.power.reasons
-        if self.target is not None:
-            of = {f"{name}_to_target": why for name, why in self.target.missing.items()}
-            reasons |= of
+        for end, target in (("target", self.target), ("validation_target", self.validation_target)):
+            lacks = target.missing if target else {}
+            reasons |= {f"{name}_to_{end}": why for name, why in lacks.items()}
         times = self.statistics.times
         if self.samples_per_s is not None and times is not None and times.missing:
             ends = ("samples_per_s_ci_low", "samples_per_s_ci_high")

@@ -33,6 +33,7 @@ _GIVEN_UP = (
     "warmup_iters",
     "joules_to_target",
     "tokens_to_target",
+    "seconds_to_validation_target",
     "target_reached",
     *(f"{figure}_difference" for figure in reversed(tuple(MEMORY))),
     "parallel",
@@ -59,6 +60,7 @@ _WORTH_MORE_THAN_NAMES = (
     "step_time_ms",
     "samples_per_s_interval",
     "final_loss",
+    "iterations_to_validation_target",
     "iterations_to_target",
     "samples_per_s_difference",
 )

@@ -26,6 +26,7 @@ from runner.figures.target import (
     compare_learning,
     learn_alike,
     time_to_target,
+    time_to_validation_target,
 )
 from runner.tables.build import rows
 from runner.tables.terminal import to_table
@@ -317,3 +318,29 @@ def test_every_stored_run_is_of_a_seed_of_its_own(curves: learning.Curves) -> No
     seeds = [seed for runs in curves.values() for seed in runs]
     assert len(seeds) == len(set(seeds)) == 2 * learning.PAIRS * learning.RUNS + learning.RUNS
     assert {len(losses) for runs in curves.values() for losses in runs.values()} == {60}
+
+
+def evaluated(*losses: tuple[int, float], target: float | None = 3.28) -> Record:
+    """A run of 300 iterations that was evaluated; modded-nanogpt's record is of 3.28."""
+    plain = run([5.0] * 300)
+    measured = replace(plain.measurement, validation=losses)
+    return replace(plain, target_validation_loss=target, target_loss=None, measurement=measured)
+
+
+def test_a_target_of_the_loss_on_validation_data_is_reached_at_its_first_evaluation() -> None:
+    one = evaluated((125, 3.9), (250, 3.279), (300, 3.27))
+    found = time_to_validation_target([one])
+    assert found is not None
+    assert (found.figures["iterations"].median, found.figures["seconds"].median) == (250, 125.0)
+    assert found.figures["tokens"].median == 250 * 8 * 1024
+    assert found.reached == 1
+    late = time_to_validation_target([evaluated((125, 3.9), (300, 3.3))])
+    assert late is not None
+    assert late.missing["iterations"] == "not reached in 300 iterations"
+    assert time_to_validation_target([evaluated((125, 3.0), target=None)]) is None
+    none = time_to_validation_target([evaluated()])
+    assert none is not None
+    assert none.missing["seconds"] == "the log has no loss on validation data"
+    (row,) = rows([one])
+    assert row.validation_target == found
+    assert "validation target" in " ".join(to_table([row], 400).split())
