@@ -14,7 +14,7 @@ from runner.logs.kinds import KINDS
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.numbers import whole
 from runner.logs.read import Reading
-from runner.logs.series import Series
+from runner.logs.running_sums import RunningSums
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
     )
 
 
-def _by_steps(rate: Series) -> tuple[float, float] | None:
+def _by_steps(rate: RunningSums) -> tuple[float, float] | None:
     """Return the 95 % interval of a rate's mean by the run's own steps; None: too few of them."""
     mean, work = rate.mean(), rate.batches.work
     if mean is None:
@@ -103,7 +103,7 @@ def _by_steps(rate: Series) -> tuple[float, float] | None:
     return None if half is None or half >= 1 else (mean / (1 + half), mean / (1 - half))
 
 
-def _medians(name: str, figure: Series) -> dict[str, float | None]:
+def _medians(name: str, figure: RunningSums) -> dict[str, float | None]:
     middle = figure.median()
     known = None
     if middle is not None:

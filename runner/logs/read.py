@@ -15,7 +15,7 @@ from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.last_run import LastRun, several
 from runner.logs.nodes import Warmup, shares
-from runner.logs.series import Series
+from runner.logs.running_sums import RunningSums
 from runner.logs.totals import LogTotals
 from runner.terms.memory import MEMORY
 
@@ -84,7 +84,7 @@ def read(
     reading = Reading(system or seen, why, kind, totals)
     _together(reading, logs, empty, known)
     if reading.summary.doubtful:
-        reading.summary.samples_per_s = Series(rate=True)
+        reading.summary.samples_per_s = RunningSums(rate=True)
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
         summary, tokens = reading.summary, reading.tokens

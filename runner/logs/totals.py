@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from runner.logs.batch import Batch, Floats, Ints
 from runner.logs.nodes import Extent, Warmup
-from runner.logs.series import Series
+from runner.logs.running_sums import RunningSums
 
 
 @dataclass
@@ -40,10 +40,10 @@ class LogTotals:
     derived: bool = False
     derived_time: bool = False
     doubtful: tuple[float, float] | None = None  # a rate on a line, and its batch size / time
-    step_time_ms: Series = field(default_factory=Series)
-    samples_per_s: Series = field(default_factory=lambda: Series(rate=True))
-    tokens_per_s: Series = field(default_factory=lambda: Series(rate=True))
-    device_tokens_per_s: Series = field(default_factory=lambda: Series(rate=True))
+    step_time_ms: RunningSums = field(default_factory=RunningSums)
+    samples_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
+    tokens_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
+    device_tokens_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
     _first: Batch | None = field(default=None, compare=False, repr=False)
 
     def add(self, batch: Batch) -> None:

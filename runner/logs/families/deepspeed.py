@@ -33,7 +33,7 @@ NPU = Sign(
 # Its name, but for that of an option, as in a usage text, and of one that is not set.
 DEEPSPEED = Sign(
     (b"deepscale", b"consumed tokens:", b"per iteration (s):"),
-    re.compile(rb"\[deepspeed\]|(?<!--)(?<!_)deepspeed(?!\w*[\])]|=none)"),
+    re.compile(rb"\[deepspeed\]|(?<!--)(?<!_)deepspeed(?!\w{0,40}[\])]|=none)"),
 )
 _CANDIDATES = (
     Candidate("ascend_gpt", "and names NPUs", (NPU,)),

@@ -16,7 +16,7 @@ from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
-from runner.logs.series import MOST_BATCHES, Batches
+from runner.logs.running_sums import MOST_BATCHES, Batches
 from runner.logs.totals import LogTotals
 from tests.runner.logs import made_lines as lines
 
@@ -199,7 +199,7 @@ def test_a_diagnosis_of_anything_does_not_raise(
 
 
 def test_medians_are_exact_and_bounded() -> None:
-    from runner.logs import series
+    from runner.logs import running_sums as series
 
     values = series.Distribution()
     rng = np.random.default_rng(1)

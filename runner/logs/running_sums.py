@@ -135,7 +135,7 @@ class Batches:
 
 
 @dataclass
-class Series:
+class RunningSums:
     """A figure of the counted lines; `rate`: per second."""
 
     rate: bool = False
@@ -159,7 +159,7 @@ class Series:
         self.batches.add(time, work)
         self.newest = np.concatenate((self.newest, values[-NEWEST:]))[-NEWEST:].copy()
 
-    def merge(self, other: Series) -> None:
+    def merge(self, other: RunningSums) -> None:
         """Put another log's lines behind these."""
         self.values.merge(other.values)
         self.batches.merge(other.batches)
