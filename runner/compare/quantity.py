@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.figures.between_runs import (
+    ONE_RUN,
     STOPPED,
     CellTimes,
     RateDifference,
@@ -73,7 +74,7 @@ def measure(
         limit,
         NOT_JUDGED if name == RSS and difference.missing else _verdict(judging, change, difference),
         difference.visible_percent,
-        repeats_to_see(*times, limit) if limit else None,
+        repeats_to_see(*times, limit) if limit and difference.missing in ("", ONE_RUN) else None,
         difference.missing,
     )
 
@@ -97,7 +98,7 @@ def _difference(name: str, a: CellTimes, b: CellTimes) -> RateDifference:
 
 def _times(row: Mapping[str, Any], name: str) -> CellTimes:
     """Return the runs' times of a row; of one that does not have them, its own alone."""
-    values = [run[name] for run in row.get("runs", ()) if run.get(name)]
+    values = [value for run in row.get("runs", ()) if (value := run.get(name)) and value > 0]
     if not values:
         return CellTimes((row[name],), missing=OLD_TABLE)
     if name == RSS:
@@ -105,7 +106,7 @@ def _times(row: Mapping[str, Any], name: str) -> CellTimes:
     missing = (row.get("missing") or {}).get("samples_per_s_ci_low", "")
     means = values if name == "step_time_ms" else [1 / value for value in values]
     widening = STOPPED if row.get("repeats_until_percent") else 1.0
-    by_steps = (row.get("samples_per_s_steps_half_percent") or 0.0) / 100
+    by_steps = min(max(row.get("samples_per_s_steps_half_percent") or 0.0, 0.0), 1000.0) / 100
     times = of_values(means)
     missing = missing or times.missing
     return replace(times, open_by_steps=by_steps, missing=missing, widening=widening)

@@ -41,6 +41,7 @@ ONE_RUN = "one run does not show how runs differ"
 FEW_SLOW = "few or uneven slow steps take {:.1%} of the time: more runs or steps are needed"
 TAIL = "step times have a long tail, so that their mean is unknown"
 _NORMAL = quantile(math.inf)
+_MOST_CHANGE = 100.0  # of the logarithm: no two machines differ by that
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ def of_values(values: Sequence[float]) -> CellTimes:
 
 def rate_difference(ours: CellTimes, theirs: CellTimes) -> RateDifference:
     """Compare our rate with theirs."""
-    change = math.log(theirs.mean / ours.mean)
+    change = math.log(theirs.mean) - math.log(ours.mean)
+    if abs(change) > _MOST_CHANGE:
+        return RateDifference(_percent(change), missing="the two are too far apart to compare")
     if missing := ours.missing or theirs.missing:
         return RateDifference(_percent(change), missing=missing)
     freedom = _freedom((ours, theirs))
@@ -137,7 +140,8 @@ def repeats_to_see(ours: CellTimes, theirs: CellTimes, percent: float) -> int | 
     """
     variances = ours.variance, theirs.variance
     together = sum(variances)
-    weight = together**2 / sum(one**2 for one in variances) if together else 2.0
+    squares = sum(one**2 for one in variances)
+    weight = together**2 / squares if squares else 2.0
     for count in range(FEWEST_REPEATS, MOST_REPEATS + 1):
         freedom = (count - 1) * weight
         error = math.sqrt(together / count)

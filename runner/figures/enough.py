@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from runner.figures.summary import cell_statistics
+from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.record import NOT_ENDED, Record
 
 
@@ -17,7 +18,8 @@ class Enough(NamedTuple):
 def enough(records: Sequence[Record], until_percent: float) -> Enough:
     """Judge a cell by the records of its repeats, three or more.
 
-    A cell without a run that ended ok has enough: more repeats would fail, too.
+    A cell without a run that ended ok has enough: more repeats would fail, too. At least three must
+    end ok.
     """
     ended = [record for record in records if record.status not in NOT_ENDED]
     good = sum(record.status == "ok" for record in ended)
@@ -27,6 +29,8 @@ def enough(records: Sequence[Record], until_percent: float) -> Enough:
     times = cell_statistics(ended).times
     if times is None:
         return Enough(True, f"no speed was measured in {repeats}")
+    if good < FEWEST_REPEATS:
+        return Enough(False, f"{good} of {repeats} ended ok")
     if times.interval is None:
         return Enough(False, f"no interval after {repeats}: {times.missing}")
     half = (times.interval[1] / times.mean - 1) * 100

@@ -86,7 +86,8 @@ def bench(
         view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
         if todo:
-            wanted = [cell for cell, _ in todo]
+            # A cell that is known well enough may vary too much when others were repeated: all.
+            wanted = [cell for cell, _ in todo] if held.until_percent is None else list(cells)
             launcher = Launcher(engine, cluster, campaign, view, interrupts)
             claim = Wanted(wanted, matrix.time_limit_s), campaign.path, lambda: interrupts.over
             try:
@@ -110,7 +111,8 @@ def bench(
             len(ended) - good,
             len(kept),
             interrupted=interrupts.count > 0,
-            expired=interrupts.expired and good < len(repeats),
+            expired=interrupts.expired
+            and (good < len(repeats) or bool(once_more(campaign, held, cells))),
             limit_s=limit_s,
             resumes=not again,
         )

@@ -1,11 +1,12 @@
 """Which cells a matrix with `repeats: {until: ...}` repeats once more, by what is on disk."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import replace
 
+from runner.base.errors import UserError
 from runner.figures.enough import Enough, enough
 from runner.folder.campaign import Campaign
-from runner.load.records import records_of
+from runner.load.records import record_of
 from runner.matrix.select import in_order
 from runner.terms.cell import Cell, Matrix
 from runner.terms.record import Record
@@ -41,8 +42,19 @@ def known(
     """Yield how well each cell is known; nothing of a matrix that repeats by number."""
     if matrix.until_percent is None:
         return
-    runs: dict[str, list[Record]] = {}
-    for record in records_of(campaign, Path.cwd()):
-        runs.setdefault(record.cell_id, []).append(record)
     for cell in cells:
-        yield cell, enough(runs.get(cell.id, []), matrix.until_percent)
+        yield cell, enough(_records(campaign, matrix, cell), matrix.until_percent)
+
+
+def _records(campaign: Campaign, matrix: Matrix, cell: Cell) -> list[Record]:
+    """Read a cell's runs as this matrix counts them, which campaign.json may not hold yet."""
+    records = []
+    for number in matrix.numbers:
+        for attempt in campaign.attempts(cell.id, number)[-1:]:
+            try:
+                record = record_of(attempt, campaign)
+            except UserError:  # unreadable: bench has said so, and it tells nothing
+                continue
+            until, warmup = matrix.until_percent, matrix.warmup_iters
+            records.append(replace(record, until_percent=until, warmup_iters=warmup))
+    return records

@@ -22,6 +22,7 @@ from runner.terms.record import NOT_ENDED, Reached, Record, Utilisation
 
 # What a baseline is compared in, by the machine names of the columns.
 COMPARED = ("samples_per_s", *MEMORY)
+SPEEDS = ("samples_per_s", "step_time_ms")
 NO_ARCHITECTURE = "the system does not say the architecture of its model"
 NO_LENGTH = "nothing says the tokens of a sample"
 
@@ -348,8 +349,8 @@ class Row:
             lacks = target.missing if target else {}
             reasons |= {f"{name}_to_{end}": why for name, why in lacks.items()}
         times = self.statistics.times
-        if self.samples_per_s is not None and times is not None and times.missing:
-            ends = ("samples_per_s_ci_low", "samples_per_s_ci_high")
+        if times is not None and times.missing:
+            ends = [f"{name}_ci_{end}" for name in SPEEDS for end in ("low", "high")]
             reasons |= dict.fromkeys(ends, times.missing)
         if self.statistics.log_tflop_per_s is None:
             reasons["log_tflop_per_s_per_device"] = "the log prints none of its own"

@@ -251,6 +251,28 @@ def test_noise_of_a_step_time_is_in_percent_of_the_first_sides_time() -> None:
     assert time == pytest.approx(4 * rate, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"runs": [{"samples_per_s": -1.0}, {"samples_per_s": -1.0}]},
+        {"samples_per_s_steps_half_percent": 1e-90},
+        {"samples_per_s_steps_half_percent": 1e300},
+        {"samples_per_s_steps_half_percent": -5.0},
+        {"runs": [{"samples_per_s": 1e200}, {"samples_per_s": 1e200}]},
+        {"runs": [{"samples_per_s": 1e-200}]},
+    ],
+)
+def test_odd_numbers_of_a_saved_table_are_compared_or_cannot_be_told(odd: dict[str, Any]) -> None:
+    for a, b in ((row(), {**row(), **odd}), ({**row(), **odd}, row())):
+        verdict = one(a, b).verdict
+        assert verdict in ("cannot_tell", "same")
+
+
+def test_a_table_without_its_runs_says_what_to_do_and_no_number_of_repeats() -> None:
+    (note,) = one(row(), row(rate=90.0, runs=[])).notes
+    assert note.endswith("without the figures of each run: collect again")
+
+
 def test_lines_over_other_numbers_of_iterations_are_said() -> None:
     (note,) = one(row(iterations_per_line=10), row(iterations_per_line=1)).notes
     assert "covers 10 iterations, then 1" in note

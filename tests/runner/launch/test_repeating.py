@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
 from runner.launch import outlook
 from runner.launch.bench import Tally, bench
+from runner.launch.engine import Wanted
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.tables.build import rows
@@ -105,6 +107,47 @@ def test_more_repeats_are_growth_and_fewer_hide(benched: Benched) -> None:
     assert benched.repeats == {"zero_stage=0": (3, 5.0), "zero_stage=1": (6, 5.0)}
     benched.go(replace(UNTIL, until_percent=None, repeats=3))
     assert benched.repeats == {"zero_stage=0": (3, None), "zero_stage=1": (3, None)}
+
+
+def test_runs_of_before_are_judged_as_today_s_matrix_counts_them(benched: Benched) -> None:
+    """5.4 % by today's rule, 4.5 % by that of three plain repeats; hidden repeats count again."""
+    three = list(zip(CALM, (10.0, 10.18, 9.82), strict=True))
+    plain = replace(UNTIL, until_percent=None, repeats=3)
+    benched.go(plain, endings(*three))
+    benched.go(ended=endings([10.0]))
+    assert benched.repeats["zero_stage=1"] == (4, 5.0)
+    benched.go(plain)
+    before = len(benched.nodes.plays)
+    benched.go()
+    assert len(benched.nodes.plays) == before
+    assert benched.repeats["zero_stage=1"] == (4, 5.0)
+
+
+def test_every_cell_that_may_run_once_more_is_claimed(
+    benched: Benched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed bench goes on with one cell; the other is repeated behind it."""
+    three = zip(CALM, NOISY, strict=True)
+    benched.go(replace(UNTIL, until_percent=None, repeats=3), endings(*three))
+    next(benched.folder.glob("m-rack/zero_stage=0*/repeat3/attempt1/outcome.json")).unlink()
+    claimed: list[Wanted] = []
+
+    def claim(wanted: Wanted, *_: object) -> AbstractContextManager[None]:
+        claimed.append(wanted)
+        return nullcontext()
+
+    monkeypatch.setattr(benched.nodes, "claimed", claim)
+    benched.go(ended=endings((10.0,), (10.0,), (10.0,), (10.0,)))
+    assert [[cell.name for cell in wanted.cells] for wanted in claimed] == [
+        ["zero_stage=0", "zero_stage=1"]
+    ]
+    assert benched.repeats["zero_stage=1"] == (6, 5.0)
+
+
+def test_three_repeats_must_end_ok(benched: Benched) -> None:
+    ended = endings((10.0,), (10.0,), (10.0,), (10.01,), (10.01,))
+    benched.go(ended=[*ended, FAILED, *endings((10.0,))])
+    assert benched.repeats == {"zero_stage=0": (3, 5.0), "zero_stage=1": (4, 5.0)}
 
 
 def test_a_plan_counts_what_is_sure_to_run(benched: Benched, tmp_path: Path) -> None:
