@@ -93,7 +93,8 @@ test:  ## Lint, unit, golden, role and trainer tests, then those on real test no
 	$(PYTEST) -m '$(NOT_SLOW)' tests
 
 .PHONY: lint
-lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck
+lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck, named removals
+	tools/removals
 	ruff check .
 	ruff format --check .
 	mypy
