@@ -55,23 +55,23 @@ def _extract(path: Path, folder: Path) -> dict[str, str]:
     sums: dict[str, str] = {}
     folders: set[Path] = set()
     with gzip.GzipFile(path, "rb") as stream:
-        for count, (member, content) in enumerate(members(stream), 1):
-            depth = member.name.count("/")
+        for count, (name, content) in enumerate(members(stream), 1):
+            depth = name.count("/")
             if count + len(folders) > MOST_FILES or depth >= MOST_PARTS:
                 raise ForeignError(
                     f"it holds more than {MOST_FILES} files and folders, or more than {MOST_PARTS}"
                     " folders within each other"
                 )
-            if member.is_folder:
+            if content is None:
                 continue
-            target = folder / member.name
+            target = folder / name
             try:
                 if target.parent not in folders:
                     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     folders.update(target.parents[:depth])
-                sums[member.name] = _write(target, content)
+                sums[name] = _write(target, content)
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
-                raise DamagedError(f"{printable(member.name)} is in it twice") from None
+                raise DamagedError(f"{printable(name)} is in it twice") from None
     return sums
 
 

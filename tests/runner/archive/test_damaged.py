@@ -187,6 +187,15 @@ def digits() -> Iterator[bytes]:
         yield raw("c/x")
 
 
+def holes() -> Iterator[bytes]:
+    """A map of a sparse file, which tarfile reads into memory before its filter is asked."""
+    fields = {"major": "1", "minor": "0", "name": "c/x", "realsize": "1"}
+    records = [f" GNU.sparse.{key}={value}\n" for key, value in fields.items()]
+    header = "".join(f"{len(record) + 2}{record}" for record in records)
+    yield raw("././@PaxHeader", header.encode(), tarfile.XHDTYPE)
+    yield raw("c/x", b"20000000\n" + b"1\n" * 40_000_000)
+
+
 def many_records() -> Iterator[bytes]:
     for _ in range(400):
         yield raw("././@PaxHeader", b"5 a=\n" * 13_000, tarfile.XHDTYPE)
@@ -201,6 +210,7 @@ def many_records() -> Iterator[bytes]:
         (deep_folders, "folders within each other"),
         (digits, "a header in it has 200000 bytes"),
         (many_records, "is in it twice"),
+        (holes, "is not a plain file"),
     ],
 )
 def test_what_would_take_minutes_is_refused_soon(
