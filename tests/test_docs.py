@@ -32,6 +32,7 @@ from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
 from runner.systems.common.command_keys import FACTS
+from runner.tables.catalogue.every_column import COLUMNS
 from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
 from runner.terms.run import Run
@@ -212,6 +213,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 EVENT = "event.json"  # of a line of events.jsonl
 # The files of a campaign, and of a run in it, each as the noun that it is read as.
+TABLE = "docs/schemas/table.json"
 SCHEMAS: Mapping[str, type] = {
     names.CAMPAIGN: Settings,
     names.RUN: Run,
@@ -230,6 +232,25 @@ def schema_of(name: str) -> str:
         "description": f"{' '.join(words.split())} docs/runs.md. What else it has is not read.",
     }
     return json.dumps({**head, **shape(SCHEMAS[name]).json_schema()}, indent=1) + "\n"
+
+
+def table_schema() -> str:
+    """The schema of `collect --format json`: the committed one, with the catalogue's columns."""
+    schema = json.loads((ROOT / TABLE).read_text(encoding="utf-8"))
+    row = schema["properties"]["rows"]["items"]
+    others = {
+        key: what
+        for key, what in row["properties"].items()
+        if key in ("axes", "missing", "verdict_reasons", "scaling", "runs")
+    }
+    columns = {key: c.json_schema() for key, c in COLUMNS.items() if c.value}
+    row["properties"] = columns | others
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def test_the_tables_schema_has_each_column_of_the_catalogue() -> None:
+    committed = (ROOT / TABLE).read_text(encoding="utf-8")
+    assert committed == table_schema(), "run: python -m tests.test_docs"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -350,3 +371,4 @@ if __name__ == "__main__":
         (ROOT / document).write_text(generated(document), encoding="utf-8")
     for file in SCHEMAS:
         (ROOT / "docs" / "schemas" / file).write_text(schema_of(file), encoding="utf-8")
+    (ROOT / TABLE).write_text(table_schema(), encoding="utf-8")

@@ -20,11 +20,12 @@ from runner.figures.between_runs import (
     rate_difference,
     repeats_to_see,
 )
+from runner.tables.catalogue.column import Column
+from runner.tables.catalogue.every_column import COLUMNS
 
 CANNOT_TELL = "cannot_tell"
 NOT_JUDGED = "not_judged"
 RSS = "memory_rss_mib"
-BY_RUNS = ("samples_per_s", "step_time_ms", RSS)
 OLD_TABLE = "the saved table is of an older version, without the figures of each run: collect again"
 
 
@@ -43,50 +44,43 @@ class Measure:
     missing: str = ""  # why there is no noise
 
 
-@dataclass(frozen=True)
-class Judging:
-    """How a quantity is judged: the sign of what is better, and its words for worse and better."""
-
-    better: int
-    worse_word: str
-    better_word: str
-    threshold_percent: float
-
-
 def measure(
-    name: str, a: Mapping[str, Any], b: Mapping[str, Any], judging: Judging
+    column: Column, a: Mapping[str, Any], b: Mapping[str, Any], limit: float
 ) -> Measure | None:
-    """Judge one quantity of two rows of `collect --format json`; None where a side has none."""
+    """Judge one quantity of two rows of `collect --format json` by a threshold in percent; None
+    where a side has none.
+    """
+    name = column.key
     before, after = a.get(name), b.get(name)
     if before is None or after is None or before <= 0:
         return None
-    limit, change = judging.threshold_percent, (after - before) / before * 100
-    if name not in BY_RUNS or after <= 0:
-        verdict = _word(judging, change) if abs(change) > limit else "same"
+    change = (after - before) / before * 100
+    if not column.by_runs or after <= 0:
+        verdict = _word(column, change) if abs(change) > limit else "same"
         return Measure(before, after, change, 0.0, limit, verdict)
     times = _times(a, name), _times(b, name)
     difference = _difference(name, *times)
+    untold = name == RSS and difference.missing
     return Measure(
         before,
         after,
         change,
         difference.half if difference.interval else None,
         limit,
-        NOT_JUDGED if name == RSS and difference.missing else _verdict(judging, change, difference),
+        NOT_JUDGED if untold else _verdict(column, change, difference, limit),
         difference.visible_percent,
         repeats_to_see(*times, limit) if limit and difference.missing in ("", ONE_RUN) else None,
         difference.missing,
     )
 
 
-def _word(judging: Judging, change: float) -> str:
-    return judging.better_word if change * judging.better > 0 else judging.worse_word
+def _word(column: Column, change: float) -> str:
+    return column.words[change * column.better > 0]
 
 
-def _verdict(judging: Judging, change: float, difference: RateDifference) -> str:
-    limit = judging.threshold_percent
+def _verdict(column: Column, change: float, difference: RateDifference, limit: float) -> str:
     if difference.real and abs(change) > limit:
-        return _word(judging, change)
+        return _word(column, change)
     visible = difference.interval is not None and difference.half <= max(limit, abs(change))
     return "same" if visible and abs(change) <= limit else CANNOT_TELL
 
@@ -114,7 +108,7 @@ def _times(row: Mapping[str, Any], name: str) -> CellTimes:
 
 def standard_error_percent(row: Mapping[str, Any], name: str) -> float:
     """Return the standard error of a row's figure in percent of it; 0 where runs do not show it."""
-    return _times(row, name).error * 100 if name in BY_RUNS and row.get(name) else 0.0
+    return _times(row, name).error * 100 if COLUMNS[name].by_runs and row.get(name) else 0.0
 
 
 def told(name: str, one: Measure) -> str:

@@ -7,12 +7,10 @@ from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import counted
 from runner.compare.quantity import Measure
-from runner.compare.verdicts import RULE, TITLES, VERDICTS, CampaignComparison, ComparedCell
+from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell
+from runner.tables.catalogue.every_column import JUDGED, title
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
-from runner.terms.memory import MEMORY
-
-_PLACES = dict.fromkeys(MEMORY, 0)
 
 
 def to_table(comparison: CampaignComparison, width: int) -> str:
@@ -87,13 +85,13 @@ def _above(comparison: CampaignComparison) -> list[str]:
 
 
 def _headers(comparison: CampaignComparison) -> list[str]:
-    names = [f"{TITLES[name]} was, is" for name in _names(comparison)]
+    names = [f"{title(name)} was, is" for name in _names(comparison)]
     return ["verdict", "cell", *(part for name in names for part in (name, "change"))]
 
 
 def _names(comparison: CampaignComparison) -> list[str]:
     """Return the quantities that any cell has on both sides."""
-    return [name for name in TITLES if any(name in cell.measures for cell in comparison.cells)]
+    return [name for name in JUDGED if any(name in cell.measures for cell in comparison.cells)]
 
 
 def _rows(comparison: CampaignComparison) -> list[list[str]]:
@@ -111,7 +109,7 @@ def _rows(comparison: CampaignComparison) -> list[list[str]]:
 def _long(comparison: CampaignComparison) -> str:
     """Write each cell's verdict and name, which may take the whole line, then its quantities."""
     quantities = [
-        [(TITLES[name], *_pair(name, cell.measures[name])) for name in cell.measures]
+        [(title(name), *_pair(name, cell.measures[name])) for name in cell.measures]
         for cell in comparison.cells
     ]
     lines = iter(aligned([line for each in quantities for line in each], "plain").splitlines())
@@ -131,7 +129,9 @@ def _verdict(cell: ComparedCell) -> str:
 def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
     if measure is None:
         return MISSING, MISSING
-    values = ", ".join(number_text(value, _PLACES.get(name)) for value in (measure.a, measure.b))
+    values = ", ".join(
+        number_text(value, JUDGED[name].decimals) for value in (measure.a, measure.b)
+    )
     change = f"{measure.difference_percent:+.1f}%"
     if measure.noise_percent:
         change += f" ±{measure.noise_percent:.1f}"
@@ -141,7 +141,7 @@ def _pair(name: str, measure: Measure | None) -> tuple[str, str]:
 
 def _below(comparison: CampaignComparison) -> list[str]:
     limits = ", ".join(
-        f"{TITLES[name]} {limit:g} %" for name, limit in comparison.thresholds.items()
+        f"{title(name)} {limit:g} %" for name, limit in comparison.thresholds.items()
     )
     lines = [f"{RULE}; thresholds: {limits}; ±: the larger half of that interval"]
     steps = sorted({n for cell in comparison.cells for n in (cell.steps_a, cell.steps_b) if n})

@@ -31,10 +31,8 @@ from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.base.text import some
 from runner.compare.quantity import (
-    BY_RUNS,
     CANNOT_TELL,
     NOT_JUDGED,
-    Judging,
     Measure,
     measure,
     told,
@@ -43,26 +41,13 @@ from runner.figures.publishable import CODES
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
 from runner.tables.build import rows
+from runner.tables.catalogue.every_column import COLUMNS, JUDGED, THRESHOLDS, title
 from runner.tables.formatting import value_text
 from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS
-from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, UNDER_WAY, Record
 
-TITLES: Mapping[str, str] = {
-    "samples_per_s": "samples/s",
-    "step_time_ms": "step time ms",
-    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
-    "final_loss": "final loss",
-}
-# Quantity to the direction that is better, and the percent by which it may differ unless told.
-QUANTITIES: Mapping[str, tuple[int, float | None]] = {
-    "samples_per_s": (+1, 3.0),
-    **dict.fromkeys(MEMORY, (-1, 3.0)),
-    "step_time_ms": (-1, None),
-    "final_loss": (-1, None),
-}
 # Worst first; what is worse is a regression. The words are explained in docs/runs.md.
 VERDICTS: Mapping[str, bool] = {
     "broke": True,
@@ -82,12 +67,6 @@ VERDICTS: Mapping[str, bool] = {
     "less_memory": False,
     "better": False,
     "same": False,
-}
-WORDS = {
-    "samples_per_s": ("slower", "faster"),
-    "step_time_ms": ("slower", "faster"),
-    **dict.fromkeys(MEMORY, ("more_memory", "less_memory")),
-    "final_loss": ("worse", "better"),
 }
 RULE = (
     "worse: by more than the threshold, and the 95 % interval of the difference, by Welch's t over"
@@ -193,7 +172,7 @@ _RUN = Fields(
         },
         "seed": (Maybe(Whole()), None),
         "iterations_per_loss": (_FIGURE, None),
-        **dict.fromkeys(BY_RUNS, (_FIGURE, None)),
+        **dict.fromkeys((key for key, c in COLUMNS.items() if c.by_runs), (_FIGURE, None)),
     },
 )
 _ROW = Fields(
@@ -207,7 +186,7 @@ _ROW = Fields(
         ),
         "missing": (Maybe(Mapped(Text(), Words())), None),
         "runs": (List(_RUN, MOST_REPEATS), ()),
-        **dict.fromkeys(QUANTITIES, (_FIGURE, None)),
+        **dict.fromkeys(JUDGED, (_FIGURE, None)),
         "reason": (Words(), ""),
         "parameters": (Maybe(Mapped(Text(), Plain())), None),
     },
@@ -221,13 +200,13 @@ _SAVED = Fields(
 
 def thresholds(options: Iterable[str]) -> dict[str, float]:
     """Return the quantities that count, with percent, after `QUANTITY=PERCENT%` words."""
-    limits = {name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None}
+    limits = dict(THRESHOLDS)
     for word in (part for text in options for part in text.split(",")):
         name, _, number = (part.strip() for part in word.partition("="))
-        if name not in QUANTITIES:
+        if name not in JUDGED:
             raise UserError(
-                f"--threshold {word}: there is no quantity {name!r}{nearest(name, QUANTITIES)};"
-                f" the quantities are {', '.join(QUANTITIES)}"
+                f"--threshold {word}: there is no quantity {name!r}{nearest(name, JUDGED)};"
+                f" the quantities are {', '.join(JUDGED)}"
             )
         try:
             limits[name] = float(number.removesuffix("%"))
@@ -362,7 +341,7 @@ def _finished(row: _Row) -> bool:
 def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measure]:
     measures = {}
     for name, limit in limits.items():
-        judged = measure(name, a, b, Judging(QUANTITIES[name][0], *WORDS[name], limit))
+        judged = measure(JUDGED[name], a, b, limit)
         if judged is not None:
             measures[name] = judged
     return measures
@@ -398,7 +377,7 @@ def _notes(
 ) -> Iterable[str]:
     for name, one in measures.items():
         if one.verdict in (CANNOT_TELL, NOT_JUDGED):
-            yield told(TITLES[name], one)
+            yield told(title(name), one)
     lines = a.get("iterations_per_line"), b.get("iterations_per_line")
     if measures and None not in lines and lines[0] != lines[1]:
         yield (

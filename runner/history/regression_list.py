@@ -10,8 +10,9 @@ from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import filled, fits, grid
 from runner.base.text import counted, some
 from runner.history.cell_points import CampaignPoints, LeftOut
-from runner.history.regressions import TITLES, Regression
-from runner.history.series import THRESHOLDS, Series
+from runner.history.regressions import Regression
+from runner.history.series import Series
+from runner.tables.catalogue.every_column import THRESHOLDS, title
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
 
@@ -108,7 +109,7 @@ def _row(found: Regression) -> list[str]:
     numbers = [
         MISSING if v is None else number_text(v, places) for v in (found.before, found.after)
     ]
-    quantity = TITLES.get(found.quantity or "", "")
+    quantity = title(found.quantity or "")
     return [
         day(found.first.began),
         printable(found.series.cell),

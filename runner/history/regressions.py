@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints, Point
 from runner.history.series import Series, differing, running
+from runner.tables.catalogue.every_column import COLUMNS, title
 from runner.tables.formatting import number_text
-from runner.terms.memory import MEMORY
 
 BROKE = "broke"
 MOST_REASON = 160  # letters of one, in a sentence
-TITLES = {
-    "samples_per_s": "samples/s",
-    **{key: f"{figure.title} MiB" for key, figure in MEMORY.items()},
-}
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "regressions.trainbench")
 
 
@@ -61,10 +57,10 @@ class Regression:
                 self.reason if len(self.reason) <= MOST_REASON else f"{self.reason[:MOST_REASON]}…"
             )
             return f"{self.series.cell}: ok, then {self.first.row['status']}: {why}"
-        places = None if self.quantity == "samples_per_s" else 0
+        places = COLUMNS[self.quantity].decimals
         was, now = (number_text(value, places) for value in (self.before, self.after))
         change = f"{self.percent:+.1f} %"
-        return f"{self.series.cell}: {TITLES[self.quantity]} {was}, then {now} ({change})"
+        return f"{self.series.cell}: {title(self.quantity)} {was}, then {now} ({change})"
 
 
 def regressions(every: Sequence[Series], campaigns: Sequence[CampaignPoints]) -> list[Regression]:

@@ -4,16 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.compare.quantity import standard_error_percent
-from runner.compare.verdicts import QUANTITIES, WORDS
 from runner.figures.changes import Change, change_points
 from runner.history.cell_points import IMPORTED, UNOFFICIAL, CampaignPoints, Point
 from runner.history.identity import safe_name
+from runner.tables.catalogue.every_column import COLUMNS, THRESHOLDS
 from runner.terms.record import NOT_ENDED
 
-# Those that `compare` judges unless told otherwise, to the least change in percent.
-THRESHOLDS: Mapping[str, float] = {
-    name: percent for name, (_, percent) in QUANTITIES.items() if percent is not None
-}
 NODES = "nodes"  # the fact which nodes it ran on, that a redacted side does not say
 
 
@@ -108,11 +104,11 @@ def _changes(points: Sequence[Point], quantity: str, threshold: float) -> list[S
     values = [point.figure(quantity) or 0.0 for point in points]
     noise = [standard_error_percent(point.row, quantity) for point in points]
     found = change_points(values, noise, threshold)
-    better = QUANTITIES[quantity][0]
+    column = COLUMNS[quantity]
     changes = []
     for change in found:
         before, first = points[change.at - 1], points[change.at]
-        worse = change.percent * better < 0
+        worse = change.percent * column.better < 0
         newest = (found[-1].after / change.before - 1) * 100
         changes.append(
             SeriesChange(
@@ -120,9 +116,9 @@ def _changes(points: Sequence[Point], quantity: str, threshold: float) -> list[S
                 change=change,
                 last=before,
                 first=first,
-                word=WORDS[quantity][not worse],
+                word=column.words[not worse],
                 worse=worse,
-                open=worse and newest * better < -threshold,
+                open=worse and newest * column.better < -threshold,
                 differs=differing(before, first),
             )
         )

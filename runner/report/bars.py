@@ -7,6 +7,7 @@ from node.printable import printable
 from runner.figures.summary import Summary
 from runner.report.groups import MOST_CURVES, Group, axes_of, groups
 from runner.report.links import href
+from runner.tables.catalogue.every_column import missing
 from runner.tables.formatting import number_text
 from runner.tables.row import Row
 
@@ -55,7 +56,7 @@ def _length(row: Row, name: str, most: float) -> dict[str, Any]:
     if rates is None:
         return drawn
     rate, p5, p95 = map(number_text, (rates.value, rates.p5, rates.p95))
-    lacks = row.missing.get("samples_per_s_ci_low", "")
+    lacks = missing(row).get("samples_per_s_ci_low", "")
     words, low, span = f"no interval: {lacks}", None, None
     if rates.confidence:
         low, high = (end / most * 100 for end in rates.confidence)

@@ -9,25 +9,23 @@ from node.printable import printable
 from runner.report.groups import MOST_CURVES, axes_of
 from runner.report.links import href
 from runner.report.svg import SERIES, draw, mark
+from runner.tables.catalogue.every_column import value as value_of
 from runner.tables.formatting import number_text
-from runner.tables.machine import machine_value
 from runner.tables.row import Row, axis_names
 from runner.terms.memory import MEMORY
-
-_FIGURES = ("memory_used_mib", "memory_allocated_mib", "memory_reserved_mib", "memory_rss_mib")
 
 
 def memory_plot(table: Sequence[Row]) -> dict[str, Any] | None:
     """Draw samples/s of a device over memory, a point a cell; None without two cells to set apart.
 
-    Memory is the first figure of `_FIGURES` that two rows know.
+    Memory is the best known figure of it that two rows have.
     """
-    for key in _FIGURES:
-        label = f"memory {MEMORY[key].title}, MiB"
+    for key, figure in MEMORY.items():
+        label = f"memory {figure.title}, MiB"
         rows = [
             row
             for row in table
-            if row.finished and row.samples_per_s_per_device and machine_value(row, key)
+            if row.finished and row.samples_per_s_per_device and value_of(row, key)
         ]
         if len(rows) > 1:
             return _scatter(rows, key, label)
@@ -41,7 +39,7 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
     def paint(axes: Axes) -> dict[str, str]:
         titles = {}
         for index, (row, value) in enumerate(zip(rows, values, strict=True)):
-            used, rate = machine_value(row, key), row.samples_per_s_per_device or 0.0
+            used, rate = value_of(row, key), row.samples_per_s_per_device or 0.0
             colour = SERIES[kinds.index(value) % len(SERIES)]
             (point,) = axes.plot([used], [rate], "o", markersize=5, color=colour, alpha=0.85)
             point.set_gid(f"point{index}")

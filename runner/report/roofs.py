@@ -14,6 +14,7 @@ from runner.figures.intensity import flop_per_byte
 from runner.report.links import href
 from runner.report.points import telling_axis
 from runner.report.svg import FAINT, SERIES, TEXT, draw, mark
+from runner.tables.catalogue.every_column import missing
 from runner.tables.formatting import number_text
 from runner.tables.row import Row
 
@@ -50,7 +51,7 @@ def roofline(table: Sequence[Row]) -> dict[str, Any] | None:
         if not row.finished:
             continue
         if rate is None or not peak:
-            why = row.missing.get("mfu_percent") or "no MFU is known"
+            why = missing(row).get("mfu_percent") or "no MFU is known"
             reasons[why] = reasons.get(why, 0) + 1
             continue
         intensity, why = flop_per_byte(row.record, row.vocabulary[0] if row.vocabulary else 0)

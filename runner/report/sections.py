@@ -8,30 +8,21 @@ from node.printable import printable
 from runner.figures.parity import Parity
 from runner.figures.summary import runs_that_count
 from runner.report.links import href
-from runner.tables.columns import HEADERS, Column, measure_text
+from runner.tables.catalogue.column import Column
+from runner.tables.catalogue.every_column import COLUMNS, COMPARED, value
 from runner.tables.formatting import MISSING, axis_text, change_text
-from runner.tables.machine import machine_value
-from runner.tables.row import COMPARED, Difference, Row, axis_names, sizes_named
+from runner.tables.row import Difference, Row, axis_names, sizes_named
 from runner.tables.selection import Selection
 from runner.terms.record import Record
 
 _HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
-# What a narrow page shows of many columns, the first of them first: page.js takes as many as fit.
-_FIRST = (
-    *("cell", "samples_per_s", "status", "verdict", "samples_per_s_interval", "mfu_percent"),
-    *("memory_used_mib", "step_time_ms", "final_loss", "samples_per_s_spread_percent"),
-    *("tokens_per_s", "nodes_x_devices", "loss_parity", "learns", "seconds_to_target"),
-    *("memory_allocated_mib", "memory_reserved_mib", "memory_rss_mib", "utilisation_percent"),
-    *("mean_power_w", "energy_per_token_j", "samples_per_s_per_device"),
-    *("strong_scaling_efficiency", "weak_scaling_efficiency"),
-)
+_FIRST = ("cell", "samples_per_s", "status", "verdict")  # on the narrowest page
 MOST_CHOICES = 30  # values of a setting by which rows are filtered, in a list
 _SHOWN_BY = {  # axes without a column of their own
     "nodes_x_devices": ("nodes", "devices_per_node"),
     "batch": ("micro_batch_size", "global_batch_size"),
 }
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
-_HIGHER_IS_BETTER = frozenset({"samples_per_s"})
 
 
 def _links(runs: Iterable[Record]) -> list[dict[str, Any]]:
@@ -54,17 +45,17 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
     columns = [column for column in chosen.columns if not column.key.endswith("_difference")]
     # Names and the headline number first: a phone shows little more without scrolling.
     columns.sort(key=lambda column: 0 if column.kind == "name" else column.key not in _HEADLINE)
-    keys, by = _keys(columns), _by_which(table)
+    keys, by, ranks = _keys(columns), _by_which(table), _ranks(columns)
     each = [[_cell(row, column) for column in columns] for row in table]
     return {
         "columns": [
             {
                 "key": key,
-                "header": column.header,
-                "title": column.one_line_header,
+                "header": column.title,
+                "title": column.one_line_title,
                 "machine": column.key,
                 "kind": column.kind,
-                "rank": _rank(column.key),
+                "rank": ranks[column.key],
                 "filtered": column.key in by and _many([cells[at] for cells in each]),
             }
             for at, (key, column) in enumerate(zip(keys, columns, strict=True))
@@ -101,8 +92,16 @@ def _keys(columns: Sequence[Column]) -> list[str]:
     ]
 
 
-def _rank(key: str) -> int:
-    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
+def _ranks(columns: Sequence[Column]) -> dict[str, int]:
+    """Return each column's rank for a narrow page, which shows as many as fit: `_FIRST`, then
+    what tables give up last.
+    """
+
+    def worth(column: Column) -> tuple[int, float]:
+        first = _FIRST.index(column.key) if column.key in _FIRST else len(_FIRST)
+        return first, -(column.worth or 0)
+
+    return {column.key: at for at, column in enumerate(sorted(columns, key=worth))}
 
 
 def _by_which(table: Sequence[Row]) -> set[str]:
@@ -128,11 +127,11 @@ def _value(row: Row, column: Column, text: str) -> str | None:
     if column.kind != "measure" or text == MISSING:
         return None
     try:
-        value = machine_value(row, column.key)
+        known = value(row, column.key)
     except KeyError:  # a column for people alone
-        value = None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:.6g}"
+        known = None
+    if isinstance(known, int | float) and not isinstance(known, bool):
+        return f"{known:.6g}"
     found = _NUMBER.search(text)
     return found[0].replace(",", "") if found else None
 
@@ -143,11 +142,11 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
     if not compared:
         return None
     _, first = compared[0]
-    names = [n for n in COMPARED if any(machine_value(row, n) is not None for row in table)]
+    names = [n for n in COMPARED if any(value(row, n) is not None for row in table)]
     return {
         "axis": first.axis,
         "value": first.value,
-        "columns": [{"key": name, "title": HEADERS[name]} for name in names],
+        "columns": [{"key": name, "title": COLUMNS[name].one_line_title} for name in names],
         "parity": any(
             comparison.parity and comparison.parity.same is not None for _, comparison in compared
         ),
@@ -183,12 +182,12 @@ def _parity(parity: Parity | None) -> dict[str, Any]:
 def _pair(row: Row, base: Row | None, name: str, difference: Difference | None) -> dict[str, str]:
     verdict = ""
     # A difference is coloured where it is beyond its noise; the peak of a device has none.
-    noisy = name in ("samples_per_s", "memory_rss_mib")
-    if difference and (difference.real if noisy else difference.percent):
-        verdict = "good" if (difference.percent > 0) == (name in _HIGHER_IS_BETTER) else "bad"
+    column = COLUMNS[name]
+    if difference and (difference.real if column.by_runs else difference.percent):
+        verdict = "good" if difference.percent * column.better > 0 else "bad"
     return {
-        "ours": measure_text(row, name) if row.finished else MISSING,
-        "theirs": measure_text(base, name) if base and base.finished else MISSING,
+        "ours": column.number(row) if row.finished else MISSING,
+        "theirs": column.number(base) if base and base.finished else MISSING,
         "difference": change_text(difference),
         "verdict": verdict,
     }

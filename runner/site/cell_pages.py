@@ -8,8 +8,8 @@ from runner.base.clock import ZONE
 from runner.figures.changes import FEWEST_POINTS
 from runner.history.cell_points import Point
 from runner.history.regression_list import day
-from runner.history.regressions import BROKE, TITLES
-from runner.history.series import THRESHOLDS, Series, SeriesChange, differing
+from runner.history.regressions import BROKE
+from runner.history.series import Series, SeriesChange, differing
 from runner.report.details import anchor
 from runner.site import places
 from runner.site.drawing import Level, Mark, plot
@@ -24,10 +24,10 @@ from runner.site.sheets import (
     words,
 )
 from runner.site.whole import WholeSite
+from runner.tables.catalogue.every_column import COLUMNS, THRESHOLDS, title
 from runner.tables.formatting import MISSING, number_text
 
 ROOT = "../"
-_PLACES = {"samples_per_s": None}
 MOST_FACTS = 4  # that are named in a row of the table
 
 
@@ -53,10 +53,10 @@ def page(site: WholeSite, series: Series) -> dict[str, Any]:
 
 def sentence(change: SeriesChange) -> str:
     """Say what a quantity was and is."""
-    spots = _PLACES.get(change.quantity, 0)
+    spots = COLUMNS[change.quantity].decimals
     step = change.change
     was, now = (number_text(value, spots) for value in (step.before, step.after))
-    return f"{TITLES[change.quantity]} {was}, then {now} ({step.percent:+.1f} %)"
+    return f"{title(change.quantity)} {was}, then {now} ({step.percent:+.1f} %)"
 
 
 def chance(p: float | None) -> str:
@@ -135,10 +135,10 @@ def _plot(series: Series, quantity: str) -> dict[str, Any]:
         ]
     hollow = "; hollow points do not count for changes" if left_out else ""
     return {
-        "title": TITLES[quantity],
+        "title": title(quantity),
         "caption": f"A point is a campaign and leads to its row; lines are 95 % intervals{hollow}.",
         "svg": plot(
-            f"{TITLES[quantity]} of {series.cell} over campaigns",
+            f"{title(quantity)} of {series.cell} over campaigns",
             marks,
             levels,
             [counted[each.at] for each in changes],
@@ -149,9 +149,9 @@ def _plot(series: Series, quantity: str) -> dict[str, Any]:
 def _words(point: Point, quantity: str, why: str) -> str:
     value, interval = point.figure(quantity), point.interval(quantity)
     text = f"{point.campaign}, {day(point.began)}: "
-    text += MISSING if value is None else number_text(value, _PLACES.get(quantity, 0))
+    text += MISSING if value is None else number_text(value, COLUMNS[quantity].decimals)
     if interval:
-        text += f" ({', '.join(number_text(end, _PLACES.get(quantity, 0)) for end in interval)})"
+        text += f" ({', '.join(number_text(end, COLUMNS[quantity].decimals) for end in interval)})"
     return f"{text}; {why}" if why else text
 
 
@@ -161,7 +161,7 @@ def _table(site: WholeSite, series: Series) -> PageSheet:
         PageColumn("campaign", "campaign"),
         PageColumn("date", f"date ({ZONE})"),
         PageColumn("status", "status", filtered=True),
-        *(PageColumn(name, TITLES[name], number=True) for name in quantities),
+        *(PageColumn(name, title(name), number=True) for name in quantities),
         PageColumn("changed", "changed since the one before"),
         PageColumn("why", "what speaks against it"),
         PageColumn("unofficial", "unofficial", filtered=True),
@@ -186,7 +186,7 @@ def _cells(
         words(site.by_id[id].name, href=href),
         words(day(point.began)),
         status(point),
-        *(with_interval(point, name, _PLACES.get(name, 0)) for name in quantities),
+        *(with_interval(point, name) for name in quantities),
         words(facts + more, "spread"),
         words(why_not(point), "why"),
         words(", ".join(point.unofficial)),

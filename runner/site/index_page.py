@@ -7,7 +7,7 @@ from runner.base.clock import ZONE
 from runner.base.text import counted, lasts
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.regression_list import day
-from runner.history.regressions import TITLES, Regression
+from runner.history.regressions import Regression
 from runner.history.series import Series
 from runner.report.details import anchor
 from runner.site import places
@@ -26,10 +26,12 @@ from runner.site.sheets import (
     words,
 )
 from runner.site.whole import WholeSite
+from runner.tables.catalogue.every_column import title
 from runner.tables.formatting import MISSING
 from runner.terms.memory import MEMORY
 
 MOST_REGRESSIONS = 20  # that the page names; the file has all
+_RATES = ("tokens_per_s_per_device", "mfu_percent")
 MOST_AXES = 8  # columns of the table of points
 IDENTITY = (
     "A cell is the same one where system, nodes, devices a node, the kind of machine and every"
@@ -181,14 +183,13 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
     memory = [key for key in MEMORY if any(point.figure(key) is not None for point in points)]
     columns = [
         PageColumn("cell", "cell"),
-        PageColumn("samples_per_s", "samples/s", number=True),
+        PageColumn("samples_per_s", title("samples_per_s"), number=True),
         PageColumn("status", "status", filtered=True),
         PageColumn("campaign", "campaign", filtered=True),
         PageColumn("date", f"date ({ZONE})"),
         PageColumn("why", "what speaks against it"),
-        PageColumn("tokens_per_s_per_device", "tokens/s a device", number=True),
-        PageColumn("mfu_percent", "MFU %", number=True),
-        *(PageColumn(key, TITLES[key], number=True) for key in memory),
+        *(PageColumn(key, title(key), number=True) for key in _RATES),
+        *(PageColumn(key, title(key), number=True) for key in memory),
         PageColumn("unofficial", "unofficial", filtered=True),
         PageColumn("system", "system", filtered=True),
         PageColumn("machine", "machine", filtered=True),
@@ -221,14 +222,12 @@ def _point(
     return PageRow(
         [
             words(point.cell, href=places.cell(series) if series else href),
-            with_interval(point, "samples_per_s", None, href),
+            with_interval(point, "samples_per_s", href),
             status(point),
             words(campaign.name, href=href),
             words(day(point.began)),
             words(why_not(point), "why"),
-            figure(point, "tokens_per_s_per_device", 0),
-            figure(point, "mfu_percent", 1),
-            *(figure(point, key, 0) for key in memory),
+            *(figure(point, key) for key in (*_RATES, *memory)),
             words(", ".join(point.unofficial)),
             words(row["system"]),
             words(point.machine, "spread"),

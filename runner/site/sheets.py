@@ -6,6 +6,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.history.cell_points import Point
+from runner.tables.catalogue.every_column import COLUMNS
 from runner.tables.formatting import MISSING, number_text, value_text
 
 
@@ -53,21 +54,18 @@ class PageSheet:
     most: int = 200
 
 
-def figure(point: Point, quantity: str, places: int | None = None, href: str = "") -> PageCell:
-    """Return a figure of a point; with its half interval where it has one and decimals are told."""
+def figure(point: Point, quantity: str, href: str = "") -> PageCell:
+    """Return a figure of a point."""
     value = point.figure(quantity)
     if value is None:
         return PageCell(MISSING, "", "number")
-    return PageCell(number_text(value, places), value, "number", href)
+    return PageCell(number_text(value, COLUMNS[quantity].decimals), value, "number", href)
 
 
-def with_interval(point: Point, quantity: str, places: int | None, href: str = "") -> PageCell:
+def with_interval(point: Point, quantity: str, href: str = "") -> PageCell:
     """Return a figure with the larger half of its 95 % interval in percent."""
-    cell, interval, value = (
-        figure(point, quantity, places, href),
-        point.interval(quantity),
-        point.figure(quantity),
-    )
+    cell, interval = figure(point, quantity, href), point.interval(quantity)
+    value = point.figure(quantity)
     if interval is None or not value:
         return cell
     half = max(value - interval[0], interval[1] - value) / value * 100

@@ -9,7 +9,8 @@ from runner.base.errors import UserError
 from runner.compare.verdicts import CampaignComparison, Side, compare_campaigns
 from runner.history.cell_points import CampaignPoints, LeftOut
 from runner.history.regressions import Regression, regressions
-from runner.history.series import THRESHOLDS, Series, all_series
+from runner.history.series import Series, all_series
+from runner.tables.catalogue.every_column import THRESHOLDS
 
 
 @dataclass(frozen=True)

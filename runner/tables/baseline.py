@@ -9,9 +9,9 @@ from runner.figures.between_runs import of_values, rate_difference
 from runner.figures.parity import parity, task_differs
 from runner.figures.summary import runs_that_count
 from runner.figures.target import compare_learning
+from runner.tables.catalogue.every_column import COMPARED, value
 from runner.tables.formatting import value_text
-from runner.tables.machine import machine_value
-from runner.tables.row import COMPARED, BaselineComparison, Difference, Row, axis_names
+from runner.tables.row import BaselineComparison, Difference, Row, axis_names
 
 
 def with_baseline(table: Sequence[Row], baseline: str) -> list[Row]:
@@ -47,9 +47,9 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
             f"{nearest(axis, names)}; axes: {known}"
         )
     values = list(dict.fromkeys(value_text(row.value(axis)) for row in table))
-    for value in values:
-        if alike(wanted, value):
-            return axis, value
+    for known in values:
+        if alike(wanted, known):
+            return axis, known
     raise UserError(
         f"baseline {baseline!r}: no cell has {axis}={wanted}"
         f"{nearest(wanted, values)}; values: {', '.join(values)}"
@@ -85,7 +85,7 @@ def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> B
     both = ours_rss and theirs_rss
     of_rss = rate_difference(of_values(theirs_rss), of_values(ours_rss)) if both else None
     for name in COMPARED:
-        ours, theirs = machine_value(row, name), machine_value(base, name)
+        ours, theirs = value(row, name), value(base, name)
         if ours is not None and theirs:
             absolute = ours - theirs
             sure = {"samples_per_s": between, "memory_rss_mib": of_rss}.get(name)

@@ -8,10 +8,9 @@ from runner.figures.summary import CellStatistics, cell_statistics
 from runner.figures.target import time_to_target, time_to_validation_target
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
-from runner.tables.columns import columns
+from runner.tables.catalogue.every_column import for_machines, for_people, missing, value
 from runner.tables.efficiency import with_scaling
 from runner.tables.judged import with_verdicts
-from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, facts
 from runner.terms.record import Measurement, Record
 
@@ -54,12 +53,12 @@ def _readable(row: Row) -> Row:
     One run's figures end no table.
     """
     try:
-        for column in columns([row]):
+        for column in for_people([row]):
             column.text(row)
-        for name in machine_names([row]):
-            machine_value(row, name)
+        for column in for_machines([row]):
+            value(row, column.key)
         facts(row)
-        dict(row.missing)
+        missing(row)
     except Exception as error:
         return _unreadable(row.records, error)
     return row

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from node.printable import printable
 from runner.matrix.published import PublishedRow, base_of
 from runner.matrix.table_shape import TableShape
-from runner.tables.columns import DOUBTFUL
+from runner.tables.catalogue.column import DOUBTFUL
 from runner.tables.entries import (
     PRINTED_OTHERWISE,
     Entry,

@@ -11,8 +11,8 @@ from typing import Any
 
 from node.printable import printable
 from runner.matrix.published import Printed, PublishedRow
+from runner.tables.catalogue.every_column import value as value_of
 from runner.tables.formatting import MISSING, decimals, difference_text, number_text, value_text
-from runner.tables.machine import machine_value
 from runner.tables.row import Difference, Row, facts
 
 PUBLISHED = "published"
@@ -60,7 +60,7 @@ class Entry:
             return self.published.figures.get(key)
         if self.row is None or not self.row.finished:
             return None
-        value = machine_value(self.row, key)
+        value = value_of(self.row, key)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def value(self, key: str) -> Any:

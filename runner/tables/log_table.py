@@ -11,27 +11,26 @@ from typing import Any
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled
-from runner.tables.formatting import MISSING
+from runner.tables.catalogue.column import Column
+from runner.tables.catalogue.every_column import COLUMNS
+from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
 from runner.tables.spreadsheet import csv_text
 from runner.terms.memory import MEMORY
 
 LogRow = Mapping[str, Any]
-# What people see, beside the texts: how its numbers are written. Machines have every key.
+# What people see: texts, then figures. Machines have every key.
 _TEXTS = ("log", "family", "system", "status")
-_NUMBERS: Mapping[str, tuple[str, str]] = {
-    "logged_lines": ("steps", "d"),
-    "last_iteration": ("iteration", ",d"),
-    "planned_iterations": ("of", ",d"),
-    "step_time_ms": ("step ms", ".1f"),
-    "samples_per_s": ("samples/s", ".2f"),
-    "samples_per_s_median": ("median", ".2f"),
-    "stalls_percent": ("stalls %", ".1f"),
-    "tokens_per_s": ("tokens/s", ",.0f"),
-    "tokens_per_s_per_device": ("tokens/s a device", ",.0f"),
-    "last_loss": ("last loss", ".4g"),
-    "last_validation_loss": ("validation loss", ".4g"),
-    **{key: (f"{figure.title} MiB", ".0f") for key, figure in MEMORY.items()},
+_COUNTS = {"logged_lines": "steps", "last_iteration": "iteration", "planned_iterations": "of"}
+_SAME = (
+    *("step_time_ms", "samples_per_s", "samples_per_s_median", "stalls_percent"),
+    *("tokens_per_s", "tokens_per_s_per_device"),
+)
+# A log's key to the column of a campaign that it is written like.
+_COLUMNS = {
+    **{key: key for key in _SAME},
+    **{"last_loss": "final_loss", "last_validation_loss": "validation_loss"},
+    **{key: key for key in MEMORY},
 }
 
 
@@ -67,21 +66,30 @@ def _json(rows: Sequence[LogRow], width: int) -> str:
 
 def _cells(rows: Sequence[LogRow]) -> tuple[list[str], list[list[str]], list[str]]:
     """Return headers, texts and sides; a figure that no log has takes no column."""
-    numbers = {
-        key: how
-        for key, how in _NUMBERS.items()
+    numbers = [
+        key
+        for key in (*_COUNTS, *_COLUMNS)
         if key == "logged_lines" or any(row[key] is not None for row in rows)
-    }
-    headers = [*_TEXTS, *(header for header, _ in numbers.values())]
-    written = {**dict.fromkeys(_TEXTS, ""), **{key: how for key, (_, how) in numbers.items()}}
+    ]
+    headers = [*_TEXTS, *(_COUNTS.get(key) or _column(key).one_line_title for key in numbers)]
     cells = [
         [
-            MISSING if row[key] is None else printable(format(row[key], how))
-            for key, how in written.items()
+            *(MISSING if row[key] is None else printable(str(row[key])) for key in _TEXTS),
+            *(_number(key, row[key]) for key in numbers),
         ]
         for row in rows
     ]
     return headers, cells, ["left"] * len(_TEXTS) + ["right"] * len(numbers)
+
+
+def _number(key: str, value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return number_text(value, 0 if key in _COUNTS else _column(key).places(value))
+
+
+def _column(key: str) -> Column:
+    return COLUMNS[_COLUMNS[key]]
 
 
 def _reasons(rows: Sequence[LogRow]) -> dict[str, str]:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from runner.base.escapes import MarkdownText
 from runner.base.grid import aligned
-from runner.tables.columns import alignment
 from runner.tables.row import Row
-from runner.tables.selection import select_columns
+from runner.tables.selection import alignment, select_columns
 
 
 def to_markdown(table: Sequence[Row]) -> str:
@@ -24,7 +23,7 @@ def to_markdown(table: Sequence[Row]) -> str:
     lines.append(
         piped(
             [
-                MarkdownText(column.key if column.kind == "measure" else column.one_line_header)
+                MarkdownText(column.key if column.kind == "measure" else column.one_line_title)
                 for column in chosen.columns
             ],
             [[MarkdownText(column.text(row)) for column in chosen.columns] for row in table],

@@ -11,12 +11,16 @@ from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
-from runner.tables.columns import DOUBTFUL, HEADERS, decimal_places
+from runner.tables.catalogue.column import DOUBTFUL
+from runner.tables.catalogue.compared_columns import of_published
+from runner.tables.catalogue.every_column import column as column_of
+from runner.tables.catalogue.every_column import machine_names
+from runner.tables.catalogue.every_column import title as title_of
+from runner.tables.catalogue.every_column import value as value_of
 from runner.tables.entries import difference
-from runner.tables.footnotes import notes, of_published
+from runner.tables.footnotes import notes
 from runner.tables.formatting import MISSING, change_text, number_text, value_text
 from runner.tables.judged import signs
-from runner.tables.machine import machine_names, machine_value
 from runner.tables.row import Row, axis_names, facts
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
 
@@ -88,7 +92,7 @@ def _sheet(title: str, part: DataFrame, rows: Sequence[str], values: Sequence[st
     heads = [Head(key, key, number=False) for key in rows]
     for column, value in product(beside, (*values, "steps_measured", "status")):
         key = ":".join((*column, value))
-        header = " ".join((*column, HEADERS.get(value, value)))
+        header = " ".join((*column, title_of(value)))
         heads.append(Head(key, header, number=value != "status"))
     lines = [
         _line(name, dict(zip(here["beside"], here["row"], strict=True)), rows, beside, values)
@@ -112,7 +116,7 @@ def _line(
             cells[":".join((*column, value))] = (
                 SheetCell(MISSING) if row is None else _cell(row, value)
             )
-        steps = machine_value(row, "steps_measured") if row else None
+        steps = value_of(row, "steps_measured") if row else None
         cells[":".join((*column, "steps_measured"))] = SheetCell(number_text(steps, 0), steps)
         status = row.status if row else None
         cells[":".join((*column, "status"))] = SheetCell(status or MISSING, status)
@@ -122,16 +126,16 @@ def _line(
 
 
 def _cell(row: Row, key: str) -> SheetCell:
-    value = machine_value(row, key)
+    value = value_of(row, key)
     if isinstance(value, str | bool):
         return SheetCell(printable(str(value)), value)
     if value is None or not row.finished:
         return SheetCell(MISSING)
-    text = number_text(value, decimal_places(key, value))
+    text = number_text(value, column_of(key).places(value))
     compared = row.comparison
     change = compared.differences.get(key) if compared else None
     if change is None and compared and compared.base and not compared.is_baseline:
-        base = machine_value(compared.base, key) if compared.base.finished else None
+        base = value_of(compared.base, key) if compared.base.finished else None
         change = difference(value, base)
     if change is not None:
         text += f" ({change_text(change)})"

@@ -12,17 +12,12 @@ from runner.figures.between_runs import RateDifference
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.power import Power
-from runner.figures.startup import NOT_SAID, NOT_SEEN
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula
-from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, Reached, Record, Utilisation
 
-# What a baseline is compared in, by the machine names of the columns.
-COMPARED = ("samples_per_s", *MEMORY)
-SPEEDS = ("samples_per_s", "step_time_ms")
 NO_ARCHITECTURE = "the system does not say the architecture of its model"
 NO_LENGTH = "nothing says the tokens of a sample"
 
@@ -242,18 +237,21 @@ class Row:
         return self.record.arithmetic
 
     @property
-    def _peak(self) -> tuple[float | None, str]:
+    def peak(self) -> tuple[float | None, str]:
+        """The dense peak of the device in its arithmetic, TFLOP/s, and where it is from, or why
+        it is not known.
+        """
         return catalogue.peak(self.device, self.arithmetic)
 
     @property
     def peak_tflop_per_s(self) -> float | None:
         """The device's dense peak in that arithmetic, by its data sheet."""
-        return self._peak[0]
+        return self.peak[0]
 
     @property
     def peak_source(self) -> str | None:
         """The data sheet."""
-        peak, source = self._peak
+        peak, source = self.peak
         return None if peak is None else source
 
     @property
@@ -271,7 +269,7 @@ class Row:
         return None if rate is None or not peak else rate / peak * 100
 
     @property
-    def _reached(self) -> Reached:
+    def reached(self) -> Reached:
         """What doctor's matrix product reached; of several runs that count the mean."""
         _, runs = runs_that_count(self.records)
         each = [run.reached for run in runs] or [self.record.reached]
@@ -282,7 +280,7 @@ class Row:
     @property
     def matmul_tflop_per_s(self) -> float | None:
         """What doctor's matrix product reached on one of these devices, in that arithmetic."""
-        return self._reached.tflop_per_s
+        return self.reached.tflop_per_s
 
     @property
     def matmul_percent(self) -> float | None:
@@ -323,48 +321,6 @@ class Row:
     def published_figure(self, name: str) -> float | None:
         """Return what a document printed for this cell: the first that has the figure."""
         return next((d.figures[name] for d in self.published if name in d.figures), None)
-
-    @property
-    def missing(self) -> Mapping[str, str]:
-        """Machine column to why it is null."""
-        reasons = dict(self.statistics.missing)
-        if self.vocabulary is None:
-            why = "no samples/s" if self.samples_per_s is None else NO_ARCHITECTURE
-            reasons["model_tflop_per_s_per_device"] = why
-        if self.record.sample_length is None and self.samples_per_s is not None:
-            reasons |= {"tokens_per_s": NO_LENGTH, "tokens_per_s_per_device": NO_LENGTH}
-        if self.mfu_percent is None:
-            why = reasons.get("model_tflop_per_s_per_device", "") or self._peak[1]
-            reasons |= {"mfu_percent": why, "hfu_percent": why}
-        elif self.record.activation_checkpointing is None:
-            names = ("hfu_percent", "hardware_tflop_per_s_per_device")
-            reasons |= dict.fromkeys(names, "nothing says whether activations are computed again")
-        if self.matmul_percent is None:
-            why = reasons.get("model_tflop_per_s_per_device", "") or self._reached.missing
-            reasons["matmul_percent"] = why
-        if self.utilisation is None:
-            reasons["utilisation_percent"] = "the devices were not sampled, and the log shows none"
-        reasons |= self.power.reasons
-        for end, target in (("target", self.target), ("validation_target", self.validation_target)):
-            lacks = target.missing if target else {}
-            reasons |= {f"{name}_to_{end}": why for name, why in lacks.items()}
-        times = self.statistics.times
-        if times is not None and times.missing:
-            ends = [f"{name}_ci_{end}" for name in SPEEDS for end in ("low", "high")]
-            reasons |= dict.fromkeys(ends, times.missing)
-        if self.statistics.log_tflop_per_s is None:
-            reasons["log_tflop_per_s_per_device"] = "the log prints none of its own"
-        if self.statistics.startup.first_step_s is None:
-            reasons["time_to_first_step_s"] = NOT_SEEN
-        if self.statistics.startup.compile_s is None:
-            reasons["compile_s"] = NOT_SAID
-        parity = self.comparison.parity if self.comparison else None
-        if parity is not None and parity.same is None:
-            reasons["loss_parity"] = parity.why_not
-        learning = self.comparison.learning if self.comparison else None
-        if learning is not None and learning.verdict is None:
-            reasons["learns"] = learning.why_not
-        return reasons
 
 
 def axis_names(table: Sequence[Row]) -> list[str]:

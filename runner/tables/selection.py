@@ -4,21 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from node.printable import printable
-from runner.tables.columns import Column, columns
+from runner.tables.catalogue.column import Column
+from runner.tables.catalogue.every_column import for_people
 from runner.tables.footnotes import notes
 from runner.tables.formatting import MISSING
 from runner.tables.row import Row
-
-# Texts by which a column says nothing.
-_NOTHING = {
-    "steps_skipped": {"0"},
-    "steps_nan": {"0"},
-    "repeats": {"1/1"},
-    "loss_parity": {"same", "baseline"},  # a note says it
-    "learns": {"baseline"},
-}
-# Decided by what the runs logged: an unfinished run, marked as one, is no difference.
-_LOGGED = frozenset({"window", "warmup_iters", "flop_vocab_size", "verdict"})
 
 
 @dataclass(frozen=True)
@@ -35,14 +25,14 @@ def select_columns(table: Sequence[Row]) -> Selection:
     """Choose the columns: fold what all rows share, leave out what no row has."""
     kept: list[Column] = []
     common: dict[str, str] = {}
-    for column in columns(table):
-        texts = {column.text(row) for row in table if row.finished or column.key not in _LOGGED}
-        if column.key in _LOGGED:
+    for column in for_people(table):
+        texts = {column.text(row) for row in table if row.finished or not column.logged}
+        if column.logged:
             texts -= {MISSING}
         if column.kind == "setting" and len(texts) <= 1:
             for text in texts - {MISSING}:
-                common[column.one_line_header] = text
-        elif not texts <= {MISSING} | _NOTHING.get(column.key, set()):
+                common[column.one_line_title] = text
+        elif not texts <= {MISSING} | column.nothing:
             kept.append(column)
     return Selection(
         columns=tuple(kept),
@@ -59,3 +49,8 @@ def problems(table: Sequence[Row]) -> list[str]:
         for row in table
         if row.status != "ok"
     ]
+
+
+def alignment(shown: Sequence[Column]) -> list[str]:
+    """Return how each column is set: measures to the right."""
+    return ["right" if column.kind == "measure" else "left" for column in shown]

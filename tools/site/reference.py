@@ -4,8 +4,7 @@ import argparse
 import re
 
 from runner.__main__ import parser
-from runner.tables.columns import columns
-from runner.tables.machine import machine_names
+from runner.tables.catalogue.every_column import for_people, machine_names
 from tools.site.links import ROOT, Sheet
 
 WIDTH = 100  # letters a line of --help
@@ -36,7 +35,7 @@ def _subcommands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
 
 def table_columns() -> Sheet:
     """Write the page of columns: names, headers for people, where each is explained."""
-    headers = {column.key: column.one_line_header for column in columns([])}
+    headers = {column.key: column.one_line_title for column in for_people([])}
     places = _explained()
     rows = ""
     for name in [*dict.fromkeys([*machine_names([]), *headers])]:

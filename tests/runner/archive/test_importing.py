@@ -18,7 +18,8 @@ from runner.folder.campaign import Campaign
 from runner.launch.rerun import recorded
 from runner.load.records import records_of
 from runner.tables.build import rows
-from runner.tables.machine import machine_value
+from runner.tables.catalogue.every_column import missing
+from runner.tables.catalogue.every_column import value as machine_value
 from runner.tables.terminal import to_table
 from runner.terms.cell import Matrix
 from runner.terms.record import Record
@@ -128,7 +129,7 @@ def test_what_the_user_says_gives_tokens_and_mfu(runs: Path, tmp_path: Path) -> 
     assert row.tokens_per_s == pytest.approx(63_800, rel=1e-2)
     assert row.mfu_percent == pytest.approx(100 * 63.8e3 * 1e9 / 8 / 989.5e12, rel=1e-2)
     assert "unknown_peak" not in row.verdict
-    assert (row.hfu_percent, "computed again" in row.missing["hfu_percent"]) == (None, True)
+    assert (row.hfu_percent, "computed again" in missing(row)["hfu_percent"]) == (None, True)
 
 
 def test_importing_again_adds_cells_and_repeats(
@@ -229,7 +230,7 @@ def test_a_rate_that_the_lines_themselves_refute_is_no_figure(runs: Path, tmp_pa
     assert bring(runs, path, *DEVICES) == 0
     (row,) = rows(records(runs))
     assert row.samples_per_s is None
-    assert "rate x time of the log's lines make 0.015" in row.missing["samples_per_s"]
+    assert "rate x time of the log's lines make 0.015" in missing(row)["samples_per_s"]
     assert row.statistics.step_time_ms
 
 

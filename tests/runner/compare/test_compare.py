@@ -14,7 +14,6 @@ from runner.__main__ import main
 from runner.base.errors import UserError
 from runner.compare.rendering import to_json, to_markdown, to_table
 from runner.compare.verdicts import (
-    QUANTITIES,
     VERDICTS,
     ComparedCell,
     Side,
@@ -23,6 +22,7 @@ from runner.compare.verdicts import (
     thresholds,
 )
 from runner.folder.campaign import Campaign as RunFolder
+from runner.tables.catalogue.every_column import JUDGED
 from runner.terms.cell import Cell as MatrixCell
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
@@ -391,7 +391,7 @@ def test_json_that_is_no_table_is_refused(document: Any) -> None:
 def test_every_verdict_and_quantity_has_its_words() -> None:
     cells = [row(word, cell_id=word) for word in VERDICTS]
     found = compare_campaigns(
-        Side("A", cells, {}), Side("B", cells, {}), dict.fromkeys(QUANTITIES, 1.0)
+        Side("A", cells, {}), Side("B", cells, {}), dict.fromkeys(JUDGED, 1.0)
     )
     document = json.loads(to_json(found))
     assert set(document["cells"][0]) == {

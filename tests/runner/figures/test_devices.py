@@ -8,7 +8,9 @@ import pytest
 from runner.figures.devices import DEVICES, find_device, peak
 from runner.figures.flops import MODEL_FLOPS, Decoder
 from runner.tables.build import rows
-from runner.tables.machine import machine_value, to_json
+from runner.tables.catalogue.every_column import missing
+from runner.tables.catalogue.every_column import value as machine_value
+from runner.tables.machine import to_json
 from runner.tables.terminal import to_table
 from runner.terms.architecture import Divided, Formula
 from tests.runner.tables.test_tables import cell
@@ -99,7 +101,7 @@ def test_more_than_a_device_can_do_is_not_believed() -> None:
 def test_no_device_no_mfu_with_the_reason() -> None:
     (row,) = rows([replace(cell("a", 10.0), device="Foo")])
     assert machine_value(row, "mfu_percent") is None
-    assert "'Foo'" in row.missing["mfu_percent"]
+    assert "'Foo'" in missing(row)["mfu_percent"]
 
 
 def test_a_system_without_an_architecture_has_no_mfu_and_says_so() -> None:
@@ -107,7 +109,7 @@ def test_a_system_without_an_architecture_has_no_mfu_and_says_so() -> None:
     names = ("tokens_per_s", "model_tflop_per_s_per_device", "mfu_percent", "hfu_percent")
     assert [machine_value(row, name) for name in names] == [None] * 4
     architecture = "the system does not say the architecture of its model"
-    assert {name: row.missing[name] for name in names} == {
+    assert {name: missing(row)[name] for name in names} == {
         **dict.fromkeys(names, architecture),
         "tokens_per_s": "nothing says the tokens of a sample",
     }

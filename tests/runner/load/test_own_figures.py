@@ -14,9 +14,10 @@ from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
 from runner.systems.common.registry import load_system
 from runner.tables.build import rows
-from runner.tables.columns import columns
+from runner.tables.catalogue.every_column import for_people as columns
+from runner.tables.catalogue.every_column import missing
+from runner.tables.catalogue.every_column import value as machine_value
 from runner.tables.footnotes import notes
-from runner.tables.machine import machine_value
 from runner.tables.row import Row
 from runner.tables.terminal import to_table
 from runner.terms.record import FirstStep, Measurement, Record
@@ -57,7 +58,7 @@ def test_energy_is_the_logs_where_nothing_was_sampled(recorded: Record) -> None:
     assert machine_value(row, "energy_method") == "log"
     assert machine_value(row, "energy_per_token_j") == row.power.log_joules_per_token
     assert machine_value(row, "energy_log_difference_percent") is None
-    assert "energy_per_token_j" not in row.missing
+    assert "energy_per_token_j" not in missing(row)
     assert any("by the trainer's own lines" in note for note in notes([row]))
 
 
@@ -90,7 +91,7 @@ def test_the_logs_own_tflops_stand_beside_ours(recorded: Record) -> None:
     assert machine_value(row, "log_tflop_per_s_per_device") == pytest.approx(146.5)
     assert machine_value(row, "model_tflop_per_s_per_device") is not None
     assert any("log's TFLOP/s" in note for note in notes([row]))
-    assert "log_tflop_per_s_per_device" in table(cell("b", 10.0)).missing
+    assert "log_tflop_per_s_per_device" in missing(table(cell("b", 10.0)))
 
 
 @pytest.mark.made_log
@@ -125,7 +126,7 @@ def test_the_first_step_is_timed_from_the_launchers_start(tmp_path: Path) -> Non
     assert machine_value(row, "time_to_first_step_s") == 20.5
     assert machine_value(row, "first_logged_iteration") == 1
     assert any("(iteration 1)" in note for note in notes([row]))
-    assert "time_to_first_step_s" in table(a_run()).missing
+    assert "time_to_first_step_s" in missing(table(a_run()))
     (log.parent / "done.json").write_text("half")
     assert with_fetched(a_run(), {0: log}, {}).measurement.first_step is None
 
@@ -148,7 +149,7 @@ def test_what_was_compiled_is_added_up(recorded: Record) -> None:
         assert measure(readers_of(system), {0: [text]}).compile_s == expected
         by_byte = (text[at : at + 1] for at in range(len(text)))
         assert measure(readers_of(system), {0: by_byte}).compile_s == expected
-    assert "compile_s" in table(replace(cell("a", 1.0), measurement=Measurement())).missing
+    assert "compile_s" in missing(table(replace(cell("a", 1.0), measurement=Measurement())))
 
 
 def started(*caches: str) -> Row:
@@ -192,10 +193,10 @@ def test_attention_that_ran_stands_beside_the_one_that_was_asked_for() -> None:
 
 def test_what_samples_did_not_tell_has_its_reason() -> None:
     """On an H200 a run alone on its node had no idle power, and no word of it."""
-    missing = table(cell("b", 10.0)).missing
+    reasons = missing(table(cell("b", 10.0)))
     columns = ["mean_power_w", "idle_power_w", "temperature_max_c", "sm_clock_min_mhz", "throttled"]
-    assert all(missing[column] for column in columns)
-    assert "waited for each other" in missing["idle_power_w"]
+    assert all(reasons[column] for column in columns)
+    assert "waited for each other" in reasons["idle_power_w"]
 
 
 def test_the_header_of_energy_says_whose_it_is_and_the_notes_how_well_it_is_known(
@@ -203,7 +204,7 @@ def test_the_header_of_energy_says_whose_it_is_and_the_notes_how_well_it_is_know
 ) -> None:
     """Issue 30, point 12: J/token of the devices was read as that of the machine."""
     row = table(recorded)
-    shown = {column.key: column.one_line_header for column in columns([row])}
+    shown = {column.key: column.one_line_title for column in columns([row])}
     assert shown["energy_per_token_j"] == "devices' J/token"
     assert shown["joules_to_target"] == "devices' J to target"
     assert machine_value(row, "energy_within_percent") == pytest.approx(0.1, abs=0.05)

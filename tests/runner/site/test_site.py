@@ -417,4 +417,4 @@ def test_the_larger_half_of_a_lopsided_interval_stands_beside_a_figure() -> None
     """Half of its width was: 100 ±6.0% of an interval from 99 to 111."""
     row = {"samples_per_s": 100.0, "samples_per_s_ci_low": 99.0, "samples_per_s_ci_high": 111.0}
     point = Point("c", "key", "machine", row, {})
-    assert with_interval(point, "samples_per_s", 0).text == "100 ±11.0%"
+    assert with_interval(point, "samples_per_s").text == "100.0 ±11.0%"

@@ -18,9 +18,10 @@ from runner.report.formats import FORMATS, render
 from runner.report.plots import plots
 from runner.report.small_curves import small_curves
 from runner.tables.build import rows
+from runner.tables.catalogue.every_column import value as machine_value
 from runner.tables.footnotes import MOST_SHOWN
 from runner.tables.formatting import change_text, difference_text, number_text, value_text
-from runner.tables.machine import machine_value, to_csv, to_json
+from runner.tables.machine import to_csv, to_json
 from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
