@@ -37,12 +37,12 @@ from node.env.indexes import INDEX
 from node.files import read_text, write_text
 from node.image_engine import ImageError, ask, identity, logged
 from node.mirrors import mirrored
+from node.oldest_python import OLDEST_NAME, OLDEST_PYTHON
 from node.schema import Fields, List, Text, Whole
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
 
-SUPERVISOR = (3, 8)
 _TEXT = Text()
 RECORD = Fields(
     {},
@@ -184,10 +184,11 @@ def write_down(spec: Spec) -> Spec:
     """Ask the image what it holds, and write it beside the sources."""
     words = ["run", "--rm", "--pull=never", "--network=none", spec["image"]]
     version = ask(spec, *words, "python3", "--version").split()[-1]
-    if spec["supervised"] and tuple(map(int, version.split(".")[:2])) < SUPERVISOR:
+    if spec["supervised"] and tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
         raise ImageError(
             f"the image {spec['image']} has Python {version}, and the supervisor, which runs in it"
-            " with this engine, needs 3.8; take another pin set or cluster_container_engine"
+            f" with this engine, needs {OLDEST_NAME}; take another pin set or"
+            " cluster_container_engine"
         )
     record = {
         "schema": 1,

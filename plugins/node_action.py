@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from node import answer
 from node.files import write_text
+from node.oldest_python import OLDEST_NAME
 from node.parsing import parse
 from node.printable import printable, printable_lines
 from node.schema import Plain, UnfitError, unfit
@@ -166,7 +167,8 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
             return answered.facts
         why = answered.last or "no output"
         if answered.code in (126, 127):
-            why += "; set ansible_python_interpreter in the inventory to a Python 3.8 or newer"
+            why += "; set ansible_python_interpreter in the inventory to a Python"
+            why += f" {OLDEST_NAME} or newer"
         raise AnsibleError(f"{self.python} gave no answer (exit {answered.code}): {why}")
 
 

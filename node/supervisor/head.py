@@ -16,12 +16,12 @@ from node import visibility
 from .files import read_json, size_of, write
 from .names import ENDED, HALT, LOG, MEETING, PLACEMENT, ROSTER, RUN, node
 from .orders import leave
+from .placeholders import PORTS
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-PORTS = range(20_000, 30_000)  # below Linux's ephemeral range, as runner/plan/make.py has them
 PORT_TRIES = 200
 LOOKS = 20  # for a stall, in the time that is one
 OVER = ".over"  # ends the name of the file of a node that has ended

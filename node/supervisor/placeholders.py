@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MASTER_ADDR = "{master_addr}"
 MASTER_PORT = "{master_port}"
+# Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
+PORTS = range(20_000, 30_000)
 WORD = re.compile(r"\{(?:master_addr|master_port|node_addr_(\d+))\}")
 
 

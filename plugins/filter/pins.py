@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from node.schema import UnfitError
 from plugins.pin_kinds import PIN_SET
+from runner.terms.container_engines import image_name
 
 Pin = Mapping[str, Any]
 Read = Callable[[Path], str]
@@ -282,7 +283,7 @@ class Plan:
                 f"{self.where}, {step['name']} in an image",
             )
         return {
-            "image": f"localhost/trainbench/{self.site['system']}:{self.name}",
+            "image": image_name(self.site["system"], self.name),
             "base": str(block["base"]),
             "requirements": [step["requirements"] for step in steps],
         }

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from node.oldest_python import OLDEST_NAME, OLDEST_PYTHON
 from runner.base.errors import UserError
 from runner.terms.orders import MOST_NODES
 
 MARK = "TRAINBENCH"
 ROOT = r"/[A-Za-z0-9._/+-]*"  # a folder that no file or program would read as more
 MOST_BYTES = 1 << 16  # of an answer
-OLDEST_PYTHON = (3, 8)  # of a node: roles/validate has the same
 SHARED = {"nfs", "nfs4", "lustre", "gpfs", "ceph", "fuse.ceph", "beegfs", "afs", "smb2", "cifs"}
 
 # $1 is the root that was asked for (or empty), the others are addresses of the machines.
@@ -118,13 +118,12 @@ def _newest_enough(
     host: str, pythons: Sequence[tuple[str, tuple[int, int]]]
 ) -> tuple[str, tuple[int, int]]:
     """Return the first Python that Ansible can use. Raises UserError where there is none."""
-    oldest = ".".join(map(str, OLDEST_PYTHON))
     if not pythons:
-        raise UserError(f"{host} has no python3; install one of {oldest} or newer there")
+        raise UserError(f"{host} has no python3; install one of {OLDEST_NAME} or newer there")
     good = [(path, version) for path, version in pythons if version >= OLDEST_PYTHON]
     if not good:
         have = ", ".join(f"{path} {a}.{b}" for path, (a, b) in pythons)
-        raise UserError(f"{host} has {have}; install a Python {oldest} or newer there")
+        raise UserError(f"{host} has {have}; install a Python {OLDEST_NAME} or newer there")
     return good[0]
 
 

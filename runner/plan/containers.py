@@ -15,7 +15,7 @@ from runner.base.errors import UserError
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
-from runner.terms.container_engines import ENGINES, Container, ContainerEngine, Mount
+from runner.terms.container_engines import ENGINES, Container, ContainerEngine, Mount, image_name
 from runner.terms.run import Command, NodeContext
 
 SSHD = "trainbench-sshd"  # of the image: roles/container_image/files
@@ -25,11 +25,8 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def image_of(system: str, pin: str) -> str:
-    """Return the local name of a pin set's image; "" for a pin set that is an environment.
-
-    plugins/filter/pins.py has the same rule; a test compares them.
-    """
-    return f"localhost/trainbench/{system}:{pin}" if "image" in pins(system).get(pin, {}) else ""
+    """Return the local name of a pin set's image; "" for a pin set that is an environment."""
+    return image_name(system, pin) if "image" in pins(system).get(pin, {}) else ""
 
 
 def check_image(cell: Cell, cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from node.supervisor import names
-from node.supervisor.placeholders import MASTER_PORT
+from node.supervisor.placeholders import MASTER_PORT, PORTS
 from node.supervisor.scratch import PREFIX, TEMPORARY
 from runner.base.paths import BASE_PATH, dataset_home, system_home
 from runner.plan.containers import image_of, wrap
@@ -16,8 +16,6 @@ from runner.terms.container_engines import ENGINES, ContainerEngine
 from runner.terms.orders import Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
-# Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
-PORTS = range(20_000, 30_000)
 # The variables by which a process sees some of a node's devices alone.
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_RT_VISIBLE_DEVICES"}
 

@@ -229,3 +229,8 @@ _ENGINES = (
     Pyxis("pyxis", "enroot", "sqsh", ":,", over_ssh=False, by_srun=True),
 )
 ENGINES: Mapping[str, ContainerEngine] = {engine.name: engine for engine in _ENGINES}
+
+
+def image_name(system: str, pin: str) -> str:
+    """Return the local name of the image that a pin set becomes."""
+    return f"localhost/trainbench/{system}:{pin}"

@@ -21,6 +21,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.oldest_python import OLDEST_NAME, OLDEST_PYTHON
 from node.printable import printable
 from plugins import inventory_check as check
 from plugins import room
@@ -108,7 +109,6 @@ def system_faults(
 ) -> list[str]:
     """Its distribution and its Python: both supported, or one that can be lived with."""
     supported: Mapping[str, list[str]] = arguments["systems"]
-    lowest = str(arguments["python"])
     wanted = "; ".join(f"{NAMES[name]} {', '.join(found)}" for name, found in supported.items())
     called = said.get("pretty") or said.get("id") or "a system without /etc/os-release"
     version = said.get("python", "")
@@ -116,10 +116,10 @@ def system_faults(
     if not version:
         return [
             f"{host} has no Python at {python}; install python3, or name another one in"
-            f" ansible_python_interpreter ({lowest} or newer)"
+            f" ansible_python_interpreter ({OLDEST_NAME} or newer)"
         ]
-    if numbers(version) < numbers(lowest):
-        cure = f"name a newer one in ansible_python_interpreter ({lowest} or newer)"
+    if numbers(version) < OLDEST_PYTHON:
+        cure = f"name a newer one in ansible_python_interpreter ({OLDEST_NAME} or newer)"
         if not is_supported:
             cure = f"install a supported system ({wanted}), or {cure}"
         return [

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from node.supervisor.placeholders import PORTS
 from runner.base.errors import UserError
 from runner.base.paths import BASE_PATH
 from runner.base.shape import read
 from runner.plan import checks
 from runner.plan.dryrun import describe, dry_run
-from runner.plan.make import PORTS, make_run, port_of
+from runner.plan.make import make_run, port_of
 from runner.plan.script import launch_script
 from runner.terms.cluster import Cluster
 from runner.terms.orders import GRACE_S, LOG_CAP_BYTES, LOG_LIMIT_BYTES, NodeRun
