@@ -1,9 +1,8 @@
 """Which machines are meant: from words, a DeepSpeed hostfile, or a partition of Slurm."""
 
 import os
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from node.printable import printable
 from node.schema import Fields, List, Mapped, Plain, UnfitError
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
+from runner.enrol.programs import run
 from runner.terms.orders import MOST_NODES
 
-PATIENCE_S = 30.0  # for sinfo, scontrol and the program that reads hostfiles
 HOSTFILES = PROJECT / "inventory" / "allocation" / "hosts.py"
 _LISTED = Fields(
     {
@@ -60,9 +59,8 @@ def from_words(words: Iterable[str]) -> tuple[Machine, ...]:
 
 def from_hostfile(path: Path) -> tuple[Machine, ...]:
     """Read a DeepSpeed hostfile by the program of inventory/allocation. Raises UserError."""
-    said = _answer(
-        [sys.executable, str(HOSTFILES), "--list"], {"TRAINBENCH_HOSTFILE": str(path.resolve())}
-    )
+    argv = [sys.executable, str(HOSTFILES), "--list"]
+    said = _answer(argv, TRAINBENCH_HOSTFILE=str(path.resolve()))
     try:
         listed = parse(said.encode(), _LISTED, str(path))
     except UnfitError as error:
@@ -78,7 +76,7 @@ def from_hostfile(path: Path) -> tuple[Machine, ...]:
 
 def from_partition(name: str) -> tuple[Machine, ...]:
     """Return the nodes of one of Slurm's partitions. Raises UserError."""
-    said = _answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"], {})
+    said = _answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"])
     if not said.split():
         raise UserError(f"Slurm has no nodes in a partition {name}; `sinfo -s` lists partitions")
     return bounded(_machine(each, each) for each in said.split())
@@ -115,7 +113,7 @@ def _parts(text: str) -> Sequence[str]:
 
 
 def _expanded(word: str) -> Sequence[str]:
-    return _answer(["scontrol", "show", "hostnames", "--", word], {}).split()
+    return _answer(["scontrol", "show", "hostnames", "--", word]).split()
 
 
 def _machine(name: str, address: object, devices: object = None) -> Machine:
@@ -128,27 +126,11 @@ def _machine(name: str, address: object, devices: object = None) -> Machine:
         ) from None
 
 
-def _answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return what a program of this machine prints. Raises UserError with its last words."""
-    try:
-        done = subprocess.run(
-            argv,
-            env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UserError(
-            f"{argv[0]} is not on this machine; start it where Slurm's programs are, or name each"
-            " host"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{argv[0]} gave no answer; name the hosts") from None
+def _answer(argv: Sequence[str], **env: str) -> str:
+    """Return what a program of this machine prints. Raises UserError with its first words."""
+    cure = "start it where Slurm's programs are, or name each host"
+    done = run(argv, env={**os.environ, **env}, cure=cure)
     if done.returncode != 0:
-        words = [line for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
-        raise UserError(printable(words[0].removeprefix("error: "))[:500])
+        first = (done.stderr.strip() or "it said nothing").splitlines()[0]
+        raise UserError(printable(first.removeprefix("error: "))[:500])
     return done.stdout

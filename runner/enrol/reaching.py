@@ -5,7 +5,6 @@ import binascii
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from typing import TypeVar
 from runner.base.errors import UserError
 from runner.enrol.found import ASK, MARK, MOST_BYTES
 from runner.enrol.named import Machine
+from runner.enrol.programs import run
 
 CONNECT_S = 8
-ANSWER_S = 60.0  # nvidia-smi without its daemon takes ten seconds and more
 AT_ONCE = 32
 _KEY_TYPES = re.compile(r"ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)")
 Made = TypeVar("Made")
@@ -91,11 +90,11 @@ def scan_all(machines: Sequence[Machine], way: Way) -> dict[str, HostKeys | str]
         known = settings.get("hostkeyalias") or (host if port == "22" else f"[{host}]:{port}")
         file = shlex.split(settings.get("userknownhostsfile", "~/.ssh/known_hosts"))[0]
         argv = ["ssh-keyscan", "-T", str(CONNECT_S), "-p", port, "--", host]
-        said = _output(argv)
+        said = run(argv).stdout
         lines = key_lines(known, said)
         if not lines:
             return f"{machine.name} shows no host key at {host}, port {port}"
-        shown = _output(["ssh-keygen", "-l", "-f", "-"], "\n".join(lines) + "\n")
+        shown = run(["ssh-keygen", "-l", "-f", "-"], "\n".join(lines) + "\n").stdout
         return HostKeys(lines, Path(file).expanduser(), tuple(shown.split("\n")[:-1]))
 
     return _each(machines, scan)
@@ -142,36 +141,13 @@ def _each(machines: Sequence[Machine], work: Callable[[Machine], Made]) -> dict[
 
 def _settings(machine: Machine, way: Way) -> dict[str, str]:
     """Return what ssh would use for a machine, by its own account."""
-    said = _output(way.argv("-G", "--", machine.address))
+    said = run(way.argv("-G", "--", machine.address)).stdout
     lines = (line.partition(" ") for line in said.splitlines())
     return {key: value for key, _, value in lines if value}
 
 
-def _output(argv: Sequence[str], text: str = "") -> str:
-    return _run(argv, text).answer
-
-
 def _said(argv: Sequence[str]) -> HostAnswer:
-    said = _run(argv, ASK)
-    if f"{MARK} user=" in said.answer:
-        return said
-    return HostAnswer(silent=said.silent or "its shell gives no answer")
-
-
-def _run(argv: Sequence[str], text: str) -> HostAnswer:
-    """Run a program of this machine's to its end. Raises UserError where it is not here."""
-    try:
-        done = subprocess.run(
-            argv,
-            input=text,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ANSWER_S,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UserError(f"{argv[0]} is not on this machine; install OpenSSH's client") from None
-    except subprocess.TimeoutExpired:
-        return HostAnswer(silent=f"no answer for {ANSWER_S:.0f} s")
-    return HostAnswer(done.stdout[:MOST_BYTES], done.stderr[-2_000:].strip())
+    said = run(argv, ASK)
+    if f"{MARK} user=" in said.stdout:
+        return HostAnswer(said.stdout)
+    return HostAnswer(silent=said.stderr[-2_000:].strip() or "its shell gives no answer")
