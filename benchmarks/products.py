@@ -26,8 +26,8 @@ from layers import BACKENDS, attend  # type: ignore[import-not-found]  # noqa: E
 from shapes import MODELS  # type: ignore[import-not-found]  # noqa: E402
 from torch.nn.attention import sdpa_kernel  # noqa: E402
 
+from benchmarks.training_step import Step  # noqa: E402
 from runner.figures.flops import Decoder  # noqa: E402
-from runner.figures.training_step import Step  # noqa: E402
 
 GPT2_VOCABULARY = 50257
 

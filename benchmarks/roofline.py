@@ -7,7 +7,7 @@ r"""The least time that a training step of the reference trainer can take, part 
 Each part has FLOPs and bytes that it moves to and from the device's memory; its floor is the longer
 of the two at the given rates, since one hides behind the other inside a kernel, and kernels follow
 one another; times in parentheses run beside the products. What is counted stands in
-runner/figures/training_step.py. MFU is the project's own formula, runner/figures/flops.py, which
+benchmarks/training_step.py. MFU is the project's own formula, runner/figures/flops.py, which
 has attention in full.
 
 Rates are those of an H200: 773 TFLOP/s is a product of 8192 cubed, seen here; 631 cuDNN's attention
@@ -24,8 +24,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from benchmarks.training_step import Rates, Step
 from runner.base.shape import shape
-from runner.figures.training_step import Rates, Step
 from runner.folder import stored
 from runner.systems.common import gpt, models
 

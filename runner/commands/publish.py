@@ -7,21 +7,20 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say
 
-RENDERS = ("readme", "system", "citation")
 DESCRIPTION = """\
 Write a campaign as a bundle that a stranger can check and run again: logs, exact commands, pins,
-packages and patches of its environments, the machines, and tables; with a README.md in the form of
-torchtitan's benchmarks folder, system.json in MLPerf's fields, and a CITATION.cff.
+packages and patches of its environments, and tables; with a README.md in the form of torchtitan's
+benchmarks folder.
 
 Every cell must be publishable (docs/measures.md). One that is not is named, with why and the cure,
 and nothing is written; --anyway publishes it, marked wherever it stands.
 
   python -m runner publish zero-vs --entity 'Example Lab'          zero-vs.publication.tar.gz, here
   python -m runner publish zero-vs --entity 'Example Lab' --redact without names of hosts and users
-  python -m runner publish zero-vs --render readme                 that text alone, to be read
+  python -m runner publish zero-vs --readme                        its README.md alone, to be read
 
 `collect --campaign FILE` and `compare` read the bundle as they read a campaign; `rerun FILE` runs a
-cell of it on other nodes. What nobody said stays empty, with a word: the entity, the authors.
+cell of it on other nodes. An entity that is not given stays empty, with a note.
 docs/how-to/publish.md has the rest.
 
 exit codes: 0 it was written, 1 a cell is not publishable, 2 bad input
@@ -38,16 +37,9 @@ def add_parser(commands: Commands) -> None:
         "-o", "--output", type=Path, metavar="FILE",
         help="default: CAMPAIGN.publication.tar.gz, here",
     )  # fmt: skip
-    what.add_argument("--render", choices=RENDERS, help="print that part alone")
+    what.add_argument("--readme", action="store_true", help="print the README.md alone")
     command.add_argument(
         "--entity", default="", metavar="NAME", help="who publishes: a person, company, university"
-    )
-    command.add_argument(
-        "--author",
-        action="append",
-        default=[],
-        metavar="'FAMILY, GIVEN'",
-        help="for CITATION.cff (default: the entity); may be repeated",
     )
     command.add_argument("--redact", action="store_true", help="without names, as export does")
     command.add_argument(
@@ -56,27 +48,27 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write the bundle, or print a part; the exit code."""
+    """Write the bundle, or print its README.md; the exit code."""
     import hashlib
 
     from rich.filesize import decimal
 
     from runner.archive import archive
-    from runner.publish.bundle import Publisher, UnfitToPublishError, publish, render_one
+    from runner.publish.bundle import UnfitToPublishError, publish, readme_alone
     from runner.publish.readme import file_name
 
-    said = Publisher(chosen.entity.strip(), tuple(filter(None, map(str.strip, chosen.author))))
+    entity = chosen.entity.strip()
     how = {"redact": chosen.redact, "anyway": chosen.anyway}
     with archive.opened(chosen.runs, chosen.campaign) as source:
         try:
-            if chosen.render:
-                say(render_one(source.campaign, chosen.render, said, **how), end="")
+            if chosen.readme:
+                say(readme_alone(source.campaign, entity, **how), end="")
                 return 0
             target = chosen.output or Path(f"{source.campaign.name}.publication.tar.gz")
             if target.is_dir():
                 raise UserError(f"{target} is a folder; name a file, such as {target}/x.tar.gz")
             try:
-                bundle = publish(source.campaign, target, said, **how)
+                bundle = publish(source.campaign, target, entity, **how)
             except OSError as error:
                 raise UserError(f"{target} cannot be written: {error.strerror}") from None
         except UnfitToPublishError as error:
@@ -89,5 +81,7 @@ def run(chosen: argparse.Namespace) -> int:
     complain(f"wrote {target}, {decimal(target.stat().st_size)}, SHA-256 {digest}")
     if bundle.publication.refused:
         complain(f"{len(bundle.publication.refused)} cells are marked as not publishable")
-    complain(f"in torchtitan's benchmarks folder README.md is {file_name(bundle.publication)}")
+    complain(
+        f"for torchtitan's benchmarks folder, rename README.md to {file_name(bundle.publication)}"
+    )
     return 0

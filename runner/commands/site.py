@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
@@ -15,14 +14,14 @@ MOST_LOG_KIB = 1 << 20
 
 DESCRIPTION = """\
 Write many campaigns as a static site: a page each, cells over time with what changed, each campaign
-beside the one before, every point with its command, log, environment and verdict, a feed of
-regressions, and the same as plain JSON. It opens from disk, and from any host of files.
+beside the one before, every point with its command, log, environment and verdict, and the
+same as plain JSON. It opens from disk, and from any host of files.
 
 DIR is a folder of campaigns (runs, which is meant where none is named), one campaign, or an archive
 that `export` wrote; several may be named.
 
   python -m runner site -o pages
-  python -m runner site runs exports/*.tar.gz -o public --url https://example.org/bench
+  python -m runner site runs exports/*.tar.gz -o public
 
 OUT is written whole or not at all. A site that is there is replaced; any other folder is refused.
 What names nodes and people is in it as in the campaigns: `export --redact` takes it out first.
@@ -36,9 +35,6 @@ def add_parser(commands: Commands) -> None:
     command = new_command(commands, "site", "many campaigns as pages to publish", DESCRIPTION)
     add_sources(command)
     command.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="folder")
-    command.add_argument(
-        "--url", default="", help="where the site will be, for whole links in the feed"
-    )
     command.add_argument(
         "--log-kib",
         type=int,
@@ -58,10 +54,6 @@ def run(chosen: argparse.Namespace) -> int:
 
     if not 0 <= chosen.log_kib <= MOST_LOG_KIB:
         raise UserError(f"--log-kib {chosen.log_kib}: write a number from 0 to {MOST_LOG_KIB}")
-    where = urlsplit(chosen.url)
-    whole = where.scheme in ("https", "http") and where.netloc and not where.query + where.fragment
-    if chosen.url and (not whole or " " in chosen.url):
-        raise UserError(f"--url {chosen.url}: write it as https://example.org/bench")
     found = sources(chosen.sources)
     screen = Screen(stderr=True)
     columns = (
@@ -75,9 +67,7 @@ def run(chosen: argparse.Namespace) -> int:
         def told(words: str, done: int, count: int) -> None:
             bar.update(task, description=words, completed=done, total=count)
 
-        site = make_site(
-            found, chosen.output, url=chosen.url, log_bytes=chosen.log_kib << 10, told=told
-        )
+        site = make_site(found, chosen.output, log_bytes=chosen.log_kib << 10, told=told)
     for each in site.left_out:
         complain(f"left out: {each.source}: {each.reason}")
     worse = sum(each.open for each in site.regressions)

@@ -1,4 +1,4 @@
-"""What got worse, newest first: the list that `history` prints and the feed has. Pure."""
+"""What got worse, newest first: the list that `history` prints. Pure."""
 
 import uuid
 from collections.abc import Sequence

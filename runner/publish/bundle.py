@@ -1,4 +1,4 @@
-"""A publication as one archive, and each of its renders as text."""
+"""A publication as one archive."""
 
 import contextlib
 import json
@@ -17,26 +17,15 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
 from runner.load.records import layout_of
-from runner.publish.citation import citation
 from runner.publish.environments import installed, texts
 from runner.publish.fitness import refused
 from runner.publish.publication import Publication
 from runner.publish.readme import readme
-from runner.publish.system_description import system_description
 from runner.tables.build import rows
 from runner.tables.row import Row
 from runner.terms.run import Run
 
-README, SYSTEM, CITATION, FACTS = "README.md", "system.json", "CITATION.cff", names.PUBLISHED
-RENDERS = {"readme": README, "system": SYSTEM, "citation": CITATION}
-
-
-@dataclass(frozen=True)
-class Publisher:
-    """What only a person can say of a publication."""
-
-    entity: str = ""
-    authors: Sequence[str] = ()
+README, FACTS = "README.md", names.PUBLISHED
 
 
 class UnfitToPublishError(UserError):
@@ -58,7 +47,7 @@ class Bundle:
     texts: dict[str, str]
 
 
-def bundle_of(found: Gathered, by: Publisher, *, redacted: bool, anyway: bool) -> Bundle:
+def bundle_of(found: Gathered, entity: str, *, redacted: bool, anyway: bool) -> Bundle:
     """Make it. Raises UnfitToPublishError unless all cells are publishable, or it is `anyway`."""
     settings = found.campaign.settings
     _, documents = layout_of(found.campaign)
@@ -77,30 +66,23 @@ def bundle_of(found: Gathered, by: Publisher, *, redacted: bool, anyway: bool) -
         nodes=nodes,
         pins=installed(settings, nodes),
         refused=not_fit,
-        entity=by.entity,
-        authors=by.authors,
+        entity=entity,
         day=_day(table),
         redacted=redacted,
     )
-    system = system_description(publication)
     made = {
-        README: readme(publication, system),
-        SYSTEM: json.dumps(plain(system), indent=1) + "\n",
+        README: readme(publication),
         FACTS: json.dumps(plain(_facts(publication)), indent=1) + "\n",
     }
-    if cited := citation(publication):
-        made[CITATION] = cited
     for pin in publication.pins:
         made |= {f"{pin.folder}/{name}": text for name, text in texts(pin)}
     return Bundle(publication, made)
 
 
-def publish(
-    campaign: Campaign, target: Path, by: Publisher, *, redact: bool, anyway: bool
-) -> Bundle:
+def publish(campaign: Campaign, target: Path, entity: str, *, redact: bool, anyway: bool) -> Bundle:
     """Write `target`, a .tar.gz. Raises UserError, UnfitToPublishError."""
     with gathered(campaign, redact=redact) as found:
-        bundle = bundle_of(found, by, redacted=redact, anyway=anyway)
+        bundle = bundle_of(found, entity, redacted=redact, anyway=anyway)
         named = dict(found.files)
         for name, text in bundle.texts.items():
             path = found.folder / "publication" / name
@@ -113,14 +95,10 @@ def publish(
     return bundle
 
 
-def render_one(campaign: Campaign, which: str, by: Publisher, *, redact: bool, anyway: bool) -> str:
-    """Return one of RENDERS alone. Raises UserError where it needs what nobody said."""
+def readme_alone(campaign: Campaign, entity: str, *, redact: bool, anyway: bool) -> str:
+    """Return the bundle's README.md. Raises UserError, UnfitToPublishError."""
     with gathered(campaign, redact=redact) as found:
-        bundle = bundle_of(found, by, redacted=redact, anyway=anyway)
-    text = bundle.texts.get(RENDERS[which])
-    if text is None:
-        raise UserError("CITATION.cff needs an author: --author 'Family, Given', or --entity")
-    return text
+        return bundle_of(found, entity, redacted=redact, anyway=anyway).texts[README]
 
 
 def _runs(campaign: Campaign, table: Sequence[Row]) -> dict[str, Run]:
@@ -148,7 +126,6 @@ def _facts(publication: Publication) -> dict[str, Any]:
         "schema": 1,
         "campaign": publication.name,
         "entity": publication.entity,
-        "authors": list(publication.authors),
         "day": publication.day,
         "trainbench": publication.settings.trainbench,
         "redacted": publication.redacted,

@@ -47,7 +47,7 @@ class InstalledPin:
 
 @dataclass(frozen=True)
 class Publication:
-    """A campaign, as it is published; `entity` and `authors` may be empty, and then say so.
+    """A campaign, as it is published; `entity` may be empty, and then says so.
 
     `runs` has the run that describes each cell, by the cell's id. `day` is the last run's,
     YYYY-MM-DD, empty where none is known.
@@ -61,7 +61,6 @@ class Publication:
     pins: Sequence[InstalledPin]
     refused: Sequence[Refused]
     entity: str
-    authors: Sequence[str]
     day: str
     redacted: bool
 

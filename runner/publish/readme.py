@@ -12,9 +12,9 @@ from runner.base.env import SECRET
 from runner.base.escapes import MarkdownText
 from runner.base.text import counted
 from runner.plan.script import quoted
-from runner.publish.citation import NO_AUTHORS
 from runner.publish.publication import UNTOLD, Publication
 from runner.tables.markdown import bulleted, piped, to_markdown
+from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.run import Run
 
 MOST_COMMANDS = 40  # of cells whose command is written out; launch.sh of each run has all
@@ -28,12 +28,12 @@ def file_name(publication: Publication) -> str:
     return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-") for part in parts) + ".md"
 
 
-def readme(publication: Publication, system: Mapping[str, Any]) -> str:
-    """Write it; `system` is the description of the machines."""
-    return "\n".join(_lines(publication, system)) + "\n"
+def readme(publication: Publication) -> str:
+    """Write it."""
+    return "\n".join(_lines(publication)) + "\n"
 
 
-def _lines(publication: Publication, system: Mapping[str, Any]) -> Iterator[str]:
+def _lines(publication: Publication) -> Iterator[str]:
     entity = MarkdownText(publication.entity) if publication.entity else f"{UNTOLD} (`--entity`)"
     yield f"# {MarkdownText(publication.name)}"
     yield ""
@@ -50,7 +50,7 @@ def _lines(publication: Publication, system: Mapping[str, Any]) -> Iterator[str]
     yield ""
     yield "### Hardware"
     yield ""
-    yield from _hardware(system)
+    yield from _hardware(publication)
     yield "### Configuration"
     yield ""
     yield from _configuration(publication)
@@ -73,18 +73,15 @@ def _refused(publication: Publication) -> Iterator[str]:
     yield ""
 
 
-def _hardware(system: Mapping[str, Any]) -> Iterator[str]:
+def _hardware(publication: Publication) -> Iterator[str]:
+    records = [record for row in publication.table for record in row.records]
+    nodes = {host for record in records for host in record.hosts}
+    facts = facts_as_text(environment_section(records))
     lines = [
-        MarkdownText(f"{name.replace('_', ' ')}: {value}")
-        for name, value in system.items()
-        if isinstance(value, str)
-        and value
-        and name.startswith(("number", "host", "accelerator", "operating", "hw"))
+        f"{counted(len(nodes), 'node')}: {', '.join(publication.devices) or UNTOLD}",
+        *(f"{name}: {value}" for name, value in facts.items()),
     ]
-    yield bulleted(lines)
-    yield ""
-    unknown = ", ".join(name.replace("_", " ") for name in system["not_known"])
-    yield MarkdownText(f"Not known: {unknown}. system.json says why.")
+    yield bulleted(map(MarkdownText, lines))
     yield ""
 
 
@@ -187,8 +184,6 @@ def _notes(publication: Publication) -> Iterator[str]:
     yield "- `trainbench rerun FILE --cell CELL -i INVENTORY` runs a cell on nodes of your own: it"
     yield "  shows what it would execute, and asks."
     yield "- `manifest.json` has each file's SHA-256, `publication.json` each cell's verdict,"
-    yield "  `system.json` the machines in MLPerf's fields, `environment/` pins, packages, patches."
+    yield "  `environment/` pins, packages, patches."
     if publication.redacted:
         yield "- Names of hosts and users, and addresses, were replaced (`--redact`)."
-    if not publication.authors and not publication.entity:
-        yield f"- There is no CITATION.cff: {NO_AUTHORS}."

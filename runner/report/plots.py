@@ -6,7 +6,6 @@ from typing import Any, Literal
 from runner.report import curves, node_curves
 from runner.report.bars import throughput_bars
 from runner.report.points import memory_plot
-from runner.report.roofs import roofline
 from runner.tables.row import Row
 
 _Sampled = tuple[str, str, Literal["busy", "power_w", "memory_mib"], str]
@@ -26,7 +25,6 @@ def plots(table: Sequence[Row], *, side_by_side: bool = True) -> dict[str, Any]:
         "throughput": throughput_bars(table),
         "compared": any(row.comparison for row in table),
         "memory": memory_plot(table),
-        "roofline": roofline(table),
         "loss": curves.panels("loss", runs, curves.loss_curve, shared=True),
         "validation": curves.panels("validation loss", runs, curves.validation_curve, shared=True),
         "step_time": curves.panels(

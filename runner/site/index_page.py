@@ -52,7 +52,6 @@ def page(site: WholeSite) -> dict[str, Any]:
             f"{counted(len(site.series), 'cell')}, {len(site.over_time)} of them in several"
             " campaigns"
         ),
-        "feed": places.FEED,
         "points": places.POINTS,
         "regressions_json": places.REGRESSIONS,
         "regression_words": (

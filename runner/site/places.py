@@ -4,7 +4,6 @@ from runner.history.identity import safe_name
 from runner.history.series import Series
 
 INDEX = "index.html"
-FEED = "atom.xml"
 POINTS = "data/points.json"
 REGRESSIONS = "data/regressions.json"
 LOGS = "logs"  # in a campaign's folder

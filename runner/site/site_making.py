@@ -13,7 +13,7 @@ from runner.load.evidence import evidence_of_records
 from runner.report.page import to_html
 from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
-from runner.site import cell_pages, comparison_pages, data_files, feed, index_page, places
+from runner.site import cell_pages, comparison_pages, data_files, index_page, places
 from runner.site.logs import copied, with_logs
 from runner.site.site_folder import UnwritableError, new_site, write
 from runner.site.whole import WholeSite
@@ -31,12 +31,10 @@ class _Order:
     log_bytes: int
 
 
-def make_site(
-    found: Sequence[Path], target: Path, *, url: str = "", log_bytes: int, told: Told
-) -> WholeSite:
+def make_site(found: Sequence[Path], target: Path, *, log_bytes: int, told: Told) -> WholeSite:
     """Write a site of the campaigns `found` to `target`, whole or not at all.
 
-    `url` is where it will be, for links that must be whole; of each log `log_bytes` are kept.
+    Of each log `log_bytes` are kept.
     Raises UserError where none of them can be read, or the folder cannot be written.
     """
     with new_site(target, found) as folder:
@@ -57,7 +55,7 @@ def make_site(
                 order.folder.rename((folder / places.campaign(one.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
-        _write_pages(site, folder, url, told)
+        _write_pages(site, folder, told)
     return site
 
 
@@ -101,14 +99,14 @@ def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) 
     return replace(point, logs=kept)
 
 
-def _write_pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
+def _write_pages(site: WholeSite, folder: Path, told: Told) -> None:
     """Write every page but the campaigns' own."""
     pages = templates()
     table = page_script()
 
     def put(place: str, template: str, scripts: list[str], values: dict[str, object]) -> None:
         text = pages.get_template(f"site/{template}.html.j2").render(
-            policy=content_policy(scripts), scripts=scripts, **{"feed": "", **values}
+            policy=content_policy(scripts), scripts=scripts, **values
         )
         write(folder / place, text)
 
@@ -120,8 +118,7 @@ def _write_pages(site: WholeSite, folder: Path, url: str, told: Told) -> None:
         told("writing pages", at, count)
         values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
         put(places.comparison(a, b), "comparison", [], values)
-    put(places.INDEX, "index", [table], {**index_page.page(site), "feed": places.FEED})
+    put(places.INDEX, "index", [table], index_page.page(site))
     write(folder / places.POINTS, data_files.points(site))
     write(folder / places.REGRESSIONS, data_files.regressions(site))
-    write(folder / places.FEED, feed.feed(site, url))
     told("writing pages", count, count)

@@ -118,7 +118,7 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
         (
             ["publish"],
-            ["CAMPAIGN", "--anyway", "--entity NAME", "--render {readme,system,citation}", "codes"],
+            ["CAMPAIGN", "--anyway", "--entity NAME", "--readme", "codes"],
         ),
     ],
 )

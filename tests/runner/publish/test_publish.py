@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from runner.__main__ import main
 from runner.archive import archive
@@ -16,7 +15,6 @@ from runner.load.records import records_of
 from runner.publish import environments
 from runner.publish.environments import installed
 from runner.publish.readme import fenced
-from runner.publish.system_description import FIELDS
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
 from runner.terms.inspected import Inspected
@@ -116,16 +114,10 @@ def test_one_that_is_not_is_named_with_why_and_the_cure_and_nothing_is_written(
     )
 
 
-def test_what_is_published_anyway_is_marked_in_every_render(
-    tmp_path: Path, publish: Publish
-) -> None:
+def test_what_is_published_anyway_is_marked_in_every_file(tmp_path: Path, publish: Publish) -> None:
     files = read(publish(campaign(tmp_path, broken=1), "--anyway", "--entity", "Lab"))
     assert "**Not publishable**: 1 of 2 cells" in files["README.md"]
     assert "zero_stage=1, 2 nodes with 1 device (not publishable):" in files["README.md"]
-    assert "1 of 2 cells are not publishable" in json.loads(files["system.json"])["sw_notes"]
-    assert (
-        "1 of its 2 cells are not publishable" in yaml.safe_load(files["CITATION.cff"])["abstract"]
-    )
     verdicts = {
         each["cell"]: each["verdict"] for each in json.loads(files["publication.json"])["cells"]
     }
@@ -150,53 +142,22 @@ def test_the_same_campaign_gives_the_same_bytes(tmp_path: Path, publish: Publish
     assert publish(of).read_bytes() == publish(of).read_bytes()
 
 
-def test_the_machines_have_mlperfs_fields_and_what_is_not_known_says_why(
-    tmp_path: Path, publish: Publish
-) -> None:
-    system = json.loads(read(publish(campaign(tmp_path), "--entity", "Lab"))["system.json"])
-    missing = system.pop("not_known")
-    assert tuple(system) == FIELDS
-    assert {name for name, value in system.items() if not value} == set(missing)
-    assert all(missing.values())
-    assert system["host_processors_per_node"] == "2"
-    assert system["host_processor_core_count"] == "32"
-    assert system["host_networking"] == "eth0 25000 Mbit/s"
-    assert system["accelerators_per_node"] == "0"
-    assert system["number_of_nodes"] == "2"
-    assert {"torch": "2.13.0"}.items() <= system["other_software_stack"][1].items()
-    assert {str} == {type(v) for n, v in system.items() if n != "other_software_stack"}
+def test_the_readme_has_the_machines(tmp_path: Path, publish: Publish) -> None:
+    text = read(publish(campaign(tmp_path)))["README.md"]
+    hardware = text.partition("### Hardware")[2].partition("###")[0]
+    assert "- 2 nodes: cpu" in hardware
+    assert "cpu" in hardware.partition("nodes: cpu")[2]
 
 
 def test_nobody_is_made_up(tmp_path: Path, publish: Publish) -> None:
     files = read(publish(campaign(tmp_path)))
-    assert "CITATION.cff" not in files
     assert "Entity: not said (`--entity`)" in files["README.md"]
-    assert "There is no CITATION.cff" in files["README.md"]
-    assert json.loads(files["system.json"])["submitter"] == ""
+    assert json.loads(files["publication.json"])["entity"] == ""
 
 
-def test_a_citation_has_the_fields_that_its_format_wants(tmp_path: Path, publish: Publish) -> None:
-    bundle = publish(campaign(tmp_path), "--author", "Doe, Jane", "--author", "The Group")
-    cited = yaml.safe_load(read(bundle)["CITATION.cff"])
-    assert cited["cff-version"] == "1.2.0"
-    assert cited["type"] == "dataset"
-    assert {"message", "title", "authors"} <= set(cited)
-    assert cited["authors"] == [
-        {"family-names": "Doe", "given-names": "Jane"},
-        {"name": "The Group"},
-    ]
-    assert cited["date-released"].startswith("2026-")
-
-
-def test_a_render_is_printed_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    of = str(campaign(tmp_path).path)
-    assert main(["publish", of, "--render", "readme"]) == 0
+def test_the_readme_is_printed_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", str(campaign(tmp_path).path), "--readme"]) == 0
     assert capsys.readouterr().out.startswith("# m-rack\n")
-    assert main(["publish", of, "--render", "system"]) == 0
-    assert tuple(json.loads(capsys.readouterr().out)) == (*FIELDS, "not_known")
-    assert main(["publish", of, "--render", "citation"]) == 2
-    assert "needs an author" in capsys.readouterr().err
-    assert main(["publish", of, "--render", "citation", "--entity", "Lab"]) == 0
 
 
 def test_the_readme_has_what_torchtitan_asks_for(tmp_path: Path, publish: Publish) -> None:
@@ -227,8 +188,8 @@ def test_no_value_that_is_named_like_a_secret_is_in_the_readme(
     assert "hf_abcdef" not in read(publish(of))["README.md"]
 
 
-@pytest.mark.parametrize("where", ["cell", "argv", "entity", "author", "inventory", "cpu"])
-def test_hostile_text_is_text_in_every_render(tmp_path: Path, publish: Publish, where: str) -> None:
+@pytest.mark.parametrize("where", ["cell", "argv", "entity", "inventory", "cpu"])
+def test_hostile_text_is_text_in_every_file(tmp_path: Path, publish: Publish, where: str) -> None:
     of = campaign(tmp_path / "runs")
     settings = json.loads((of.path / "campaign.json").read_text())
     for run in of.path.glob("*/*/*/run.json"):
@@ -242,9 +203,9 @@ def test_hostile_text_is_text_in_every_render(tmp_path: Path, publish: Publish, 
         node = of.path / "inspect" / "n1.json"
         node.write_text(json.dumps({**facts("n1"), "cpu": HOSTILE}))
     (of.path / "campaign.json").write_text(json.dumps(settings))
-    words = {"entity": ["--entity", HOSTILE], "author": ["--author", HOSTILE]}.get(where, [])
+    words = ["--entity", HOSTILE] if where == "entity" else []
     files = read(publish(of, *words, "--anyway"))
-    for name in ("README.md", "system.json", "CITATION.cff", "publication.json"):
+    for name in ("README.md", "publication.json"):
         text = files.get(name, "")
         assert "\x1b" not in text, name
     outside, inside = [], False

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.training_step import Rates, Step
 from runner.figures.flops import Decoder
-from runner.figures.training_step import Rates, Step
 
 # B=2 s=8 l=3 h=16, 4 heads; V=128 needs no padding.
 GPT = Decoder(3, 16, 4, 8, 128)
