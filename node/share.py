@@ -15,8 +15,8 @@ Its spec, which is on no command line, since the token lets read:
     root, me              where datasets lie here; this node's name
     token                 of this one run: who does not know it gets nothing
     addresses, port       name to address of every node that takes part, and where all listen
-    holders, wants        names of nodes that have something; dataset to identity, for this node
-    waiting               nodes that lack something
+    identity              of each dataset, by its name
+    gives, gets           node to the names of what it has, and of what it lacks
 
 node/sharing/ says how a file goes from one to the other.
 """
@@ -25,10 +25,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from typing import Any
 
-from node import fetch, sharing, staged
+from node import fetch, staged
 from node.answer import ProgramError
 from node.checked import FileName, Sha256
 from node.schema import Mapped
@@ -57,7 +56,10 @@ def exchange(spec: dict[str, Any]) -> dict[str, Any]:
     folder = os.path.join(root, ".work", "share")
     os.makedirs(folder, exist_ok=True)
     shelf = Shelf(folder)
-    has, wants = (ASKED.check(spec[key], key) for key in ("has", "wants"))
+    has, wants = (
+        ASKED.check({name: spec["identity"][name] for name in spec[key].get(me, ())}, key)
+        for key in ("gives", "gets")
+    )
     for name, identity in has.items():
         shelf.add_dataset(os.path.join(root, name), identity)
     hub = Hub(spec, shelf)
@@ -72,11 +74,7 @@ def exchange(spec: dict[str, Any]) -> dict[str, Any]:
             getter.done()
         lost: list[str] = []
         if server is not None:
-            while me in spec["holders"]:
-                left, lost = hub.open()
-                if not left:
-                    break
-                time.sleep(sharing.PAUSE_S)
+            lost = hub.wait() if has else []
             hub.close()
             server.shutdown()
             server.server_close()

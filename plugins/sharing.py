@@ -1,31 +1,19 @@
 """What nodes that share data are told (node to node, as the program `share` does it)."""
 
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Mapping
 from typing import Any
 
+PLAN = ("identity", "gives", "gets")  # of each thing by its name; host to names, twice
 
-def shares(
-    identity: Mapping[str, str],
-    gives: Mapping[str, Iterable[str]],
-    gets: Mapping[str, Iterable[str]],
-    addresses: Mapping[str, str],
-    token: str,
-) -> dict[str, dict[str, Any]]:
-    """Return host to what the program is told there, but for its folder and the port.
 
-    `identity` is of each thing by name; `gives` and `gets` are host to names.
-    `token` lets the nodes of this one run read from each other.
+def shared(plan: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the program is told on each node, besides the node's name, folder and port.
+
+    The token lets the nodes of this one run read from each other.
     """
-    hosts = dict.fromkeys([*gives, *gets])
     return {
-        host: {
-            "me": host,
-            "token": token,
-            "addresses": {each: addresses[each] for each in hosts},
-            "has": {name: identity[name] for name in gives.get(host, ())},
-            "wants": {name: identity[name] for name in gets.get(host, ())},
-            "holders": list(gives),
-            "waiting": list(gets),
-        }
-        for host in hosts
+        "token": secrets.token_hex(20),
+        "addresses": {host: addresses[host] for host in (*plan["gives"], *plan["gets"])},
+        **{key: plan[key] for key in PLAN},
     }

@@ -30,10 +30,8 @@ class Getter:
         self.me, self.root = spec["me"], spec["root"]
         self.port, self.addresses = spec["port"], spec["addresses"]
         self.headers = {"X-Trainbench-Token": spec["token"], "X-Trainbench-Node": self.me}
-        self.holders = [each for each in spec["holders"] if each != self.me]
-        self.others = [
-            each for each in spec["waiting"] if each != self.me and each not in self.holders
-        ]
+        self.holders = [each for each in spec["gives"] if each != self.me]
+        self.others = [each for each in spec["gets"] if each not in (self.me, *self.holders)]
         self.shelf = shelf
         self.shunned: dict[str, float] = {}
         self.progress = time.monotonic()
@@ -86,10 +84,8 @@ class Getter:
                     block = answer.read(min(BLOCK, end - at))
                     if not block:
                         break
-                    left = memoryview(block)
-                    while left:
-                        written = file.write(left)
-                        left, at = left[written:], at + written
+                    file.write(block)
+                    at += len(block)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, OSError) and error.errno in fetch.FULL:
                 raise
@@ -108,7 +104,7 @@ class Getter:
         for _ in range(2):
             have = os.path.getsize(part) if os.path.exists(part) else 0
             self.resumed += have
-            with open(part, "ab", buffering=0) as file:
+            with open(part, "ab") as file:
                 while size is None or have < size:
                     end = have + sharing.CHUNK if size is None else min(have + sharing.CHUNK, size)
                     came = 0

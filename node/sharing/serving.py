@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import http.server
 import ipaddress
@@ -12,7 +11,6 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from node import fetch, sharing
@@ -30,81 +28,59 @@ class Hub:
         self.token: str = spec["token"]
         self.shelf = shelf
         self.slots = threading.BoundedSemaphore(AT_ONCE)
-        self.waiting = {each for each in spec["waiting"] if each != spec["me"]}
-        self.done: set[str] = set()
         begun = time.monotonic()
-        self.heard = dict.fromkeys(self.waiting, begun)
+        self.heard = {each: begun for each in spec["gets"] if each != spec["me"]}
         self.sent = 0
-        self.busy = 0
-        self.closed = False
         self.lock = threading.Lock()
 
     def hear(self, name: str) -> None:
         """A node that lacks something is alive."""
-        self.heard[name] = time.monotonic()
+        if name in self.heard:
+            self.heard[name] = time.monotonic()
 
-    def open(self) -> tuple[list[str], list[str]]:
-        """The nodes that still lack something: those that live, and those that are lost."""
-        left = sorted(self.waiting - self.done)
-        now = time.monotonic()
-        lost = [each for each in left if now - self.heard[each] > sharing.LOST_S]
-        return [each for each in left if each not in lost], lost
-
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
-        """Count one more who is being served. Raises OSError once nobody is served anew."""
-        with self.lock:
-            if self.closed:
-                raise OSError("this node is done")
-            self.busy += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.busy -= 1
+    def wait(self) -> list[str]:
+        """Return once all that lack something are done, or not heard for LOST_S: the latter."""
+        while True:
+            heard, now = self.heard.copy(), time.monotonic()
+            lost = [each for each, at in heard.items() if now - at > sharing.LOST_S]
+            if len(lost) == len(heard):
+                return lost
+            time.sleep(sharing.PAUSE_S)
 
     def close(self) -> None:
-        """Serve nobody anew, so that `sent` stays true; wait for who is being served, but not for
-        one that takes nothing.
-        """
-        with self.lock:
-            self.closed = True
+        """Take every slot, so that `sent` stays true; a node that takes nothing is left out."""
         until = time.monotonic() + sharing.LOST_S
-        while self.busy and time.monotonic() < until:
-            time.sleep(sharing.PAUSE_S)
+        for _ in range(AT_ONCE):
+            self.slots.acquire(timeout=max(0.0, until - time.monotonic()))
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """GET /<sha256> with a Range gives what is there of it; POST /done says who needs no more."""
 
-    protocol_version = "HTTP/1.1"
     timeout = sharing.SEND_S
     hub: Hub  # of the class that serve() makes
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep quiet; what failed is said by who asked."""
 
-    def _answer(self, code: int) -> None:
+    def _answer(self, code: int, size: int = 0) -> None:
         self.send_response(code)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(size))
         self.end_headers()
 
     def _known(self) -> bool:
         """Whether who asks has the run's token."""
         token = self.headers.get("X-Trainbench-Token", "")
         if hmac.compare_digest(token.encode(), self.hub.token.encode()):
-            name = self.headers.get("X-Trainbench-Node", "")
-            if name in self.hub.waiting:
-                self.hub.hear(name)
+            self.hub.hear(self.headers.get("X-Trainbench-Node", ""))
             return True
-        self.close_connection = True
         self._answer(403)
         return False
 
     def do_POST(self) -> None:
         """A node is done, well or not."""
         if self._known():
-            self.hub.done |= {self.headers.get("X-Trainbench-Node", "")} & self.hub.waiting
+            self.hub.heard.pop(self.headers.get("X-Trainbench-Node", ""), None)
             self._answer(204)
 
     def do_GET(self) -> None:
@@ -124,29 +100,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._answer(503)
             return
         try:
-            with self.hub.serving():
-                self._send(path, int(span[1]), int(span[2]) + 1)
+            self._send(path, int(span[1]), int(span[2]) + 1)
         except OSError:
-            self.close_connection = True  # one of the two went away: who asked asks another
+            pass  # one of the two went away: who asked asks another
         finally:
             self.hub.slots.release()
 
     def _send(self, path: str, begin: int, end: int) -> None:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            end = min(end, size, begin + sharing.CHUNK)
-            if begin >= end:
+            left = min(end, size, begin + sharing.CHUNK) - begin
+            if left <= 0:
                 self._answer(416)
                 return
-            self.send_response(206)
-            self.send_header("Content-Length", str(end - begin))
-            self.end_headers()
+            self._answer(206, left)
             stream.seek(begin)
-            left = end - begin
-            while left:
-                block = stream.read(min(left, BLOCK))
-                if not block:
-                    raise OSError("the file became shorter")
+            while block := stream.read(min(left, BLOCK)):
                 with self.hub.lock:  # before: who has the last of it may end us at once
                     self.hub.sent += len(block)
                 self.wfile.write(block)

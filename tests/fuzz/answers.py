@@ -39,6 +39,7 @@ from node.supervisor.answers import pack
 from plugins import answers
 from plugins.launching import meeting, part, talk
 from plugins.node_action import read, to
+from plugins.sharing import shared
 from roles.apex.action_plugins import wheels
 from roles.container_image.action_plugins import images
 from roles.dataset.action_plugins import datasets
@@ -212,7 +213,7 @@ def plans(entry: str, answer: Any) -> None:
     if entry == "dataset.look:look":
         found = dict.fromkeys(HOSTS, answer)
         planned = datasets.plan(found, ["default"])
-        datasets.sharing(planned, {host: host for host in HOSTS})
+        shared(planned, {host: host for host in HOSTS})
     elif entry == "image:look":
         images.plan({"n1": answer["image"], "n2": ""})
     elif entry == "apex:look":

@@ -94,10 +94,9 @@ class Holder:
             "token": "t" * 40,
             "addresses": {"taker": "127.0.0.2", "holder": "127.0.0.1"},
             "port": mine,
-            "has": {},
-            "wants": {name: identity},
-            "holders": ["holder"],
-            "waiting": ["taker"],
+            "identity": {name: identity},
+            "gives": {"holder": [name]},
+            "gets": {"taker": [name]},
         }
         port = self.server.server_address[1]
         real = http.client.HTTPConnection

@@ -221,7 +221,7 @@ def test_a_full_disk_is_said_and_the_next_run_goes_on(
     first.fill_disk(leave_mib=30)
     full = data(group, tmp_path, **more)
     assert full.rc != 0
-    words = r"the disk of .* is full while writing oscar-1GB\.jsonl: .* are free"
+    words = r"the disk is full \(.* MiB free\) while writing oscar-1GB\.jsonl; free some"
     assert re.search(words, full.out), full.out
     assert site.sent[OSCAR] == size
     first.free_disk()

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from roles.dataset.action_plugins.datasets import plan, sharing
+from plugins.sharing import shared
+from roles.dataset.action_plugins.datasets import plan
 
 
 def said(**identities: tuple[str, int]) -> dict[str, Any]:
@@ -40,21 +41,16 @@ def test_a_node_that_said_nothing_gets_it() -> None:
 
 
 def test_who_shares_is_told_of_the_others_and_of_its_own_part() -> None:
-    looked = said(a=("", 0), b=("x", 0), c=("x", 0)) | {"d": {}}
-    addresses = {host: f"10.0.0.{host}" for host in looked}
-    planned = plan(looked, ["d"])
-    shares = sharing(planned, addresses)["shares"]
-    assert list(shares) == ["b", "c", "a", "d"]
-    assert shares["b"]["has"] == {"d": "x"} == shares["a"]["wants"]
-    assert shares["b"]["wants"] == {} == shares["a"]["has"]
-    assert shares["a"]["addresses"] == {host: f"10.0.0.{host}" for host in ("b", "c", "a", "d")}
-    assert {
-        each["me"]: (each["holders"], each["waiting"]) for each in shares.values()
-    } == dict.fromkeys(shares, (["b", "c"], ["a", "d"]))
-    assert len({each["token"] for each in shares.values()}) == 1
-    assert sharing(planned, addresses)["shares"]["a"]["token"] != shares["a"]["token"]
+    planned = plan(said(a=("", 0), b=("x", 0), c=("x", 0)) | {"d": {}, "e": {}}, ["d"])
+    addresses = {host: f"10.0.0.{host}" for host in "abcdef"}
+    told = shared(planned, addresses)
+    assert list(told["addresses"]) == ["b", "c", "a", "d", "e"]
+    assert told["addresses"]["a"] == "10.0.0.a"
+    assert told["identity"] == {"d": "x"}
+    assert (list(told["gives"]), list(told["gets"])) == (["b", "c"], ["a", "d", "e"])
+    assert shared(planned, addresses)["token"] != told["token"]
 
 
 def test_nobody_shares_where_all_have_the_same() -> None:
-    looked = said(a=("x", 0), b=("x", 0))
-    assert sharing(plan(looked, ["d"]), {})["shares"] == {}
+    planned = plan(said(a=("x", 0), b=("x", 0)), ["d"])
+    assert (planned["gives"], planned["gets"]) == ({}, {})

@@ -2,10 +2,9 @@
 
 images: {step: look}     ask the node for the image, and note the node's address in the cluster
 images: {step: plan}     of what each node said of this image: all come to each pin set together
-images: {step: share}    what each node that shares it is told, once the keeper wrote it to a file
+images: {step: share}    what the nodes that share it are told, once the keeper wrote it to a file
 """
 
-import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.node_action import NodeAction
-from plugins.sharing import shares
+from plugins.sharing import shared
 
 LOOKED = "__container_image_looked"  # as tasks/main.yml registers what a node said
 
@@ -33,14 +32,12 @@ class ActionModule(NodeAction):
             return {"changed": False, **planned}
         keeper = planned["keeper"]
         name = Path(self.value("container_image_spec")["archive"]).name
-        told = shares(
-            {name: self.answers("__container_image_saved")[keeper]["identity"]},
-            {keeper: [name]},
-            {host: [name] for host in planned["needy"]},
-            self.addresses(LOOKED),
-            secrets.token_hex(20),
-        )
-        return {"changed": False, "shares": told}
+        told = {
+            "identity": {name: self.answers("__container_image_saved")[keeper]["identity"]},
+            "gives": {keeper: [name]},
+            "gets": {host: [name] for host in planned["needy"]},
+        }
+        return {"changed": False, "shared": shared(told, self.addresses(LOOKED))}
 
 
 def plan(images: Mapping[str, str]) -> dict[str, Any]:

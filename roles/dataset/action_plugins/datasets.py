@@ -4,10 +4,9 @@ datasets: {step: look}      ask the node for each dataset's fault, identity and 
 datasets: {step: verify}    the same; one that is not whole is a failure
 datasets: {step: plan}      who makes, gives and gets what, of all that the nodes said
 datasets: {step: make}      on the node that makes: the tools that it needs, and its arguments
-datasets: {step: share}     the plan anew, and what each node that shares is told
+datasets: {step: share}     the plan again, and what the nodes that share are told
 """
 
-import secrets
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from plugins import answers, datasets
 from plugins.filter.mirrors import mirrored
 from plugins.node_action import NodeAction
-from plugins.sharing import shares
+from plugins.sharing import shared
 
 LOOKED = "__dataset_looked"  # as tasks/ register what a node said
 CATALOGUE = Path(__file__).resolve().parents[1] / "vars" / "catalogue.yml"
@@ -37,7 +36,9 @@ class ActionModule(NodeAction):
         if arguments["step"] == "plan":
             return {"changed": False, **plan(looked, names)}
         if arguments["step"] == "share":
-            return {"changed": False, **sharing(plan(looked, names), self.addresses(LOOKED))}
+            planned = plan(looked, names)
+            told = shared(planned, self.addresses(LOOKED))
+            return {"changed": False, **planned, "shared": told}
         if arguments["step"] == "make":
             mine = looked[self.value("inventory_hostname")]
             return {"changed": False, **self._making(mine, plan(looked, names)["make"])}
@@ -121,15 +122,3 @@ def plan(looked: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> dict[
             gets.setdefault(host, []).append(name)
     maker = max(begun, key=lambda host: begun[host]) if make else ""
     return {"make": make, "maker": maker, "identity": identities, "gives": gives, "gets": gets}
-
-
-def sharing(planned: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
-    """Return a plan with what each node that gives or gets is told; addresses are all nodes'."""
-    told = shares(
-        planned["identity"],
-        planned["gives"],
-        planned["gets"],
-        addresses,
-        secrets.token_hex(20),
-    )
-    return {**planned, "shares": told}
