@@ -19,14 +19,14 @@ from plugins import datasets
 from plugins.filter.mirrors import KINDS
 from plugins.filter.pins import PinError, has_compile, pin_plans
 from runner.base.errors import UserError
-from runner.inventory.slurm_keys import read_slurm
-from runner.plan.slurm_job import one_node_argv
-from runner.terms.slurm import PREFIX as SLURM_PREFIX
+from runner.inventory.engine_keys import engine_named, read_engine
+from runner.terms.engines.engine_table import ENGINES
 
 TO_EDIT = "EDIT-ME"  # runner/inventory/inventory.py has the same
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
-SHARED = ("cluster", "slurm", "setup", "site")
-PAGES = {"slurm": "docs/slurm.md"}  # where the keys of one stand, in place of docs/inventory.md
+# Where keys of an engine are described, in place of docs/inventory.md.
+PAGES = {each.prefix.rstrip("_"): f"docs/{each.page}" for each in ENGINES.values() if each.prefix}
+SHARED = ("cluster", "setup", "site", *PAGES)
 NEAR = 0.9  # a name of the site's own this much like one of ours is ours, misspelt
 MAY_BE_LONGER = ("apt", "conda")  # addresses that roles lengthen before they look for a mirror
 WORDS = {
@@ -227,41 +227,46 @@ def root_faults(values: Mapping[str, Any], local: bool) -> list[str]:
     return []
 
 
-def slurm_faults(values: Mapping[str, Any], local: bool) -> list[str]:
-    """What the runner would refuse of Slurm's keys, and root, which nobody has on a login node."""
+def engine_faults(values: Mapping[str, Any], local: bool) -> list[str]:
+    """What the runner would refuse of an engine's keys, and root, which no login node gives."""
     device, devices = values.get("cluster_device", "cpu"), values.get("cluster_devices_per_node", 1)
     try:
-        slurm = read_slurm(values, "the inventory", str(device), int(devices))
+        engine = read_engine(values, "the inventory", str(device), int(devices))
     except UserError as error:
         return [str(error)]
+    if not engine.in_jobs:
+        return []
     faults = []
-    if slurm and not local:
+    if not local:
         faults.append(
-            "a Slurm inventory has one host, the login node that bench runs on, with"
+            f"a {engine.title} inventory has one host, the login node that bench runs on, with"
             " ansible_connection: local"
         )
-    if slurm and values.get("ssh_mesh_enabled"):
+    if values.get("ssh_mesh_enabled"):
         faults.append(
-            "ssh_mesh_enabled is true, and cluster_engine is slurm, which starts each node by"
-            " itself; take it out"
+            f"ssh_mesh_enabled is true, and cluster_engine is {engine.name}, which starts each node"
+            " by itself; take it out"
         )
-    if slurm and values.get("setup_privileged", True):
+    if values.get("setup_privileged", True):
         faults.append(
-            "setup_privileged is true, and cluster_engine is slurm; a login node is somebody"
-            " else's, so set setup_privileged: false"
+            f"setup_privileged is true, and cluster_engine is {engine.name}; a login node is"
+            " somebody else's, so set setup_privileged: false"
         )
     return faults
 
 
-def job_faults(values: Mapping[str, Any], in_job: bool, inventory: str) -> list[str]:
+def job_faults(
+    values: Mapping[str, Any], environment: Mapping[str, str], inventory: str
+) -> list[str]:
     """Say how setup is run in a job, where the inventory wants that and this is none."""
-    slurm = read_slurm(values, "the inventory", "cpu", 1)
-    if slurm is None or not slurm.setup_in_job or in_job:
+    engine = read_engine(values, "the inventory", "cpu", 1)
+    argv = engine.setup_argv(("ansible-playbook", "playbooks/setup.yml", "-i", inventory))
+    if not argv or engine.job_variable in environment:
         return []
-    setup = shlex.join(
-        one_node_argv(slurm, ("ansible-playbook", "playbooks/setup.yml", "-i", inventory))
-    )
-    return [f"slurm_setup_in_job is true, and this is not a job of Slurm's; run `{setup}`"]
+    return [
+        f"{engine.prefix}setup_in_job is true, and this is not a job of {engine.title}; run"
+        f" `{shlex.join(argv)}`"
+    ]
 
 
 def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
@@ -402,7 +407,8 @@ def compiles(values: Mapping[str, Any], known: Known) -> str:
     validate knows nothing.
     """
     named = "CC" in values.get("cluster_env", {})
-    if values.get("cluster_device") != "cuda" or values.get("cluster_engine") == "slurm" or named:
+    jobs = engine_named(values, "the inventory").in_jobs
+    if values.get("cluster_device") != "cuda" or jobs or named:
         return ""
     for system in values.get("cluster_systems", []):
         there = known.pins(system, values)
@@ -460,8 +466,8 @@ def inventory_faults(
         for name in ("cluster_systems", "cluster_devices_per_node")
         if name not in variables
     ]
-    if not any(name.startswith(SLURM_PREFIX) for name in bad):
-        faults += slurm_faults(good, local)
+    if not any(name.startswith(tuple(f"{each}_" for each in PAGES)) for name in bad):
+        faults += engine_faults(good, local)
     wrong = system_faults(good, known) + declared_faults(good, known)
     faults += wrong
     faults += dataset_faults(good, known)[0]

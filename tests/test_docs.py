@@ -33,11 +33,11 @@ from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
 from runner.systems.common.command_keys import FACTS
 from runner.tables.catalogue.every_column import COLUMNS
+from runner.terms.engines.slurm import Slurm
 from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
 from runner.terms.run import Run
 from runner.terms.settings import Settings
-from runner.terms.slurm import Slurm
 from tests.documented_kinds import gives, kinds
 from tests.hostile import WAYS
 from tests.runner.builders import one_device

@@ -150,7 +150,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.inventory.inventory import load_inventory
     from runner.launch import outlook
     from runner.launch.bench import bench
-    from runner.launch.engines import engine_of, preview_of
+    from runner.launch.engines import engine_of
     from runner.launch.notify import Notifier
     from runner.launch.view import View
     from runner.matrix.file import load_matrix
@@ -173,7 +173,7 @@ def run(chosen: argparse.Namespace) -> int:
             machines,
             chosen.only,
             folder=lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
-            preview=preview_of(machines, campaign),
+            preview=functools.partial(engine_of(machines, chosen.runs).preview, campaign),
         )
         say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
         return 0

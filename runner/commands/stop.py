@@ -1,4 +1,4 @@
-"""`python -m runner stop`: end what a bench left behind, on nodes or in Slurm's queue."""
+"""`python -m runner stop`: end what a bench left behind, on nodes or in a queue."""
 
 import argparse
 
@@ -9,15 +9,15 @@ from runner.base.streams import complain, say
 DESCRIPTION = """\
 End what a bench left behind. Ctrl-C ends a bench that lives; this is for one that is gone.
 
-  python -m runner stop --campaign NAME       this campaign's jobs of Slurm, queued and running
+  python -m runner stop --campaign NAME       this campaign's jobs, queued and running
   python -m runner stop -i inventory/slurm    all campaigns' jobs
   python -m runner stop -i inventory/mine     over ssh: every run on these nodes, whoever's
 
-Slurm's jobs are cancelled by id, and only those that carry the mark which a campaign wrote down.
+Jobs are cancelled by id, and only those that carry the mark which a campaign wrote down.
 Runs are told to end first, so that their logs come home; the next bench makes them again. Over
 ssh, playbooks/stop.yml is played.
 
-exit codes: 0 nothing is left; 2 the nodes or Slurm could not be asked; 130 Ctrl-C
+exit codes: 0 nothing is left; 2 the nodes or the queue could not be asked; 130 Ctrl-C
 """
 
 
@@ -39,7 +39,7 @@ def add_parser(commands: Commands) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """End it, and say what was ended; exit code 0. Raises UserError where that fails."""
     from runner.inventory.inventory import load_inventory
-    from runner.launch.engines import stop_all, stop_jobs
+    from runner.launch.engines import engine_of, stop_jobs
     from runner.launch.interrupts import Interrupts
 
     interrupts = Interrupts()
@@ -48,7 +48,7 @@ def run(chosen: argparse.Namespace) -> int:
             lines, meant = stop_jobs(chosen.runs, chosen.campaign, interrupts.once)
         else:
             cluster = load_inventory(chosen.inventory)
-            lines, meant = stop_all(cluster, chosen.runs, interrupts.once)
+            lines, meant = engine_of(cluster, chosen.runs).stop(interrupts.once)
     for line in lines or ["there was nothing to end"]:
         say(line)
     for campaign in meant:

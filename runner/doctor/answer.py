@@ -19,6 +19,8 @@ from runner.doctor.judgement import Judgement
 from runner.folder import names
 from runner.folder.checkup import AskedNode, Checkup
 from runner.folder.stored import SCHEMA
+from runner.terms.engines.engine_settings import EngineSettings
+from runner.terms.engines.ssh import Ssh
 
 HEALTHY, SPOILED, UNANSWERED = 0, 1, 2
 
@@ -30,7 +32,7 @@ class Answer:
     `unreachable`: node to why it could not be asked. `failures`: node to what its roles' verify
     entries said (`role`, `message`). `judgement` is None where nothing was to be measured.
     `mended_by`: the inventory's path, which cures name.
-    `slurm_excluded` is what a Slurm inventory leaves out already; None for another inventory.
+    `engine` has a key for nodes to leave out, or none.
     """
 
     inventory: str
@@ -43,7 +45,7 @@ class Answer:
     comparison: NodeComparison = field(default_factory=NodeComparison)
     judgement: Judgement | None = None
     compared: bool = True
-    slurm_excluded: str | None = None
+    engine: EngineSettings = field(default_factory=Ssh)
     mended_by: str = ""
 
     @property
@@ -74,15 +76,13 @@ class Answer:
         return faults
 
     @property
-    def slurm_exclude(self) -> str | None:
-        """The nodes that a Slurm inventory had better leave out; None where there are none.
+    def exclusion(self) -> Mapping[str, str]:
+        """The key that leaves out the nodes with faults, and its value; empty without such nodes.
 
         Where every node has a fault it is no node's, but what they have in common.
         """
         odd = [host for host in self.nodes if self.faults().get(host)]
-        if self.slurm_excluded is None or not odd or len(odd) == len(self.nodes):
-            return None
-        return ",".join(filter(None, [self.slurm_excluded, *odd]))
+        return self.engine.without(odd) if 0 < len(odd) < len(self.nodes) else {}
 
     def as_json(self, width: int) -> dict[str, Any]:
         """Return the object that docs/doctor.md describes."""
@@ -111,7 +111,7 @@ class Answer:
                 if self.compared
             ],
             "faults": self.faults(),
-            **({"slurm_exclude": self.slurm_exclude} if self.slurm_exclude else {}),
+            **self.exclusion,
             "environment": dict(self.envs),
             "measured": None if self.judgement is None else self.judgement.as_json(),
             "text": plain_text(self.parts(width), width),
@@ -134,9 +134,8 @@ class Answer:
             parts.append(self._summary())
         if self.judgement is not None:
             parts += table.measured_parts(self.judgement)
-        if self.slurm_exclude:
-            words = f"to leave out what is odd or slow: slurm_exclude: {self.slurm_exclude}"
-            parts.append(one_line(words))
+        for key, value in self.exclusion.items():
+            parts.append(one_line(f"to leave out what is odd or slow: {key}: {value}"))
         return parts
 
     def _summary(self) -> Text:

@@ -66,8 +66,7 @@ def _survey(
             raise UserError(unusable(silent, cluster.path, cluster.addresses))
         raise UserError(f"the nodes could not be asked: {surveyed.words}")
     answer = replace(gather(checkup, surveyed.hosts, str(cluster.path)), compared=roles)
-    excluded = (cluster.slurm.exclude or "") if cluster.slurm else None
-    return replace(answer, slurm_excluded=excluded)
+    return replace(answer, engine=cluster.engine)
 
 
 def _measure(
@@ -90,7 +89,7 @@ def _measure(
         return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
     nodes = [node for node in cluster.nodes if node.host in answer.envs]
-    if cluster.slurm:  # whose step takes all of them, in an order of its own
+    if cluster.engine.in_jobs:  # whose step takes all of them, in an order of its own
         nodes = list(cluster.nodes[: len(answer.nodes)])
     with live(console, line):
         judged = probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)

@@ -98,7 +98,7 @@ def plan(
             "node": rank,
             "processes": processes,
             "address": nodes[0].address,
-            "port": MASTER_PORT if cluster.slurm else port,
+            "port": MASTER_PORT if cluster.engine.in_jobs else port,
             "device": cluster.device,
             "seconds": SECONDS,
             "checks": list(checks),
@@ -164,7 +164,7 @@ def launch(
 
     probed = on_a_free_port(probe, interrupts)
     attempt = probed.attempt
-    hosts = list(attempt.hosts.values())  # on Slurm those of the job
+    hosts = list(attempt.hosts.values())  # those of the job, where one gives them
     objects = [
         line
         for rank, path in attempt.logs().items()

@@ -20,6 +20,7 @@ from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.batch import unmeasured
 from runner.terms.cell import FEWEST_REPEATS
+from runner.terms.engines.engine_table import cures
 from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
@@ -413,7 +414,7 @@ CODES: Mapping[str, Code] = {
             "side_by_side",
             "another run of its campaign ran at the same time on other nodes, and had its part of"
             " the network and the file system",
-            "Run them one after the other: slurm_mode: allocation, or slurm_most_jobs: 1",
+            f"Run them one after the other: {cures('side_by_side')}",
             _side_by_side,
             UNSTEADY,
         ),
@@ -421,7 +422,7 @@ CODES: Mapping[str, Code] = {
             "other_nodes",
             "it ran on other nodes than its baseline (without one: than another cell), or than"
             " another of its repeats; nodes of a larger cell may hold those of a smaller one",
-            "Run both on the same nodes; on Slurm: slurm_mode: allocation, or a slurm_nodelist",
+            f"Run both on the same nodes; {cures('other_nodes')}",
             _other_nodes,
             UNSTEADY,
         ),

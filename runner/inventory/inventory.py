@@ -20,13 +20,14 @@ from runner.base.suggest import nearest
 from runner.inventory import site_engine
 from runner.inventory.absent import absent
 from runner.inventory.declared import declared_pins
+from runner.inventory.engine_keys import nodes_of_jobs, read_engine
 from runner.inventory.listing import Unread, ansible_inventory
-from runner.inventory.slurm_keys import nodes_of_jobs, read_slurm
 from runner.terms.cluster import CANN_HOME, DEVICES, Cluster, Node
-from runner.terms.container_engines import ENGINES, Containers
+from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
+from runner.terms.container_engines import Containers
+from runner.terms.engines.engine_settings import EngineSettings
+from runner.terms.engines.engine_table import ENGINES, engine_keys
 from runner.terms.orders import MOST_NODES
-from runner.terms.slurm import KEYS as SLURM_KEYS
-from runner.terms.slurm import PREFIX
 
 MOST_S = 86_400  # of cluster_lost_contact_s
 
@@ -34,7 +35,7 @@ MOST_S = 86_400  # of cluster_lost_contact_s
 TO_EDIT = "EDIT-ME"
 
 # Every key of a cluster that the runner reads from an inventory; docs/inventory.md is written from
-# it. What is asked of Slurm is beside it, in runner/terms/slurm.py.
+# it. Those of one engine are in its module in runner/terms/engines/.
 KEYS: Mapping[str, str] = {
     "cluster_root": "folder for systems, datasets and runs, on a disk of each node's own or with"
     " cluster_root_shared (absolute; relative to the checkout for a local connection)",
@@ -48,18 +49,22 @@ KEYS: Mapping[str, str] = {
     "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; one named"
     " like a secret (HF_TOKEN) is recorded by its name alone, and may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
-    "cluster_engine": "what starts runs: ssh (the default), or slurm ([slurm.md](slurm.md))",
+    "cluster_engine": "what starts runs: "
+    + ", or ".join(
+        f"{each.name} ([{each.page}]({each.page}))" if each.page else f"{each.name} (the default)"
+        for each in ENGINES.values()
+    ),
     "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
     "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
     "cluster_container_engine": "what runs a pin set that is an image ([containers.md]"
-    f"(containers.md)): {', '.join(ENGINES)}; default podman, on Slurm what the login node has",
+    f"(containers.md)): {', '.join(CONTAINER_ENGINES)}; default podman, or in jobs what the login"
+    " node has",
     "cluster_container_ssh_port": "port of the sshd in containers, for a launcher that works over"
     " ssh; one of ssh_mesh_ports (default 2222)",
     "cluster_container_options": "list of further options of every container, such as"
     " --device=/dev/infiniband",
 }
-_KNOWN = (*KEYS, *SLURM_KEYS)
-_READ = (*_KNOWN, "npu_cann_home", "command_pins", "ansible_host", "ansible_connection")
+_FURTHER = ("npu_cann_home", "command_pins", "ansible_host", "ansible_connection")
 
 
 # What `ansible-inventory --list` says: groups by name, and `_meta` with the hosts' variables.
@@ -122,7 +127,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
             "cluster_scratch",
             "npu_cann_home",
             "command_pins",
-            *SLURM_KEYS,
+            *engine_keys(),
         )
     }
     device = shared["cluster_device"] or "cpu"
@@ -152,10 +157,10 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
     env = read_env(env, f"{path}: cluster_env")
     secrets = tuple(name for name in env if SECRET.search(name))
     nodes = tuple(_node(host, variables[host], path) for host in hosts)
-    slurm = read_slurm(shared, str(path), device, nodes[0].devices)
-    if slurm:
+    engine = read_engine(shared, str(path), device, nodes[0].devices)
+    if engine.in_jobs:
         connections = {entry.get("ansible_connection") for entry in variables.values()}
-        nodes = nodes_of_jobs(nodes, slurm.nodes, str(path), local=connections == {"local"})
+        nodes = nodes_of_jobs(engine, nodes, str(path), local=connections == {"local"})
     return Cluster(
         name=_name(path),
         path=path,
@@ -165,9 +170,9 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         device_memory_mib=memory,
         lost_contact_s=float(lost),
         secrets=secrets,
-        containers=_containers(shared, path, on_slurm=slurm is not None),
+        containers=_containers(shared, path, engine),
         cann_home=shared["npu_cann_home"] or CANN_HOME,
-        slurm=slurm,
+        engine=engine,
         scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
         root_shared=_root_shared(shared["cluster_root_shared"], nodes, path),
         command_pins=declared_pins(shared["command_pins"], str(path)),
@@ -187,14 +192,14 @@ def _root_shared(value: Any, nodes: tuple[Node, ...], path: Path) -> bool:
     return bool(value)
 
 
-def _containers(shared: Mapping[str, Any], path: Path, *, on_slurm: bool) -> Containers:
+def _containers(shared: Mapping[str, Any], path: Path, starts: EngineSettings) -> Containers:
     """Read how the cluster runs containers."""
     default = Containers()
-    engine = site_engine.named(shared["cluster_container_engine"], slurm=on_slurm)
-    if engine not in tuple(ENGINES):  # it may be a mapping, which has no hash
+    engine = site_engine.named(shared["cluster_container_engine"], starts)
+    if engine not in tuple(CONTAINER_ENGINES):  # it may be a mapping, which has no hash
         raise UserError(
             f"{path}: cluster_container_engine is {_said(engine)}; it must be one of"
-            f" {', '.join(ENGINES)}"
+            f" {', '.join(CONTAINER_ENGINES)}"
         )
     port = shared["cluster_container_ssh_port"]
     port = default.ssh_port if port is None else port
@@ -246,14 +251,16 @@ def _members(listed: Mapping[str, Any]) -> list[str]:
 
 def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
     """Keep only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
+    known = {**KEYS, **engine_keys()}
+    prefixes = tuple(each.prefix for each in ENGINES.values() if each.prefix)
     for key in variables:
-        if key.startswith(("cluster_", PREFIX)) and key not in _KNOWN:
-            keys = SLURM_KEYS if key.startswith(PREFIX) else KEYS
+        if key.startswith(("cluster_", *prefixes)) and key not in known:
+            keys = engine_keys() if key.startswith(prefixes) else KEYS
             raise UserError(
                 f"{path}: {host} has an unknown key {key!r}{nearest(key, keys)}; the keys are"
                 f" {', '.join(keys)}"
             )
-    kept = {key: variables[key] for key in _READ if key in variables}
+    kept = {key: variables[key] for key in (*known, *_FURTHER) if key in variables}
     if isinstance(env := kept.get("cluster_env"), dict):
         kept["cluster_env"] = {k: None if SECRET.search(str(k)) else v for k, v in env.items()}
     for key, value in kept.items():

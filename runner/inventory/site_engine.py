@@ -5,35 +5,36 @@ import subprocess
 from functools import cache
 
 from runner.terms.container_engines import ENGINES, Containers
+from runner.terms.engines.engine_settings import EngineSettings
 
 LIMIT_S = 10.0
-PYXIS = "--container-image"  # srun knows it where the plugin is there
 
 
-def named(name: str, *, slurm: bool) -> str:
-    """Return the engine that is named; on Slurm else the one that this login node has."""
-    return name or (found() if slurm else Containers.engine)
+def named(name: str, starts: EngineSettings | type[EngineSettings]) -> str:
+    """Return the engine that is named, else where jobs give the nodes, what this one has."""
+    return name or (found(starts.starter) if starts.in_jobs else Containers.engine)
 
 
 @cache
-def found() -> str:
-    """Return pyxis where srun lists it, else the first of the others on PATH; the default where
-    there is none, so that whoever needs one is told of it.
+def found(starter: str) -> str:
+    """Return the engine that `starter` lists an option of, else the first of the others on PATH;
+    the default where there is none, so that the command that needs one says so.
     """
-    if PYXIS in _srun_help():
-        return "pyxis"
+    options = _help_of(starter)
     there = (
         each.name
-        for each in sorted(ENGINES.values(), key=lambda engine: engine.kept)
-        if each.filed and not each.by_srun and shutil.which(each.program)
+        for each in sorted(ENGINES.values(), key=lambda engine: (not engine.starter, engine.kept))
+        if each.filed and (each.option in options if each.starter else shutil.which(each.program))
     )
     return next(there, Containers.engine)
 
 
-def _srun_help() -> str:
+def _help_of(starter: str) -> str:
+    if not starter:
+        return ""
     try:
         return subprocess.run(
-            ["srun", "--help"],  # Slurm lies where PATH says
+            [starter, "--help"],  # where PATH says
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

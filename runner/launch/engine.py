@@ -1,18 +1,22 @@
-"""What bench, rerun and doctor ask of what starts their runs; launch/engines.py chooses one."""
+"""What bench, rerun, doctor and stop ask of what starts runs; launch/engines.py makes it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.terms.cell import Cell
+from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
+from runner.terms.run import Run
+
+Stopped = tuple[Sequence[str], Sequence[Campaign]]  # a line for each run, and the campaigns meant
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Engine(Protocol):
 
 
 class Surveyor(Engine, Protocol):
-    """An engine that asks the nodes for doctor, too."""
+    """An engine that answers doctor, dry runs and stop, too."""
 
     def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
         """Hold the nodes that doctor asks and measures while the block lasts.
@@ -103,3 +107,29 @@ class Surveyor(Engine, Protocol):
         With `roles`, what each role's verify entry says stands there, too, where nodes are set up
         one by one.
         """
+
+    def preview(
+        self, campaign: Campaign, runs: Sequence[Run], repeats: int
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield what a scheduler would be given for each run: its `script`, and its `step` if any.
+
+        Nothing without a scheduler. Writes nothing, and asks nobody.
+        """
+
+    def stop(self, cancelled: Callable[[], bool]) -> Stopped:
+        """End what the cluster still has of campaigns: its nodes, or all campaigns' jobs.
+
+        Nodes that are named by an inventory know of no campaign, and end whatever they run.
+        """
+
+
+class EngineMaker(Protocol):
+    """The class of an engine, as the `launcher` of its EngineSettings names it."""
+
+    def __call__(self, cluster: Cluster, runs: Path, /) -> Surveyor:
+        """Make the engine of a cluster; `runs` is the folder of all campaigns."""
+
+    def stop_campaigns(
+        self, campaigns: Sequence[Campaign], cancelled: Callable[[], bool]
+    ) -> Stopped:
+        """End the jobs of those campaigns that ever had any, without an inventory."""

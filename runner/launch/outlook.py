@@ -143,7 +143,7 @@ def look(
         cells=tuple(each for each, _ in found),
         hidden=hidden_of(campaign.path, growth.settings),
         warnings=(*_too_long(found, matrix.time_limit_s), *_until(held)),
-        side_by_side=cluster.slurm is not None,
+        side_by_side=cluster.engine.in_jobs,
     )
 
 

@@ -13,8 +13,9 @@ from runner.base.suggest import nearest
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.registry import load_system, system_names
 from runner.systems.common.system import System
-from runner.terms.cell import MOST_CELLS, PLACEMENT, Cell
-from runner.terms.slurm import SlurmWord
+from runner.terms.cell import MOST_CELLS, Cell
+from runner.terms.engines.engine_settings import OptionWord
+from runner.terms.engines.engine_table import PLACEMENT
 
 MOST_LETTERS = 10_000_000  # of all cells' names and values
 DevicesOf = Callable[[int], int]  # how many devices each of the first so many nodes has
@@ -191,11 +192,11 @@ def _cell(
 
 
 def _placement(values: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Read what a cell asks of Slurm in place of the inventory."""
+    """Read what a cell asks of a scheduler in place of the inventory."""
     given = {key: CELL_KEYS[key].read(values[key], where) for key in PLACEMENT if key in values}
     words = {key: word for key, word in given.items() if word is not None}
     try:
-        return {key: SlurmWord(word, f"{where}: {key}") for key, word in words.items()}
+        return {key: OptionWord(word, f"{where}: {key}") for key, word in words.items()}
     except UnfitError as error:
         raise UserError(str(error)) from None
 

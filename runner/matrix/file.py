@@ -40,7 +40,8 @@ from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
 from runner.matrix.until import until_of
 from runner.systems.common.registry import load_system, system_names
-from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, PLACEMENT, SEED, Cell, Matrix
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, SEED, Cell, Matrix
+from runner.terms.engines.engine_table import PLACEMENT
 
 
 def load_matrix(path: Path, devices_of: DevicesOf) -> Matrix:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from runner.terms.cell import MOST_REPEATS, MOST_SEED, PLACEMENT, Parameter
+from runner.terms.cell import MOST_REPEATS, MOST_SEED, Parameter
+from runner.terms.engines.engine_table import ENGINES
 
 # Keys that every system's cells have.
 CELL_KEYS: Mapping[str, Parameter] = {
@@ -22,8 +23,11 @@ CELL_KEYS: Mapping[str, Parameter] = {
         Parameter("device_ids", list, None, "which devices of each node, such as [4, 5]"),
         Parameter("env", dict, None, "variables for every process"),
         *(
-            Parameter(name, str, None, f"on Slurm, in place of slurm_{name} of the inventory")
-            for name in PLACEMENT
+            Parameter(
+                key, str, None, f"on {on.title}, in place of {on.prefix}{key} of the inventory"
+            )
+            for on in ENGINES.values()
+            for key in on.cell_keys
         ),
     )
 }

@@ -31,22 +31,13 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
 
 
 def _check_placement(cell: Cell, cluster: Cluster) -> None:
-    """Refuse what only Slurm is told, and what only Slurm decides."""
-    if cell.placement and cluster.slurm is None:
+    """Refuse what the engine is not told, and what it decides."""
+    for fault in cluster.engine.cell_faults(list(cell.placement), cluster.name):
+        raise UserError(fault)
+    if cell.device_ids and cluster.engine.in_jobs:
         raise UserError(
-            f"{next(iter(cell.placement))} is a word for Slurm, and the nodes of the inventory"
-            f" {cluster.name} are reached by ssh; take it out, or name a Slurm inventory with -i"
-        )
-    if cell.placement and cluster.slurm and cluster.slurm.mode == "allocation":
-        key = next(iter(cell.placement))
-        raise UserError(
-            f"{key} is asked for a job of the cell's own, and all cells have one allocation"
-            f" (slurm_mode of the inventory {cluster.name}); set slurm_{key} there"
-        )
-    if cell.device_ids and cluster.slurm:
-        raise UserError(
-            "device_ids names devices, and Slurm gives a job the ones that it has; set"
-            f" devices_per_node: {cell.devices_per_node} in its place"
+            f"device_ids names devices, and {cluster.engine.title} gives a job the ones that it"
+            f" has; set devices_per_node: {cell.devices_per_node} in its place"
         )
 
 
@@ -60,15 +51,16 @@ def _check_machines(cell: Cell, cluster: Cluster) -> None:
     if cell.nodes > len(cluster.nodes):
         most = f"the inventory {cluster.name} has {len(cluster.nodes)}"
         cure = "lower it, or name a larger inventory with -i"
-        if cluster.slurm:
-            most = f"slurm_nodes of the inventory {cluster.name} is {len(cluster.nodes)}"
+        if cluster.engine.in_jobs:
+            key = f"{cluster.engine.prefix}nodes"
+            most = f"{key} of the inventory {cluster.name} is {len(cluster.nodes)}"
             cure = "lower it, or raise that"
         raise UserError(f"nodes is {cell.nodes}, but {most}; {cure}")
     for node in cluster.nodes[: cell.nodes]:
         if cell.devices_per_node > node.devices:
             raise UserError(
                 f"devices_per_node is {cell.devices_per_node}, but"
-                f" {'a node' if cluster.slurm else node.host} has {node.devices}"
+                f" {'a node' if cluster.engine.in_jobs else node.host} has {node.devices}"
                 " (cluster_devices_per_node in the inventory); lower it"
             )
         if cell.device_ids and max(cell.device_ids) >= node.devices:

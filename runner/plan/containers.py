@@ -19,7 +19,7 @@ from runner.terms.container_engines import ENGINES, Container, ContainerEngine, 
 from runner.terms.run import Command, NodeContext
 
 SSHD = "trainbench-sshd"  # of the image: roles/container_image/files
-JOB_ID = "{job_id}"  # whoever starts srun fills it in
+JOB_ID = "{job_id}"  # filled in by what starts the step
 WITHIN = "/etc/trainbench"  # where the image expects the mesh and the host key
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
@@ -57,12 +57,12 @@ def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None
     fitting = [
         each.name
         for each in ENGINES.values()
-        if (each.filed or not cluster.one_root) and (cluster.slurm or not each.by_srun)
+        if (each.filed or not cluster.one_root) and each.starter in ("", cluster.engine.starter)
     ]
     if engine.name not in fitting:
         why = (
-            "which srun alone can start"
-            if engine.by_srun
+            f"which {engine.starter} alone can start"
+            if engine.starter
             else "whose images are in each node's own storage, which setup does not reach here"
         )
         raise UserError(f"{named}, {why}; name one of {', '.join(fitting)}")
@@ -102,7 +102,7 @@ def wrap(
         cwd=command.cwd,
         home=node.scratch or str(node.run_dir),
         mounts=mounts,
-        env=(*names, *(DEVICES if cluster.slurm else ()), *SIGNATURE),
+        env=(*names, *(DEVICES if cluster.engine.in_jobs else ()), *SIGNATURE),
         # Its sshd keeps the variables for a session there, secret ones among them.
         memory=("/root/.ssh",) if command.ssh else (),
         gpus=node.device == "cuda",
@@ -135,9 +135,9 @@ def _name(node: NodeContext, engine: ContainerEngine, cluster: Cluster) -> str:
 
     "" for what nobody asks for by a name, and goes with the step.
     """
-    if not engine.by_srun:
+    if not engine.starter:
         return f"trainbench-{_short(node.run_dir)}-{node.node_rank}"
-    again = cluster.slurm and cluster.slurm.mode == "allocation"
+    again = cluster.engine.one_job
     return f"trainbench-{JOB_ID}-{_short(node.home)}" if again else ""
 
 

@@ -39,7 +39,8 @@ def dry_run(
         make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))
         for cell in cells
     ]
-    scheduled = [{"slurm": dict(each)} for each in preview(runs, matrix.repeats)] if preview else []
+    given = preview(runs, matrix.repeats) if preview else ()
+    scheduled = [{cluster.engine.name: dict(each)} for each in given]
     plans = []
     for number, (cell, run) in enumerate(zip(cells, runs, strict=True)):
         estimate = load_system(cell.system).estimate
@@ -109,12 +110,12 @@ def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) 
     return f"{count}; {use_in_words(usages, len(cluster.nodes))}"
 
 
-def _scheduled(slurm: Mapping[str, Any]) -> Iterator[str]:
+def _scheduled(given: Mapping[str, Any]) -> Iterator[str]:
     """Say how a scheduler starts a run."""
-    if "step" in slurm:
-        yield f"  step {' '.join(map(ShellWord, slurm['step']))}"
-    elif slurm:
-        yield from _indented("job.sh", slurm["script"])
+    if "step" in given:
+        yield f"  step {' '.join(map(ShellWord, given['step']))}"
+    elif given:
+        yield from _indented("job.sh", given["script"])
 
 
 def _indented(name: str, text: str) -> list[str]:
@@ -127,9 +128,10 @@ STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's pr
 def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) -> str:
     """Write the plans as text."""
     parts: list[str] = [TerminalLine(_head(plans, matrix, cluster))]
-    if cluster.slurm:
+    engine = cluster.engine
+    if engine.in_jobs:
         parts.append("in braces ({master_addr}): what only the job knows, filled in on its nodes")
-    if "step" in (first := plans[0].get("slurm", {})):
+    if "step" in (first := plans[0].get(engine.name, {})):
         lines = ["allocation for all runs", *_indented("job.sh", first["script"])]
         parts.append("\n".join(map(TerminalLine, lines)))
     for plan in plans:
@@ -148,10 +150,10 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
             ]
             for name, text in plan["files"].get(node["host"], {}).items():
                 lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
-        lines += _scheduled(plan.get("slurm", {}))
+        lines += _scheduled(plan.get(engine.name, {}))
         parts.append("\n".join(map(TerminalLine, lines)))
     needs = [_need(plan, len(matrix.first_numbers)) for plan in plans]
-    total = in_words(needs, side_by_side=cluster.slurm is not None)
+    total = in_words(needs, side_by_side=engine.in_jobs)
     lines = [*too_long(needs, matrix.time_limit_s), total]
     parts.append("\n".join(map(TerminalLine, lines)))
     return "\n\n".join(parts)

@@ -35,7 +35,7 @@ def make_run(
     """Plan one run, with its repeat's seed.
 
     `dataset_sizes` (file name to bytes) is required of each node if known. `folder` is the
-    attempt's own, which the nodes of a Slurm cluster share.
+    attempt's own, which nodes that come with a job share.
     """
     cell = seeded(cell, matrix.seeds, repeat)
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
@@ -47,7 +47,8 @@ def make_run(
         _context(cell, cluster, rank, run_dir, port, scratch, addresses)
         for rank, run_dir in enumerate(dirs)
     ]
-    seen = folder.parents[2] if cluster.slurm and folder else None  # the campaign's, on the nodes
+    in_jobs = cluster.engine.in_jobs
+    seen = folder.parents[2] if in_jobs and folder else None  # the campaign's, on the nodes
     return Run(
         campaign=campaign,
         cell=cell,
@@ -122,7 +123,7 @@ def _context(
         nproc_per_node=cell.devices_per_node,
         addresses=addresses,
         master_address=cluster.nodes[0].address,
-        master_port=MASTER_PORT if cluster.slurm else str(port),
+        master_port=MASTER_PORT if cluster.engine.in_jobs else str(port),
         home=home,
         dataset=dataset_home(root, cell.dataset) if cell.dataset else run_dir,
         run_dir=run_dir,
@@ -142,9 +143,9 @@ def run_folders(
 ) -> list[PurePosixPath]:
     """Return a run's folder on each of its nodes.
 
-    On Slurm it is the one in `folder`, the attempt's, which the nodes share with bench.
+    In a job it is the one in `folder`, the attempt's, which the nodes share with bench.
     """
-    if cluster.slurm and folder:
+    if cluster.engine.in_jobs and folder:
         return [folder / names.node(rank, node.host) for rank, node in enumerate(nodes)]
     return [cluster.run_folder(node, run_id) for node in nodes]
 
@@ -157,8 +158,7 @@ def scratch_of(cell: Cell, cluster: Cluster, run_dir: PurePosixPath) -> str:
     """
     if image_of(cell.system, cell.pin) and _engine(cluster).writable:
         return ""
-    shared = cluster.root_shared or cluster.slurm
-    above = cluster.scratch or (PurePosixPath("/tmp") if shared else None)  # noqa: S108  # 0700
+    above = cluster.scratch or (PurePosixPath("/tmp") if cluster.one_root else None)  # noqa: S108  # 0700
     digest = hashlib.sha256(str(run_dir).encode()).hexdigest()[:12]
     return str(above / f"{PREFIX}{digest}") if above else ""
 

@@ -68,7 +68,7 @@ def _check(run: Run, cluster: Cluster) -> None:
     """Refuse what no substitution mends. Raises UserError."""
     where = f"the inventory {cluster.name}"
     on_slurm = run.master_address == MASTER_ADDR
-    if on_slurm != (cluster.slurm is not None):
+    if on_slurm != cluster.engine.in_jobs:
         kinds = ("Slurm", "ssh") if on_slurm else ("ssh", "Slurm")
         raise UserError(
             f"the run was made by {kinds[0]}, and {where} is of {kinds[1]}; name one like it"
@@ -117,7 +117,7 @@ def _check_folders(run: Run, node: NodeRun, *, on_slurm: bool) -> None:
 def _substitutions(run: Run, node: NodeRun, cluster: Cluster, own: Node) -> Iterator[Substitution]:
     """Yield what of a node's words names the machine, the longest first."""
     rank = node.node_rank
-    if cluster.slurm is None:
+    if not cluster.engine.in_jobs:
         folder = str(cluster.run_folder(own, run.id))
         if node.dir != folder:
             yield Substitution(rank, "the run's folder", node.dir, folder)

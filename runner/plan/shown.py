@@ -17,7 +17,7 @@ def would_execute(rehomed: Rehomed) -> Iterator[str]:
     if run.secrets:
         yield TerminalLine(f"it is given these secrets of your inventory: {', '.join(run.secrets)}")
     for name, value in run.cell.placement.items():
-        yield TerminalLine(f"Slurm is asked for {name} {value}")
+        yield TerminalLine(f"the scheduler is asked for {name} {value}")
     limit = run.limits.time_limit_s
     yield f"each node executes this as the user of its inventory, for {limit:g} s at most:"
     before: NodeRun | None = None

@@ -53,9 +53,9 @@ def check(cell: Cell, cluster: Cluster) -> None:
             " that each logged line covers, so that its end would not show; change it"
         )
     addresses = [node.address for node in cluster.nodes[: cell.nodes]]
-    if cell.nodes > 1 and cluster.slurm:
+    if cell.nodes > 1 and cluster.engine.in_jobs:
         raise UserError(
-            "oneflow_gpt finds its rank by the node's IPv4 address, and Slurm's nodes are known by"
+            "oneflow_gpt finds its rank by the node's IPv4 address, and nodes of a job are known by"
             " their names; set nodes: 1, or take an inventory over ssh"
         )
     if cell.nodes > 1 and not all(address.replace(".", "").isdigit() for address in addresses):

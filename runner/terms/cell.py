@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypeVar
 from node.checked import CellId, FileName
 from node.schema import AnyOf, OneOf, Text, Whole
 from runner.base.errors import UserError
+from runner.terms.engines.engine_settings import OptionWord
+from runner.terms.engines.engine_table import PLACEMENT
 from runner.terms.orders import MOST_NODES, Rank, Variable
-from runner.terms.slurm import SlurmWord
 
 MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
@@ -25,7 +26,6 @@ SEED = "seed"  # the parameter of a system that has one
 File = Annotated[str, FileName]
 FileIfAny = Annotated[str, AnyOf(OneOf(""), FileName)]
 Count = Annotated[int, Whole(1, MOST_NODES)]
-PLACEMENT = ("partition", "constraint", "nodelist", "exclude")
 Placed = Annotated[str, OneOf(*PLACEMENT)]
 Seed = Annotated[int, Whole(0, MOST_SEED)]
 AnyCell = TypeVar("AnyCell", bound="Cell")
@@ -38,7 +38,7 @@ class Cell:
     `id` names its folder: the name, made safe, and a hash of everything that runs. One that was
     recorded stays, as a later version may know parameters that it does not have. `pin` is "" where
     setup brought nothing for it, `dataset` where it reads none of setup's. `placement` is what it
-    asks of Slurm in place of the inventory's key of that name.
+    asks of a scheduler in place of the inventory's key of that name.
     """
 
     name: Annotated[str, Text(most=100_000)]
@@ -51,7 +51,7 @@ class Cell:
     env: Mapping[Variable, str]
     parameters: Mapping[str, Any]
     axes: Mapping[str, Any] = field(default_factory=dict)
-    placement: Mapping[Placed, Annotated[str, SlurmWord]] = field(default_factory=dict)
+    placement: Mapping[Placed, Annotated[str, OptionWord]] = field(default_factory=dict)
     id: Annotated[str, CellId] = ""
 
     def __post_init__(self) -> None:

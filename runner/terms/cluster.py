@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 from runner.base.errors import UserError
 from runner.base.paths import FOLDER, PROJECT
 from runner.terms.container_engines import Containers
-from runner.terms.slurm import Slurm
+from runner.terms.engines.engine_settings import EngineSettings
+from runner.terms.engines.ssh import Ssh
 
 DEVICES = ("cpu", "cuda", "npu")
 CANN_HOME = "/usr/local/Ascend/ascend-toolkit"  # as roles/npu/defaults has it
@@ -30,9 +31,9 @@ class Cluster:
     """The machines of one inventory, in its order.
 
     `secrets` are variables of cluster_env that are named like secrets: roles/launch reads their
-    values from the inventory, and the runner holds none. `slurm` says how runs are asked of Slurm,
-    whose nodes are not known before: they stand here as `rank0` and so on, with the words that the
-    job fills in; None is a cluster that is reached by ssh. `scratch` is a folder on a disk of each
+    values from the inventory, and the runner holds none. `engine` says how runs are started; where
+    nodes come with a job, they are `rank0` and so on here, with the words that the job fills in.
+    `scratch` is a folder on a disk of each
     node's own. `root_shared`: all nodes see one folder as their root. `command_pins` are the
     names of the pin sets that it declares for system command.
     """
@@ -47,7 +48,7 @@ class Cluster:
     containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
     cann_home: str = CANN_HOME
-    slurm: Slurm | None = None
+    engine: EngineSettings = field(default_factory=Ssh)
     scratch: PurePosixPath | None = None
     root_shared: bool = False
     command_pins: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class Cluster:
     @property
     def one_root(self) -> bool:
         """Whether what setup put there once is on every node."""
-        return self.root_shared or self.slurm is not None
+        return self.root_shared or self.engine.in_jobs
 
     def run_folder(self, node: Node, run_id: str) -> PurePosixPath:
         """Return where a run lies on a node; below a root that nodes share, each has its own.
@@ -101,14 +102,15 @@ class Cluster:
     @property
     def digest(self) -> str:
         """What a campaign belongs to: changes with any address, device, root or plain variable."""
-        alike = self.nodes[:1] if self.slurm else self.nodes  # more of Slurm's are no other cluster
+        # More nodes of a job are no other cluster.
+        alike = self.nodes[:1] if self.engine.in_jobs else self.nodes
         facts = [
             self.device,
             [(node.host, node.address, node.devices, str(node.root)) for node in alike],
             sorted(self.env.items()),
             *([astuple(self.containers)] if self.containers != Containers() else []),
             *([self.cann_home] if self.cann_home != CANN_HOME else []),
-            *([self.slurm.facts] if self.slurm else []),
+            *([self.engine.facts] if self.engine != Ssh() else []),
             *([str(self.scratch)] if self.scratch else []),
             *(["root_shared"] if self.root_shared else []),
         ]

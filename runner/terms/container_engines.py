@@ -63,7 +63,8 @@ class ContainerEngine:
     share their root, it is a file whose name ends in `suffix`. `filed`: the engine takes such a
     file. `writable`: what a run caches goes into the container, and with it. `separators` are
     letters that no path may have that is mounted. `over_ssh`: sshd runs in its containers.
-    `by_srun`: srun alone starts them, with the node's whole task within.
+    `starter`: this
+    program alone starts them, with the node's whole task within, by its `option`.
     """
 
     name: str
@@ -74,7 +75,8 @@ class ContainerEngine:
     filed: bool = True
     writable: bool = True
     over_ssh: bool = True
-    by_srun: bool = False
+    starter: str = ""
+    option: str = ""
 
     @property
     def builder(self) -> str:
@@ -98,7 +100,7 @@ class ContainerEngine:
         return ENGINES["podman"].within(container)  # which has built it
 
     def step(self, container: Container) -> Argv:
-        """Return options of srun, where that starts the container."""
+        """Return options of the starter, where that starts the container."""
         return ()
 
     def after(self, container: Container) -> tuple[Argv, ...]:
@@ -201,7 +203,7 @@ class Pyxis(ContainerEngine):
     def step(self, container: Container) -> Argv:
         """Return what srun is told."""
         return (
-            f"--container-image={container.image}",
+            f"{self.option}={container.image}",
             *((f"--container-name={container.name}",) if container.name else ()),
             f"--container-mounts={','.join(map(str, container.mounts))}",
             *("--no-container-mount-home", "--no-container-remap-root"),
@@ -226,7 +228,9 @@ _ENGINES = (
     ),
     Apptainer("apptainer", "apptainer", "sif", ":,", writable=False, over_ssh=False),
     Apptainer("singularity", "singularity", "sif", ":,", writable=False, over_ssh=False),
-    Pyxis("pyxis", "enroot", "sqsh", ":,", over_ssh=False, by_srun=True),
+    Pyxis(
+        "pyxis", "enroot", "sqsh", ":,", over_ssh=False, starter="srun", option="--container-image"
+    ),
 )
 ENGINES: Mapping[str, ContainerEngine] = {engine.name: engine for engine in _ENGINES}
 

@@ -81,7 +81,7 @@ class Limits:
 class Orders:
     """What all nodes of a run start. `secrets` are names of variables that the inventory has.
 
-    `placement` is what its cell asks of Slurm in place of the inventory.
+    `placement` is what its cell asks of a scheduler in place of the inventory.
     """
 
     run_id: Line

@@ -18,15 +18,15 @@ STATUSES: Mapping[str, str] = {
     "diverged": "the last iteration was reached, and the last loss is NaN or infinite",
     "unfinished": "training started, and ended with exit code 0, or its log did, before its end",
     "failed": "training started, then a process ended with an error",
-    "timed_out": "training started, then the run reached time_limit_s, or its job Slurm's limit",
+    "timed_out": "training started, then the run reached time_limit_s, or its job its own limit",
     "stalled": "training started, then no node printed anything for stall_limit_s",
     "node_lost": "training started, then a node was out of contact for lost_contact_s, or down",
-    "interrupted": "training started, then Ctrl-C, a stop, the end of bench or Slurm ended it",
+    "interrupted": "training started, then Ctrl-C, a stop, the end of bench or its job ended it",
     "no_steps": "every launcher ended with exit code 0, and no step was logged; no numbers",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
     "unreadable": "the run's folder holds what cannot be read; the row carries no numbers",
     "running": "it runs now",
-    "queued": "it waits in a queue of Slurm",
+    "queued": "it waits in a scheduler's queue",
     "pending": "not run yet",
 }
 

@@ -79,7 +79,7 @@ class NodeContext:
 
     @property
     def in_job(self) -> bool:
-        """Whether a job of Slurm's gives the node, its devices and the port."""
+        """Whether a job gives the node, its devices and the port."""
         return not self.master_port.isdecimal()
 
     @property

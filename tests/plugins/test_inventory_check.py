@@ -11,7 +11,7 @@ from runner.base.paths import PROJECT
 from runner.inventory.inventory import KEYS, TO_EDIT, load_inventory
 from runner.inventory.listing import ansible_inventory
 from runner.terms.cluster import DEVICES
-from runner.terms.slurm import KEYS as SLURM_KEYS
+from runner.terms.engines.slurm import Slurm
 
 KNOWN = check.read(PROJECT)
 LIMITS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[
@@ -310,11 +310,11 @@ def test_what_is_wrong_with_slurms_keys_is_said_once(values: dict[str, Any], say
 
 def test_what_is_to_be_built_in_a_job_says_how() -> None:
     values = {**SLURM, "slurm_setup_in_job": True, "slurm_partition": "gpu"}
-    assert check.job_faults(values, True, "inventory/mine") == []
-    assert check.job_faults({**SLURM}, False, "inventory/mine") == []
-    assert check.job_faults(GOOD, False, "inventory/mine") == []
-    assert check.job_faults(values, False, "inventory/mine") == [
-        "slurm_setup_in_job is true, and this is not a job of Slurm's; run `srun --nodes=1"
+    assert check.job_faults(values, {"SLURM_JOB_ID": "7"}, "inventory/mine") == []
+    assert check.job_faults({**SLURM}, {}, "inventory/mine") == []
+    assert check.job_faults(GOOD, {}, "inventory/mine") == []
+    assert check.job_faults(values, {}, "inventory/mine") == [
+        "slurm_setup_in_job is true, and this is not a job of Slurm; run `srun --nodes=1"
         " --ntasks=1 --partition=gpu --gpus-per-node=8 ansible-playbook playbooks/setup.yml -i"
         " inventory/mine`"
     ]
@@ -334,7 +334,7 @@ def test_a_misspelt_key_of_slurms_is_unknown() -> None:
 def test_the_keys_of_a_cluster_are_the_runners() -> None:
     options = KNOWN.specs["validate"]
     assert {name for name in options if name.startswith("cluster_")} == set(KEYS)
-    assert {name for name in options if name.startswith("slurm_")} == set(SLURM_KEYS)
+    assert {name for name in options if name.startswith("slurm_")} == set(Slurm.inventory_keys())
     assert options["cluster_device"]["choices"] == list(DEVICES)
 
 

@@ -10,8 +10,8 @@ from runner.matrix.file import parse_matrix
 from runner.plan.make import make_run
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster, Node
+from runner.terms.engines.slurm import Slurm
 from runner.terms.run import Run
-from runner.terms.slurm import Slurm
 
 
 def small_matrix(
@@ -56,7 +56,7 @@ def slurm_cluster(nodes: int = 2, devices: int = 2, root: str = "/opt/tb", **key
             Node(f"rank{rank}", node_addr(rank), devices, PurePosixPath(root))
             for rank in range(nodes)
         ),
-        slurm=Slurm(nodes=nodes, **keys),
+        engine=Slurm(nodes=nodes, **keys),
     )
 
 

@@ -7,10 +7,10 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.inventory.inventory import load_inventory
-from runner.plan.slurm_job import job_script
-from runner.terms.slurm import KEYS
-from tests.runner.plan.test_slurm_job import OUTPUT
-from tests.runner.plan.test_slurm_job import planned as orders
+from runner.launch.slurm.job_script import job_script
+from runner.terms.engines.slurm import Slurm
+from tests.runner.launch.slurm.test_job_script import OUTPUT
+from tests.runner.launch.slurm.test_job_script import planned as orders
 from tests.runner.test_inventory import changed, listed, parse, refusal
 
 SLURM = {
@@ -32,19 +32,19 @@ def test_the_nodes_are_the_ranks_of_any_job() -> None:
         ("rank1", "{node_addr_1}"),
     ]
     assert {(str(node.root), node.devices) for node in found.nodes} == {("/shared/tb", 2)}
-    assert found.slurm
-    assert (found.slurm.partition, found.slurm.mem, found.slurm.mode) == ("gpu", "0", "job")
+    assert isinstance(found.engine, Slurm)
+    assert (found.engine.partition, found.engine.mem, found.engine.mode) == ("gpu", "0", "job")
 
 
 def test_an_inventory_of_another_engine_has_no_slurm() -> None:
-    assert parse(changed()).slurm is None
-    assert parse(changed(cluster_engine="ssh")).slurm is None
+    assert parse(changed()).engine.name == "ssh"
+    assert parse(changed(cluster_engine="ssh")).engine.name == "ssh"
 
 
 def test_the_inventory_to_copy_is_read() -> None:
     found = load_inventory(PROJECT / "inventory" / "slurm")
-    assert found.slurm
-    assert (found.slurm.nodes, len(found.nodes), str(found.scratch)) == (4, 4, "/tmp/trainbench")
+    assert isinstance(found.engine, Slurm)
+    assert (found.engine.nodes, len(found.nodes), str(found.scratch)) == (4, 4, "/tmp/trainbench")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_inventory_to_copy_is_read() -> None:
     [
         (
             {"slurm_nodes": None},
-            "slurm_nodes is not set; say how many nodes a run may have at most",
+            "slurm_nodes is not set: nodes that a run may have at most",
         ),
         ({"slurm_nodes": 0}, "slurm_nodes is 0; it must be 1 to 100000"),
         ({"slurm_mode": "jobs"}, "slurm_mode is 'jobs'; it must be one of 'job', 'allocation'"),
@@ -60,7 +60,7 @@ def test_the_inventory_to_copy_is_read() -> None:
         ({"slurm_exclusive": "yes"}, "slurm_exclusive is 'yes'; it must be true or false"),
         (
             {"slurm_partition": "gpu fast"},
-            "slurm_partition is 'gpu fast'; it must be one word as sbatch takes it, without blanks,"
+            "slurm_partition is 'gpu fast'; it must be one word without blanks,"
             " quotes, '\\' and '#'",
         ),
         (
@@ -137,7 +137,7 @@ def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
 
 def test_a_key_on_an_inventory_of_ssh_is_refused() -> None:
     assert refusal(changed(slurm_partition="gpu")) == (
-        "inventory/test: slurm_partition is set, and the nodes are reached by ssh; set"
+        "inventory/test: slurm_partition is set, and cluster_engine is ssh; set"
         " cluster_engine: slurm, or take it out"
     )
 
@@ -152,7 +152,8 @@ def test_a_key_on_an_inventory_of_ssh_is_refused() -> None:
     ],
 )
 def test_gpus_that_are_enough(variables: dict[str, Any]) -> None:
-    assert parse(listed("login", each={**SLURM, "cluster_device": "cuda", **variables})).slurm
+    found = parse(listed("login", each={**SLURM, "cluster_device": "cuda", **variables}))
+    assert found.engine.name == "slurm"
 
 
 def digest(**variables: Any) -> str:
@@ -173,7 +174,7 @@ ODD: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("key", [*KEYS, "cluster_engine", "cluster_scratch"])
+@pytest.mark.parametrize("key", [*Slurm.inventory_keys(), "cluster_engine", "cluster_scratch"])
 def test_any_value_is_read_or_refused_in_one_line(key: str) -> None:
     said = []
     for value in ODD:
@@ -182,7 +183,7 @@ def test_any_value_is_read_or_refused_in_one_line(key: str) -> None:
         except UserError as error:
             said.append(str(error))
             continue
-        if found.slurm:
-            job_script(orders(), found.slurm, output=OUTPUT, comment="c", command=("true",))
+        if isinstance(found.engine, Slurm):
+            job_script(orders(), found.engine, output=OUTPUT, comment="c", command=("true",))
     assert all(each.isprintable() and len(each) < 1_500 for each in said)
     assert len(said) > len(ODD) / 3

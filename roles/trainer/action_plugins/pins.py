@@ -25,6 +25,7 @@ from plugins import answers
 from plugins.filter.pins import PinError, pin_plans
 from plugins.node_action import NodeAction
 from runner.inventory import site_engine
+from runner.inventory.engine_keys import engine_named
 from runner.terms.container_engines import ENGINES, Container, Mount
 
 ROLES = Path(__file__).resolve().parents[2]
@@ -72,8 +73,8 @@ class ActionModule(NodeAction):
         return given or yaml.safe_load(path.read_text(encoding="utf-8"))[f"{system}_pins"]
 
     def _site(self, system: str) -> dict[str, Any]:
-        slurm = self.value("cluster_engine", "ssh") == "slurm"
-        shared = slurm or boolean(self.value("cluster_root_shared", False))
+        starts = engine_named({"cluster_engine": self.value("cluster_engine", "")}, "the inventory")
+        shared = starts.in_jobs or boolean(self.value("cluster_root_shared", False))
         files = [Path(self._find_needle("files", each)) for each in self.value("trainer_files")]
         return {
             "system": system,
@@ -86,9 +87,7 @@ class ActionModule(NodeAction):
                 "check": self._task.check_mode,
             },
             "image": {
-                "engine": site_engine.named(
-                    self.value("cluster_container_engine", ""), slurm=slurm
-                ),
+                "engine": site_engine.named(self.value("cluster_container_engine", ""), starts),
                 "shared": shared,
                 "device": self.value("cluster_device", "cpu"),
                 "archives": f"{self.value('systems_root')}/.images",
@@ -199,7 +198,7 @@ def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str
             "archive": archive,
             "file": file,
             "made": [] if stored else engine.made(image, f"{archive}.tar", f"{file}.new"),
-            "supervised": engine.by_srun,
+            "supervised": bool(engine.starter),
         },
         "within": engine.within(asked),
     }

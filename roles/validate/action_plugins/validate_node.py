@@ -222,8 +222,7 @@ class ActionModule(NodeAction):
             host, address, arguments["local"], values, variables, known, limits
         )
         if not faults:
-            in_job = "SLURM_JOB_ID" in os.environ
-            faults += check.job_faults(values, in_job, str(variables["inventory_dir"]))
+            faults += check.job_faults(values, os.environ, str(variables["inventory_dir"]))
         if not faults:
             asked = {
                 **arguments,

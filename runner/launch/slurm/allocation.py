@@ -22,12 +22,12 @@ from runner.launch.screen import live
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK, JobRecord
 from runner.launch.slurm.commands import ControllerError
+from runner.launch.slurm.job_script import allocation_script
 from runner.launch.slurm.program import PYTHON, argv, leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.step import LEASE, RENEW_S, Allocation
-from runner.plan.slurm_job import allocation_script
 from runner.terms.cluster import Cluster
-from runner.terms.slurm import Slurm
+from runner.terms.engines.slurm import Slurm
 
 OUR_JOB = "SLURM_JOB_ID"
 HOLD = "supervisor.holder:hold"
@@ -106,7 +106,7 @@ class Allocating:
                     f"the allocation {inside} has {len(hosts)} nodes and a cell needs"
                     f" {self.span.nodes}; ask salloc for more, or start bench outside of one"
                 )
-            self.now = Allocation(self.cluster, self.queue, self.secrets, int(inside), hosts)
+            self.now = self._of(int(inside), hosts)
             try:
                 yield
             finally:
@@ -127,8 +127,11 @@ class Allocating:
         self.release()
         number = self.ours = taken_over or self.submit()
         hosts = self._wait(number, cancelled)
-        self.now = Allocation(self.cluster, self.queue, self.secrets, number, hosts)
+        self.now = self._of(number, hosts)
         return self.now
+
+    def _of(self, number: int, hosts: tuple[str, ...]) -> Allocation:
+        return Allocation(self.cluster, self.slurm, self.queue, self.secrets, number, hosts)
 
     def lasts(self, number: int) -> bool:
         """Whether an allocation has time for one more run; so it is taken while nobody knows."""

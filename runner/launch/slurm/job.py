@@ -14,13 +14,13 @@ from runner.folder.placement import Submitted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
+from runner.launch.slurm.job_script import job_script
 from runner.launch.slurm.leaving import LeavingJobs
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.states import Ended
-from runner.plan.slurm_job import job_script
+from runner.terms.engines.slurm import Slurm
 from runner.terms.orders import Orders
-from runner.terms.slurm import Slurm
 
 AGAIN_S = 10.0  # between two tries to reach a controller
 FULL_S = 60.0  # between two tries where the site's limit of jobs is reached

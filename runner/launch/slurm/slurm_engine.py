@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from node.files import read_json
 from node.fingerprint import fingerprints
@@ -15,18 +16,21 @@ from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
-from runner.launch.engine import Surveyed, Wanted
+from runner.launch.engine import Stopped, Surveyed, Wanted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, asked_for, span_of
 from runner.launch.slurm.job import Jobs
+from runner.launch.slurm.job_script import trial_script
+from runner.launch.slurm.preview import preview
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.secrets import reveal
+from runner.launch.slurm.stopping import has_jobs, stop
 from runner.launch.slurm.survey import survey
-from runner.plan.slurm_job import trial_script
 from runner.terms.cluster import Cluster
+from runner.terms.engines.slurm import Slurm
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
-from runner.terms.slurm import Slurm
+from runner.terms.run import Run
 
 CHECKUP_S = 1_800.0  # that doctor may take, beside the margin of a job
 ALLOCATION_S = 5.0  # between two questions whether an allocation has begun, at most
@@ -35,9 +39,11 @@ ALLOCATION_S = 5.0  # between two questions whether an allocation has begun, at 
 class SlurmEngine:
     """Hands runs to Slurm from a login node: as jobs, or as steps of one allocation."""
 
-    def __init__(self, cluster: Cluster, slurm: Slurm) -> None:
+    def __init__(self, cluster: Cluster, runs: Path) -> None:
+        assert isinstance(cluster.engine, Slurm)
         self.cluster = cluster
-        self.slurm = slurm
+        self.runs = runs
+        self.slurm = slurm = cluster.engine
         # Nodes of an allocation that has begun wait for us.
         self.queue = Queue() if slurm.mode == "job" else Queue(ALLOCATION_S)
         self.jobs = Jobs(self.slurm, self.queue, {})
@@ -164,3 +170,20 @@ class SlurmEngine:
         if submitted.job_id is None:
             return run.queued.words() if run.queued else ""
         return self.queue.words(submitted.job_id)
+
+    def preview(
+        self, campaign: Campaign, runs: Sequence[Run], repeats: int
+    ) -> Iterator[Mapping[str, Any]]:
+        """Do as Engine's."""
+        return preview(self.slurm, self.cluster, campaign, runs, repeats)
+
+    def stop(self, cancelled: Callable[[], bool]) -> Stopped:
+        """Do as Engine's: all campaigns' jobs."""
+        found = sorted(self.runs.glob(f"*/{names.CAMPAIGN}"))
+        return self.stop_campaigns([Campaign(path.parent) for path in found], cancelled)
+
+    @staticmethod
+    def stop_campaigns(campaigns: Sequence[Campaign], cancelled: Callable[[], bool]) -> Stopped:
+        """Do as EngineMaker's, if only an allocation was ever asked for."""
+        meant = [campaign for campaign in campaigns if has_jobs(campaign)]
+        return stop(meant, cancelled), meant

@@ -14,11 +14,12 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
 from runner.launch.slurm import handover
+from runner.launch.slurm.job_script import FORGET, kept_containers, srun_argv
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.variables import clean_environment
-from runner.plan.slurm_job import FORGET, kept_containers, srun_argv
 from runner.terms.cluster import Cluster
+from runner.terms.engines.slurm import Slurm
 from runner.terms.orders import Orders
 
 LEASE = "lease"
@@ -31,6 +32,7 @@ WAIT_S = 0.5  # for the last files of a step that srun says has failed
 
 
 def step_of(
+    slurm: Slurm,
     cluster: Cluster,
     campaign: Path,
     run: Path,
@@ -40,14 +42,13 @@ def step_of(
     hosts: Sequence[str],
 ) -> tuple[str, ...]:
     """Return what starts a run as a step of an allocation; `campaign` and `run` are folders."""
-    assert cluster.slurm is not None
     told = {
         "mark": mark,
         "lease": str(run / LEASE),
         "lost_contact_s": max(LOST_S, cluster.lost_contact_s),
     }
     return srun_argv(
-        cluster.slurm,
+        slurm,
         len(orders.nodes),
         handover.task(campaign, run, orders, told),
         orders=orders,
@@ -75,6 +76,7 @@ class Allocation:
     """Nodes that a campaign has for itself."""
 
     cluster: Cluster
+    slurm: Slurm
     queue: Queue
     secrets: Mapping[str, str]
     job_id: int
@@ -93,10 +95,8 @@ class Allocation:
         leave(handover.TASK, campaign)
         job = f"{self.job_id}"
         self.containers.update(kept_containers(orders, job))
-        step = start(
-            step_of(self.cluster, campaign, run.path.resolve(), orders, submitted.mark, job, hosts),
-            self.secrets,
-        )
+        where = (self.slurm, self.cluster, campaign, run.path.resolve())
+        step = start(step_of(*where, orders, submitted.mark, job, hosts), self.secrets)
         with step:
             self._follow(step, run, orders, lease, cancelled)
         handover.await_records(run, WAIT_S if step.returncode else handover.LATE_S)
@@ -110,10 +110,9 @@ class Allocation:
         """
         if not self.containers:
             return
-        assert self.cluster.slurm is not None
         count, command = len(self.hosts), (*FORGET, *sorted(self.containers))
         where: dict[str, Any] = {"job_id": self.job_id, "nodelist": self.hosts, "overlap": True}
-        with start(srun_argv(self.cluster.slurm, count, command, **where), {}) as step:
+        with start(srun_argv(self.slurm, count, command, **where), {}) as step:
             try:
                 step.wait(FORGET_S)
             except BaseException as error:

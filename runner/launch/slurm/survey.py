@@ -13,10 +13,10 @@ from runner.folder.checkup import Checkup
 from runner.folder.stored import SCHEMA, write_json
 from runner.launch.engine import Surveyed
 from runner.launch.slurm import handover
+from runner.launch.slurm.job_script import srun_argv
 from runner.launch.slurm.program import PYTHON, argv, leave
 from runner.launch.slurm.step import Allocation, start
-from runner.plan.slurm_job import srun_argv
-from runner.terms.slurm import Slurm
+from runner.terms.engines.slurm import Slurm
 
 SAY = "facts.survey:leave"
 SAY_S = 600.0  # each tool that a node asks has half a minute

@@ -12,13 +12,14 @@ from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.launch.claim import claimed
-from runner.launch.engine import Surveyed, Wanted
+from runner.launch.engine import Stopped, Surveyed, Wanted
 from runner.launch.play import Played, play
 from runner.launch.ssh.gate import Order
 from runner.launch.ssh.standing import Plays
 from runner.terms.cluster import Cluster, Node
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
+from runner.terms.run import Run
 
 
 def in_use(nodes: Sequence[Node]) -> dict[str, str]:
@@ -78,13 +79,24 @@ class SshEngine:
         """Do as Engine's: a node that is busy refuses the run."""
         return ""
 
-    def stop(self, cancelled: Callable[[], bool]) -> Sequence[str]:
-        """End every run on the nodes, and say where there was one."""
+    def preview(
+        self, campaign: Campaign, runs: Sequence[Run], repeats: int
+    ) -> Iterator[Mapping[str, Any]]:
+        """Do as Engine's: there is no scheduler."""
+        return iter(())
+
+    @staticmethod
+    def stop_campaigns(campaigns: Sequence[Campaign], cancelled: Callable[[], bool]) -> Stopped:
+        """Do as EngineMaker's: they have no jobs."""
+        return (), ()
+
+    def stop(self, cancelled: Callable[[], bool]) -> Stopped:
+        """Do as Engine's: every run on the nodes."""
         played = self.play("stop.yml", self.hosts, {}, cancelled)
         ended = [f"{host}: a run was ended" for host in played.changed]
         if not played.ok:
             raise UserError("; ".join([*ended, f"not every node could be asked: {played.words}"]))
-        return ended
+        return ended, ()
 
     def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> AbstractContextManager[Any]:
         """Do as Surveyor's: they are there."""

@@ -129,17 +129,17 @@ def _check_path(path: str, where: str) -> None:
 
 
 def check_launcher(cell: Cell, cluster: Cluster) -> None:
-    """Refuse what Slurm cannot start, or would take for a word of its own."""
+    """Refuse what the engine cannot start, or would take for a word of its own."""
     launcher = cell.parameters["launcher"]
-    if launcher == FIRST_NODE and cell.nodes > 1 and cluster.slurm:
+    if launcher == FIRST_NODE and cell.nodes > 1 and not cluster.engine.over_ssh:
         raise UserError(
-            "launcher first_node starts the other nodes' processes over ssh, which Slurm's nodes"
-            " refuse; take launcher node or processes"
+            "launcher first_node starts the other nodes' processes over ssh, which nodes of"
+            f" {cluster.engine.title} refuse; take launcher node or processes"
         )
-    if cluster.slurm and (word := _literal_word(cell)):
+    if cluster.engine.in_jobs and (word := _literal_word(cell)):
         raise UserError(
-            f"argv has {word} as its own text ({{{word}}}), which a job of Slurm's fills in; write"
-            f" {word} with single braces, or take it out"
+            f"argv has {word} as its own text ({{{word}}}), which the job fills in; write {word}"
+            " with single braces, or take it out"
         )
 
 

@@ -127,10 +127,10 @@ def check_deepspeed(cell: Cell, cluster: Cluster, *, keeps_signs: bool) -> None:
     """
     if cell.nodes == 1:
         return
-    if cluster.slurm:
+    if not cluster.engine.over_ssh:
         raise UserError(
-            "launcher deepspeed starts the processes of other nodes over ssh, which Slurm's nodes"
-            " refuse; take launcher torch.distributed.launch or torchrun"
+            "launcher deepspeed starts the processes of other nodes over ssh, which nodes of"
+            f" {cluster.engine.title} refuse; take launcher torch.distributed.launch or torchrun"
         )
     engine = ENGINES[cluster.containers.engine]
     if not engine.over_ssh and "image" in pins(cell.system).get(cell.pin, {}):

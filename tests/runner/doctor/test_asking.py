@@ -16,6 +16,9 @@ from runner.folder.checkup import checkup_of
 from runner.folder.products import load_products
 from runner.launch.interrupts import Interrupts
 from runner.launch.ssh.ssh_engine import SshEngine
+from runner.terms.engines.engine_settings import EngineSettings
+from runner.terms.engines.slurm import Slurm
+from runner.terms.engines.ssh import Ssh
 from tests.runner.builders import small_cluster
 
 
@@ -46,17 +49,16 @@ ODD = NodeComparison(
 
 
 @pytest.mark.parametrize(
-    ("excluded", "nodes", "line"),
+    ("engine", "nodes", "line"),
     [
-        (None, ("n1", "n2"), None),
-        ("", ("n1", "n2"), "n2"),
-        ("n[7-9]", ("n1", "n2"), "n[7-9],n2"),
-        ("", ("n2",), None),  # all there are: it is no node's own
+        (Ssh(), ("n1", "n2"), None),
+        (Slurm(nodes=2), ("n1", "n2"), "n2"),
+        (Slurm(nodes=2, exclude="n[7-9]"), ("n1", "n2"), "n[7-9],n2"),
+        (Slurm(nodes=2), ("n2",), None),  # all there are: it is no node's own
     ],
 )
 def test_what_is_odd_is_a_line_for_a_slurm_inventory(
-    excluded: str | None, nodes: tuple[str, ...], line: str | None
+    engine: EngineSettings, nodes: tuple[str, ...], line: str | None
 ) -> None:
-    answer = Answer("rack", 0.0, nodes, comparison=ODD, slurm_excluded=excluded)
-    assert answer.slurm_exclude == line
+    answer = Answer("rack", 0.0, nodes, comparison=ODD, engine=engine)
     assert answer.as_json(80).get("slurm_exclude") == line

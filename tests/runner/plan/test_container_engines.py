@@ -17,8 +17,9 @@ from runner.inventory import site_engine
 from runner.plan import checks
 from runner.plan.containers import wrap
 from runner.terms.container_engines import ENGINES, Container, Containers, Mount
+from runner.terms.engines.slurm import Slurm
+from runner.terms.engines.ssh import Ssh
 from runner.terms.run import Command, NodeContext
-from runner.terms.slurm import Slurm
 from tests.runner.builders import small_cluster, small_matrix, small_run
 
 ROOT = PurePosixPath("/shared/tb")
@@ -61,7 +62,7 @@ def on_slurm(
     )
     slurm = Slurm(nodes=2, mode="allocation" if lasting else "job")
     cluster = small_cluster(
-        root=str(ROOT), slurm=slurm, scratch=SCRATCH, containers=context.containers
+        root=str(ROOT), engine=slurm, scratch=SCRATCH, containers=context.containers
     )
     return wrap(command(**more), ("NOTE", "HF_TOKEN"), context, cluster, campaign)
 
@@ -163,14 +164,14 @@ def test_runs_in_a_folder_that_no_engine_can_mount_are_refused() -> None:
     assert on_slurm("podman", campaign=campaign).argv
 
 
-SLURM: dict[str, Any] = {"slurm": Slurm(nodes=2), "scratch": SCRATCH}
+SLURM: dict[str, Any] = {"engine": Slurm(nodes=2), "scratch": SCRATCH}
 
 
 @pytest.mark.parametrize(
     ("engine", "more", "words"),
     [
         ("docker", SLURM, "does not reach here; name one of podman, apptainer, singularity, pyxis"),
-        ("podman", {"slurm": SLURM["slurm"]}, "each node's own; set cluster_scratch"),
+        ("podman", {"engine": SLURM["engine"]}, "each node's own; set cluster_scratch"),
         ("podman", {"root_shared": True}, "each node's own; set cluster_scratch"),
         ("pyxis", {}, "which srun alone can start; name one of podman, docker, apptainer"),
         ("pyxis", {**SLURM, "root": "/a,b"}, r"n1 is /a,b, and pyxis cannot mount a path with"),
@@ -201,7 +202,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             (tmp_path / "srun").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
         site_engine.found.cache_clear()
-        return site_engine.named("", slurm=True)
+        return site_engine.named("", Slurm)
 
     yield build
     site_engine.found.cache_clear()
@@ -228,5 +229,5 @@ def test_a_named_engine_is_taken_and_ssh_has_podman(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(subprocess, "run", asked)
     site_engine.found.cache_clear()
-    assert site_engine.named("apptainer", slurm=True) == "apptainer"
-    assert site_engine.named("", slurm=False) == "podman"
+    assert site_engine.named("apptainer", Slurm) == "apptainer"
+    assert site_engine.named("", Ssh) == "podman"

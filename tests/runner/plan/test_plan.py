@@ -248,7 +248,7 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
         (
             {"partition": "gpu"},
             small_cluster(),
-            ["partition is a word for Slurm", "reached by ssh"],
+            ["partition is a word for a scheduler", "is ssh"],
         ),
     ],
 )

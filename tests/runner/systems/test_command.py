@@ -159,7 +159,7 @@ def test_words_on_slurm_are_the_jobs() -> None:
     found = node(slurm_cluster(), argv=TORCHRUN, nodes=2)
     assert "{master_addr}" in found.argv
     assert "{master_port}" in found.argv
-    with pytest.raises(UserError, match="which a job of Slurm's fills in"):
+    with pytest.raises(UserError, match="which the job fills in"):
         node(slurm_cluster(), argv=["a", "{lr}", "{{master_addr}}"])
     assert node(argv=["a", "{lr}", "{{master_addr}}"]).argv == ("a", "0.1", "{master_addr}")
 

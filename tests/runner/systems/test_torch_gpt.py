@@ -158,7 +158,7 @@ def test_on_slurm_the_deepspeed_launcher_has_the_jobs_devices_on_one_node() -> N
     assert options[:2] == ("--master_port", "{master_port}")
     assert not {"--num_gpus", "--num_nodes", "--include"}.intersection(options)
     cell = small_matrix(defaults=LAUNCHED).cells[0]
-    with pytest.raises(UserError, match=r"which Slurm's nodes refuse; take launcher torch\."):
+    with pytest.raises(UserError, match=r"which nodes of Slurm refuse; take launcher torch\."):
         torch_gpt.check(cell, cluster)
 
 

@@ -18,7 +18,7 @@ from runner.launch.slurm import allocation, commands, handover
 from runner.launch.slurm.allocation import Allocating, Span, asked_for, script_of
 from runner.launch.slurm.answers import JobRecord
 from runner.launch.slurm.commands import ControllerError
-from runner.terms.slurm import Slurm
+from runner.terms.engines.slurm import Slurm
 from tests.runner.builders import small_cluster
 
 SLURM = Slurm(nodes=2, time_margin_s=60)

@@ -24,7 +24,7 @@ from runner.launch.slurm.answers import JobRecord, QueuedJob
 from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
 from runner.launch.slurm.states import Ended
 from runner.plan.make import make_run
-from runner.terms.slurm import Slurm
+from runner.terms.engines.slurm import Slurm
 from tests.runner.builders import small_cluster, small_matrix
 
 CANCELLED = Ended(Cause.CANCELLED, "job 7 was cancelled by root")

@@ -13,8 +13,8 @@ from runner.folder.campaign import Campaign
 from runner.launch.engine import Wanted
 from runner.launch.slurm import commands
 from runner.launch.slurm.slurm_engine import SlurmEngine
+from runner.terms.engines.slurm import Slurm
 from runner.terms.inspected import Sought
-from runner.terms.slurm import Slurm
 from tests.runner.builders import small_cluster, small_matrix
 
 CELLS = small_matrix({"nodes": [1, 2], "zero_stage": [0, 1]}).cells
@@ -22,8 +22,11 @@ WANTED = Wanted(CELLS, 600.0)
 
 
 def engine(mode: Literal["job", "allocation"]) -> SlurmEngine:
-    slurm = replace(Slurm(nodes=2), mode=mode)
-    return SlurmEngine(replace(small_cluster(), slurm=slurm), slurm)
+    return made(replace(Slurm(nodes=2), mode=mode))
+
+
+def made(slurm: Slurm) -> SlurmEngine:
+    return SlurmEngine(replace(small_cluster(), engine=slurm), Path("runs"))
 
 
 def test_each_kind_of_job_is_asked_about_once() -> None:
@@ -53,8 +56,8 @@ def test_an_mpi_that_srun_does_not_know_is_refused_before_anything_is_queued(
     monkeypatch.setattr(commands, "test_only", lambda script: None)
     slurm = Slurm(nodes=2, mpi="pmi9")
     with pytest.raises(UserError, match="slurm_mpi: srun knows no pmi9 here, but none, pmix"):
-        SlurmEngine(small_cluster(), slurm).try_out(WANTED, tmp_path)
-    SlurmEngine(small_cluster(), replace(slurm, mpi="pmix")).try_out(WANTED, tmp_path)
+        made(slurm).try_out(WANTED, tmp_path)
+    made(replace(slurm, mpi="pmix")).try_out(WANTED, tmp_path)
 
 
 def test_the_login_node_says_what_a_trainers_folder_and_python_are(tmp_path: Path) -> None:

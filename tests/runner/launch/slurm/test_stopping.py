@@ -159,6 +159,6 @@ def test_a_campaign_without_jobs_is_told_what_ends_its_runs(
     (tmp_path / "c" / attempt(1)).mkdir(parents=True)
     write_json(tmp_path / "c" / names.CAMPAIGN, {})
     assert main(["stop", "--campaign", "c", "--runs", str(tmp_path)]) == 2
-    assert "handed nothing to Slurm" in capsys.readouterr().err
+    assert "handed nothing to a queue" in capsys.readouterr().err
     assert main(["stop", "--campaign", "d", "--runs", str(tmp_path)]) == 2
     assert "there is no campaign 'd'" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from runner.folder.checkup import Checkup
 from runner.launch.slurm import survey as module
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.step import Allocation
+from runner.terms.engines.slurm import Slurm
 from tests.runner.builders import slurm_cluster
 
 CLUSTER = slurm_cluster(3, env={"NCCL_SOCKET_IFNAME": "=ib0", "NCCL_DEBUG": "INFO"})
@@ -32,10 +33,10 @@ def asked(
         return subprocess.Popen(["true"])
 
     monkeypatch.setattr(module, "start", start)
-    assert CLUSTER.slurm
-    allocation = Allocation(CLUSTER, Queue(), {}, 17, ("n1", "n2", "n3", "n4"))
+    assert isinstance(CLUSTER.engine, Slurm)
+    allocation = Allocation(CLUSTER, CLUSTER.engine, Queue(), {}, 17, ("n1", "n2", "n3", "n4"))
     checkup = Checkup(folder)
-    found = module.survey(allocation, CLUSTER.slurm, checkup, lambda: False)
+    found = module.survey(allocation, CLUSTER.engine, checkup, lambda: False)
     return checkup, found, steps[0]
 
 

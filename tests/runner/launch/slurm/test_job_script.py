@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from runner.base.errors import UserError
+from runner.launch.slurm.job_script import allocation_script, job_name, job_script, srun_argv
 from runner.plan.make import make_run
-from runner.plan.slurm_job import allocation_script, job_name, job_script, srun_argv
 from runner.terms.container_engines import Containers
+from runner.terms.engines.slurm import Slurm, SlurmOption
 from runner.terms.orders import Orders
-from runner.terms.slurm import Slurm, SlurmOption
 from tests.runner.builders import slurm_cluster, small_matrix
 
 ATTEMPT = PurePosixPath("/shared/runs/m-rack/cell/repeat1/attempt1")
@@ -172,7 +172,7 @@ def test_srun_has_the_tasks_in_a_container_of_pyxis() -> None:
     assert f" --wait=0 {within} --input=none --label python3 -c pass" in line
     assert orders.nodes[0].argv[0] == "python3"
     assert "PATH" not in orders.nodes[0].env  # the image has its own
-    kept = replace(cluster, slurm=Slurm(nodes=2, mode="allocation"))
+    kept = replace(cluster, engine=Slurm(nodes=2, mode="allocation"))
     orders = make_run(found, found.cells[0], kept, campaign="m-rack", folder=ATTEMPT).orders
     argv = srun_argv(Slurm(nodes=2), 2, ("true",), orders=orders, job_id=17)
     assert any(word.startswith("--container-name=trainbench-17-") for word in argv)

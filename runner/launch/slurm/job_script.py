@@ -1,6 +1,6 @@
 """What Slurm is given: a job's script, and the command line of srun. Pure: text out.
 
-A value in a line `#SBATCH` is one word, checked where it comes from (runner/terms/slurm.py); the
+A value in a line `#SBATCH` is one word, checked where it comes from (runner/terms/engines/); the
 words of a command are quoted for the shell.
 """
 
@@ -14,8 +14,9 @@ from node.schema import UnfitError
 from node.supervisor.given import SECRETS
 from runner.base.errors import UserError
 from runner.plan.containers import JOB_ID
+from runner.terms.engines.engine_settings import OptionWord
+from runner.terms.engines.slurm import Slurm
 from runner.terms.orders import Orders
-from runner.terms.slurm import OPTIONS, Slurm, SlurmWord
 
 MOST_MINUTES = 2**31 - 1
 USERS_OWN = ("HOME", "USER", "LOGNAME")  # that a task in a container gets, for enroot
@@ -23,7 +24,6 @@ FORGET = ("enroot", "remove", "--force")  # containers by their names
 # By which enroot gives a container the driver, whatever its image says: without them an image that
 # is not NVIDIA's own would see no GPU. A value here cannot have a comma.
 ENROOTS_GPUS = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all")
-NOT_OF_SBATCH = ("mpi", "requeue")  # mpi is srun's, and the other is always said
 
 
 def job_script(
@@ -121,11 +121,6 @@ def srun_argv(
     )
 
 
-def one_node_argv(slurm: Slurm, command: Sequence[str]) -> tuple[str, ...]:
-    """Return what a person types to run a command on one compute node, as runs are asked for."""
-    return ("srun", "--nodes=1", "--ntasks=1", *_asked(slurm, {}), *slurm.options, *command)
-
-
 def _container(orders: Orders | None, job_id: int | str) -> Iterator[str]:
     """Yield what has the tasks in a container, and which variables of ours they get.
 
@@ -173,7 +168,7 @@ def _script(
         f"--ntasks={nodes}",
         "--ntasks-per-node=1",
         f"--time={minutes}",
-        *_asked(slurm, placement),
+        *slurm.asked(placement),
         "--requeue" if requeue else "--no-requeue",
         f"--output={_path(output)}",
         "--open-mode=append",
@@ -181,20 +176,11 @@ def _script(
         *slurm.options,
     ]
     try:
-        words = [SlurmWord(line, "a line of job.sh") for line in lines]
+        words = [OptionWord(line, "a line of job.sh") for line in lines]
     except UnfitError as error:
         raise UserError(str(error)) from None
     head = "".join(f"#SBATCH {word}\n" for word in words)
     return f"#!/bin/bash\n{head}exec {shlex.join(command)}\n"
-
-
-def _asked(slurm: Slurm, placement: Mapping[str, str]) -> Iterator[str]:
-    """Yield the options that the inventory sets, or a cell in its place."""
-    for option, name in OPTIONS.items():
-        value = placement.get(name, getattr(slurm, name))
-        if name in NOT_OF_SBATCH or value in (None, False) or (name, value) == ("gres", "none"):
-            continue
-        yield f"--{option}" if value is True else f"--{option}={value}"
 
 
 def _path(path: PurePosixPath) -> str:

@@ -1,0 +1,74 @@
+"""What starts a cluster's runs: the engine that an inventory names, and its keys. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from node.schema import UnfitError, shown
+from node.supervisor.placeholders import node_addr
+from runner.base.errors import UserError
+from runner.base.shape import read
+from runner.terms.cluster import Node
+from runner.terms.engines.engine_settings import EngineSettings
+from runner.terms.engines.engine_table import ENGINES
+
+DEFAULT = "ssh"
+
+
+def engine_named(values: Mapping[str, Any], where: str) -> type[EngineSettings]:
+    """Return the engine that `cluster_engine` names. Raises UserError."""
+    name = values.get("cluster_engine") or DEFAULT
+    if name not in tuple(ENGINES):  # it may be a mapping, which has no hash
+        must = f"it must be {' or '.join(ENGINES)}"
+        raise UserError(f"{where}: cluster_engine is {shown(name)}; {must}")
+    return ENGINES[name]
+
+
+def read_engine(values: Mapping[str, Any], where: str, device: str, devices: int) -> EngineSettings:
+    """Read the keys that are set for the engine. Raises UserError.
+
+    `device` and `devices` are what a node of the cluster has.
+    """
+    engine = engine_named(values, where)
+    for other in ENGINES.values():
+        others = _given(other, values)
+        if others and other is not engine:
+            raise UserError(
+                f"{where}: {next(iter(others))} is set, and cluster_engine is {engine.name}; set"
+                f" cluster_engine: {other.name}, or take it out"
+            )
+    given = _given(engine, values)
+    for key in engine.required():
+        if key not in given:
+            raise UserError(f"{where}: {key} is not set: {engine.inventory_keys()[key]}")
+    try:
+        settings: EngineSettings = read(engine, given, f"{where}:")
+    except UnfitError as error:
+        raise UserError(str(error)) from None
+    for fault in settings.faults(device, devices):
+        raise UserError(f"{where}: {fault}")
+    return settings
+
+
+def _given(engine: type[EngineSettings], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in engine.inventory_keys() if values.get(key) is not None}
+
+
+def nodes_of_jobs(
+    engine: EngineSettings, hosts: Sequence[Node], where: str, *, local: bool
+) -> tuple[Node, ...]:
+    """Return the nodes of any job, with words for what only it knows. Raises UserError.
+
+    `hosts` are the inventory's own: the login node alone, whose root they share; `local`: bench
+    runs there.
+    """
+    if len(hosts) > 1 or not local:
+        raise UserError(
+            f"{where}: a {engine.title} inventory has one host, the login node that bench runs on,"
+            f" with ansible_connection: local; {engine.title} names the others (it has {len(hosts)}"
+            f" {'hosts' if len(hosts) > 1 else 'host, which is reached by ssh'})"
+        )
+    (login,) = hosts
+    return tuple(
+        Node(f"rank{rank}", node_addr(rank), login.devices, login.root)
+        for rank in range(engine.job_nodes)
+    )

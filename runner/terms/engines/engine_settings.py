@@ -1,0 +1,88 @@
+"""What plans, matrices and inventories ask of what starts a cluster's runs. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar
+
+from node.checked import Checked
+
+
+class OptionWord(Checked):
+    """The value of a scheduler's option: it stands in a line such as `#SBATCH --name=value`."""
+
+    pattern = r"[^\s'\"\\#\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
+    most = 4_000
+    what = "one word without blanks, quotes, '\\' and '#'"
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How a cluster's runs are started; an engine derives from this class.
+
+    Each field is a key of inventories; its metadata has the `key`, its `help`, and as `same`
+    whether runs with another value belong to another campaign.
+    """
+
+    name: ClassVar[str]  # as cluster_engine has it
+    title: ClassVar[str]  # as people call it
+    launcher: ClassVar[str]  # MODULE:CLASS of its runner.launch.engine.Engine
+    prefix: ClassVar[str] = ""  # of its keys
+    page: ClassVar[str] = ""  # in docs/, with its keys
+    cell_keys: ClassVar[tuple[str, ...]] = ()  # without prefix: those that a cell may set, too
+    # Whether a run gets nodes, devices and port with a job, and its nodes share bench's folders.
+    in_jobs: ClassVar[bool] = False
+    over_ssh: ClassVar[bool] = True  # whether nodes let each other in
+    starter: ClassVar[str] = ""  # a program that may start a node's task in a container
+    job_variable: ClassVar[str] = ""  # which its jobs have in their environment
+    # What helps against a code of runner/figures/publishable.py.
+    cures: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def inventory_keys(cls) -> dict[str, str]:
+        """Return its keys of an inventory, each with what it is."""
+        return {each.metadata["key"]: each.metadata["help"] for each in fields(cls)}
+
+    @classmethod
+    def required(cls) -> list[str]:
+        """Return the keys that have no default."""
+        return [each.metadata["key"] for each in fields(cls) if each.default is MISSING]
+
+    @property
+    def facts(self) -> list[tuple[str, Any]]:
+        """What runs of one campaign must have alike: the engine, and keys that are not default."""
+        return [("engine", self.name), *self._own_facts()]
+
+    def _own_facts(self) -> Iterator[tuple[str, Any]]:
+        for each in fields(self):
+            if each.metadata["same"] and getattr(self, each.name) != each.default:
+                yield each.name, getattr(self, each.name)
+
+    @property
+    def job_nodes(self) -> int:
+        """The most nodes that a job may have; 0 where the inventory's hosts are the nodes."""
+        return 0
+
+    @property
+    def one_job(self) -> bool:
+        """Whether all runs of a campaign are in one job."""
+        return False
+
+    def faults(self, device: str, devices: int) -> Iterable[str]:
+        """Say what is wrong with keys together, and with what a node has."""
+        return ()
+
+    def cell_faults(self, placement: Sequence[str], inventory: str) -> Iterator[str]:
+        """Say which keys of a cell, of those that it has for an engine, this one does not take."""
+        if unknown := [key for key in placement if key not in self.cell_keys]:
+            yield (
+                f"{unknown[0]} is a word for a scheduler, and cluster_engine of the inventory"
+                f" {inventory} is {self.name}; take it out, or name another inventory with -i"
+            )
+
+    def without(self, hosts: Sequence[str]) -> Mapping[str, str]:
+        """Return the key by which no run gets these hosts, and its value; empty without one."""
+        return {}
+
+    def setup_argv(self, command: Sequence[str]) -> tuple[str, ...]:
+        """Return what runs setup in a job, where it must be in one; empty elsewhere."""
+        return ()
