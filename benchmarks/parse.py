@@ -3,12 +3,14 @@
     TRAINBENCH_SHARED=DIR python -m benchmarks.parse [--log FILE] [--size-mb 1000] [--repeats 3]
 
 Two inputs are made from one real log and removed afterwards: the whole log repeated to the size,
-and its iteration lines alone repeated to the same size. All readers take them in one go, in turn,
-because machines are noisy; the best of the repeats counts. MB is 10^6 bytes, seconds are CPU
-seconds (user and system), which other work on the machine moves less than the clock.
+and its iteration lines alone repeated to the same size, each time with later iterations, so that
+all of it is one run. All readers take them in one go, in turn, because machines are noisy; the best
+of the repeats counts. MB is 10^6 bytes, seconds are CPU seconds (user and system), which other work
+on the machine moves less than the clock.
 
     parse       all of `runner parse`: recognise, read, memory, diagnosis, medians
     grep        grep -c iteration
+    collect     the same lines as a campaign's run has them: steps as objects, all in memory
     findall     one compiled bytes regular expression with findall, over blocks of 1 MiB
     line script a loop over text lines with `in` and `split`, as upstream's scripts have
 
@@ -44,11 +46,18 @@ PATTERN = re.compile(
     rb".*?lm loss: ([\d.E+-]+) \|.*?number of skipped iterations: +(\d+) \|"
     rb".*?number of nan iterations: +(\d+) \|.*?samples per second: ([\d.]+) \|"
 )
+ITERATION = re.compile(rb"iteration +\d+/ *\d+ \|")
 
 
 def by_parse(path: Path) -> int:
     """All of `runner parse`."""
     return int(parse([path], None)["logged_lines"])
+
+
+def by_collect(path: Path) -> int:
+    """The logs of a run, as `collect` reads them."""
+    readers = readers_of("megatron_lm")
+    return len(measure(readers, {0: blocks(path)}).intervals)
 
 
 def by_grep(path: Path) -> int:
@@ -121,20 +130,27 @@ def slowest(folder: Path, rows: list[bytes]) -> list[list[object]]:
 
 READERS: dict[str, Callable[[Path], int]] = {
     "parse": by_parse,
+    "collect": by_collect,
     "grep -c": by_grep,
     "findall": by_findall,
     "line script": by_lines,
 }
 
 
-def repeat(part: bytes, path: Path, size: int) -> None:
-    """Write `part` again and again until the file has about `size` bytes."""
-    chunk = part * max(1, (8 << 20) // len(part))
+def repeat(part: bytes, path: Path, size: int, rising: bool = False) -> None:
+    """Write `part` again and again until the file has about `size` bytes; `rising`: with iterations
+    that go on, as of one long run.
+    """
+    count = 0
+
+    def later(match: re.Match[bytes]) -> bytes:
+        nonlocal count
+        count += 1
+        return b"iteration %8d/ 9999999 |" % count
+
     with path.open("wb") as stream:
-        while stream.tell() + len(chunk) <= size:
-            stream.write(chunk)
         while stream.tell() + len(part) <= size:
-            stream.write(part)
+            stream.write(ITERATION.sub(later, part) if rising else part)
 
 
 def cpu_s() -> float:
@@ -144,7 +160,7 @@ def cpu_s() -> float:
 
 
 def compare(path: Path, repeats: int) -> list[list[object]]:
-    """One row a reader: MB/s (best), the ratio to findall, and what it counted."""
+    """One row for each reader: MB/s (best), the ratio to findall, what it counted, and how fast."""
     best = dict.fromkeys(READERS, float("inf"))
     counts = dict.fromkeys(READERS, 0)
     for _ in range(repeats):
@@ -160,6 +176,7 @@ def compare(path: Path, repeats: int) -> list[list[object]]:
             f"{size / best[name]:.0f}",
             f"{best['findall'] / best[name]:.2f}",
             counts[name],
+            f"{counts[name] / best[name]:.0f}",
         ]
         for name in READERS
     ]
@@ -209,10 +226,10 @@ def main() -> int:
         table = []
         for name, part in (("whole log", whole), ("lines only", b"".join(rows))):
             path = Path(folder) / name
-            repeat(part, path, chosen.size_mb * 1_000_000)
+            repeat(part, path, chosen.size_mb * 1_000_000, rising=True)
             table += compare(path, chosen.repeats)
         small = Path(folder) / "small"
-        repeat(whole, small, 10_000_000)
+        repeat(whole, small, 10_000_000, rising=True)
         peaks = [
             peak_mib(small),
             *(peak_mib(Path(folder) / name) for name in ("whole log", "lines only")),
@@ -220,7 +237,9 @@ def main() -> int:
         newest = newest_ms(Path(folder) / "whole log")
         slow = slowest(Path(folder), rows)
     print(f"{log.name}: iteration lines are {share:.0%} of its bytes; {chosen.size_mb} MB each")
-    print(tabulate(table, headers=("input", "reader", "MB/s", "times findall", "counted")))
+    print(
+        tabulate(table, headers=("input", "reader", "MB/s", "times findall", "counted", "lines/s"))
+    )
     heads = ("hostile input", "MB/s of 5 MB", "of 20 MB", "time a byte, 20 MB to 5")
     print("\n" + tabulate(slow, headers=heads))
     print(f"\nnewest step of the whole log, from its end: {newest:.1f} ms")

@@ -1,10 +1,10 @@
 """Tables of docs/parsers.md about the kinds of step lines, written from their classes."""
 
-from runner.logs.batch import LoggedStep, Windows, from_rows
 from runner.logs.explained import Tokens
 from runner.logs.kind import GIVES, Kind
 from runner.logs.kinds import KINDS
 from runner.logs.known import Known
+from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Warmup
 from runner.logs.totals import LogTotals
 from runner.terms.memory import MEMORY
@@ -45,7 +45,8 @@ def _figures(kind: type[Kind], **sizes: int) -> set[str]:
     totals = LogTotals(
         Warmup(0), global_batch_size=sizes.get("global_batch"), own_rate=kind.own_rate
     )
-    totals.add(told.complete(from_rows([step], Windows())))
+    told.complete(step)
+    totals.add([step])
     tokens = Tokens.of(totals, told)
     rates = {"tokens_per_s": tokens.job, "device_tokens_per_s": tokens.device}
     seen = {key for key in MEASURED[:2] if getattr(totals, key).seen}

@@ -1,37 +1,29 @@
 """Whether a run learns at all: its last loss. Pure."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
+from runner.terms.last_loss import LastLoss
 from runner.terms.record import Interval
 
 
-def last_loss(intervals: Sequence[Interval]) -> tuple[float | None, str]:
+def last_loss(intervals: Iterable[Interval]) -> tuple[float | None, str]:
     """Return the last logged loss of a run, or None and why.
 
     A run that ends in NaN has no final loss: an older finite one would hide the divergence.
     """
-    at = diverged_at(intervals)
-    if at is not None:
-        return None, f"the loss was not a number at iteration {at}"
-    losses = (i.loss for i in reversed(intervals) if i.loss is not None and math.isfinite(i.loss))
-    loss = next(losses, None)
-    return loss, "" if loss is not None else "the log shows no loss"
+    last = _last(intervals)
+    if last.diverged_at is not None:
+        return None, f"the loss was not a number at iteration {last.diverged_at}"
+    return last.value, "" if last.value is not None else "the log shows no loss"
 
 
-def diverged_at(intervals: Sequence[Interval]) -> int | None:
+def diverged_at(intervals: Iterable[Interval]) -> int | None:
     """Return the iteration of the last logged loss where that is not a finite number, else None."""
-    for interval in reversed(intervals):
-        loss = logged_loss(interval)
-        if loss is not None:
-            return None if math.isfinite(loss) and interval.nan <= 0 else interval.iteration
-    return None
+    return _last(intervals).diverged_at
 
 
-def logged_loss(interval: Interval) -> float | None:
-    """Return the loss of a line, NaN where it says that it was none; None: it says nothing.
-
-    An iteration that the optimiser skipped, for its gradients overflowed, says nothing.
-    """
-    loss = math.nan if interval.loss is None and interval.nan > 0 else interval.loss
-    return None if loss is None or (interval.skipped > 0 and not math.isfinite(loss)) else loss
+def _last(intervals: Iterable[Interval]) -> LastLoss:
+    last = LastLoss()
+    for line in intervals:
+        last.add(line.iteration, line.loss, line.nan, line.skipped)
+    return last

@@ -8,7 +8,7 @@ of ten losses that another log has of each iteration, never against one loss.
 import math
 from collections.abc import Mapping, Sequence
 
-from runner.figures.learning import logged_loss
+from runner.terms.last_loss import logged_loss
 from runner.terms.record import LossKind, Record
 
 Curve = Mapping[int, float]  # iteration to loss
@@ -24,7 +24,10 @@ def curve_of(record: Record) -> dict[int, float]:
 
 
 def _logged(record: Record) -> dict[int, float]:
-    logged = ((each.iteration, logged_loss(each)) for each in record.measurement.intervals)
+    logged = (
+        (each.iteration, logged_loss(each.loss, each.nan, each.skipped))
+        for each in record.measurement.intervals
+    )
     return {iteration: loss for iteration, loss in logged if loss is not None}
 
 

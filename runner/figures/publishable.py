@@ -18,7 +18,7 @@ from runner.figures.parity import Parity
 from runner.figures.power import GAP_S, POWER_CAP
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
-from runner.logs.batch import unmeasured
+from runner.logs.logged_step import unmeasured
 from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.engines.engine_table import cures
 from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record

@@ -183,11 +183,8 @@ def measured(value: float | None) -> float | None:
 
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
     """Return the intervals whose iterations all come after the run's first `warmup_iters`."""
-    each = list(intervals)
-    iteration = np.array([interval.iteration for interval in each], np.int64)
-    covers = np.array([interval.iterations for interval in each], np.int64)
-    late = Warmup(warmup_iters).over(iteration, covers).tolist()
-    return [interval for interval, after in zip(each, late, strict=True) if after]
+    rule = Warmup(warmup_iters)
+    return [each for each in intervals if rule.over(each.iteration, each.iterations)]
 
 
 def warmup_of(record: Record) -> int:

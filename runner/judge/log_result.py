@@ -86,7 +86,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         tokens_per_s_per_device=_rounded(reading.tokens.device),
         skipped=summary.skipped if logged else None,
         nan=summary.nan if logged else None,
-        last_loss=summary.last_loss,
+        last_loss=summary.loss.value,
         last_validation_loss=_last(reading.validation) if logged else None,
         memory_mib=_rounded(next(memory, None)) if logged else None,
         **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
@@ -131,10 +131,10 @@ def end_of(
     """Say how the run ended by its logs; `name` is what the sentence calls one."""
     summary, of = reading.summary, planned_of(reading, train_iters)
     verdict = diagnose(paths, steps=summary.logged_lines, name=name)
-    if verdict.status == "ok" and summary.diverged_at is not None:
+    if verdict.status == "ok" and summary.loss.diverged_at is not None:
         return Verdict(
             "diverged",
-            f"the loss was NaN or infinite at iteration {summary.diverged_at}, the last that"
+            f"the loss was NaN or infinite at iteration {summary.loss.diverged_at}, the last that"
             " logged one",
         )
     last = summary.last_iteration or 0

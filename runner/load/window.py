@@ -81,13 +81,11 @@ def times_of_steps(readers: Readers, log: bytes, polls: Iterable[tuple[float, in
         for time, size in polls:
             # Whole lines only: the rest belongs to the next poll.
             end, seen = log.rfind(b"\n", seen, size) + 1, max(seen, size)
-            batch = parser.feed(log[at:end]) if end > at else None
+            found = parser.feed(log[at:end]) if end > at else []
             at = max(at, end)
-            if batch is not None:
-                found = batch.iteration.tolist()
-                after = (asked if len(found) == 1 else brought) - ASKING_S
-                steps += [Seen(iteration, after, time) for iteration in found]
-            if brought == -math.inf or batch is not None:
+            after = (asked if len(found) == 1 else brought) - ASKING_S
+            steps += [Seen(step.iteration, after, time) for step in found]
+            if brought == -math.inf or found:
                 brought = time
             asked = time
         if steps:

@@ -1,9 +1,10 @@
-"""Readers of trainer logs, one module a log family (families/). Pure: byte blocks in, steps out.
+"""Readers of trainer logs, one module for each log family (families/). Pure: byte blocks in, steps out.
 
-    blocks ──text.whole_lines──▶ Kind.feed ──▶ Batch (columns of steps) ──▶ measure / summary
+    blocks ──whole_lines──▶ LastRun.feed ──▶ Kind.feed ──▶ LoggedStep ─┬─▶ Measurement (measure: collect)
+                                                                       └─▶ LogTotals (read: parse)
 
 A parser finds its marker in whole blocks before it looks at a line, so that a prefix (`host: `,
-`[default7]:`), colours and other writers' output cost nothing and change nothing. What is not on
-the line is missing, never zero. Memory does not grow with the log. docs/parsers.md has the
-families and what each field means.
+`[default7]:`), colours and other writers' output change nothing. What is not on the line is
+missing, never zero. `parse` keeps sums and counts alone, so that its memory does not grow with the
+log; `collect` keeps the steps. docs/parsers.md has the families and what each field means.
 """

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 LONGEST_LINE = 1 << 16  # bytes; what is longer is no line of a trainer, and is cut
 
-_LINE_END = re.compile(rb"[\r\n]")
 _CODE = rb"\x1b\[[0-9;?]*[A-Za-z]"
 ANSI = re.compile(_CODE)
 # Those that do not stand within a number, whose two halves would be joined to another one.
@@ -43,7 +42,7 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
                 yield rest
                 rest, torn = b"", True
             continue
-        begin = line_end(block, 0) + 1 if torn else 0
+        begin = line_end(newlines(block), 0) + 1 if torn else 0
         yield b"".join((rest, memoryview(block)[begin:cut])) if rest else block[begin:cut]
         rest, torn = block[cut:], False
     if rest:
@@ -64,16 +63,19 @@ def uncoloured(text: bytes) -> bytes:
 
 
 def line_end(text: bytes, at: int) -> int:
-    """Return where the line around `at` ends: its newline or carriage return, else the
-    text's end.
-    """
-    end = _LINE_END.search(text, at)
-    return end.start() if end else len(text)
+    """Return where the line around `at` ends: its newline, else the text's end."""
+    end = text.find(b"\n", at)
+    return len(text) if end < 0 else end
 
 
 def line_start(text: bytes, at: int, after: int = 0) -> int:
     """Return where the line around `at` begins, or `after`: nothing before that is looked at."""
-    return max(text.rfind(b"\n", after, at), text.rfind(b"\r", after, at), after - 1) + 1
+    return max(text.rfind(b"\n", after, at), after - 1) + 1
+
+
+def newlines(text: bytes) -> bytes:
+    """Return a text whose lines all end in a newline: a carriage return ends a line, too."""
+    return text.replace(b"\r", b"\n")
 
 
 def unprefixed(line: bytes) -> bytes:

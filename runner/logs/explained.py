@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from runner.logs.batch import unmeasured
 from runner.logs.kind import Kind
 from runner.logs.known import UNKNOWN, Known
+from runner.logs.logged_step import unmeasured
 from runner.logs.totals import LogTotals
 
 STALLS_PERCENT = 2  # by which mean and median step may differ without a word

@@ -5,13 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from runner.logs.batch import Batch
+from runner.logs.logged_step import LoggedStep
 from runner.logs.notes import Notes
 from runner.logs.overflow import Overflows
 from runner.terms.record import LossKind
 
-# What lines may say beside the iteration, and how it is called: the fields of a LoggedStep and of
-# its Figures, memory, and the sizes that `known.py` has.
+# What lines may say beside the iteration, and how it is called: the fields of a LoggedStep,
+# memory, and the sizes that `known.py` has.
 GIVES: Mapping[str, str] = {
     "step_time_ms": "step time",
     "samples_per_s": "samples/s",
@@ -76,8 +76,8 @@ class Kind(ABC):
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
     `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
     its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
-    `validates` what the figure of its evaluations is. `places_known`: its batches say where in the
-    text each line stands.
+    `validates` what the figure of its evaluations is. `places_known`: its steps say where in the
+    text their lines stand.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Kind(ABC):
         self.overflows.forget()
 
     @abstractmethod
-    def feed(self, text: bytes) -> Batch | None:
-        """Return the steps in whole lines of a log; None where there is none."""
+    def feed(self, text: bytes) -> list[LoggedStep]:
+        """Return the steps in whole lines of a log."""
 
 
 # What reads a log: the kinds to try by their names, best first; each makes a parser of one log.

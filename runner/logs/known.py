@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from runner.logs.batch import Batch, Floats
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import whole
 
 # Facts (runner/logs/notes.py) that a kind of lines may note of a run, each a whole number.
@@ -35,23 +33,14 @@ class Known:
             self.devices or whole(facts.get(DEVICES)) or None,
         )
 
-    def complete(self, batch: Batch) -> Batch:
-        """Fill in what the lines say in other words: the job's tokens/s from a device's, and
+    def complete(self, step: LoggedStep) -> None:
+        """Fill in what the line says in other words: the job's tokens/s from a device's, and
         samples/s from those.
         """
-        rate, tokens = batch.samples_per_s, batch.tokens_per_s
-        if tokens is None and batch.device_tokens_per_s is None:
-            return batch
-        if batch.device_tokens_per_s is not None and self.devices:
-            tokens = _or(tokens, batch.device_tokens_per_s * self.devices)
-        if tokens is not None and self.tokens_per_sample:
-            rate = _or(rate, tokens / self.tokens_per_sample)
-        return replace(batch, samples_per_s=rate, tokens_per_s=tokens)
+        if step.tokens_per_s is None and step.device_tokens_per_s is not None and self.devices:
+            step.tokens_per_s = step.device_tokens_per_s * self.devices
+        if step.samples_per_s is None and step.tokens_per_s is not None and self.tokens_per_sample:
+            step.samples_per_s = step.tokens_per_s / self.tokens_per_sample
 
 
 UNKNOWN = Known()
-
-
-def _or(column: Floats | None, other: Floats) -> Floats:
-    """Return the column, with the other's values where it has none."""
-    return other if column is None else np.where(np.isnan(column), other, column)

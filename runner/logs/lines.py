@@ -2,15 +2,13 @@
 
 import re
 from abc import abstractmethod
-from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import replace
+from operator import itemgetter
 
-import numpy as np
-
-from runner.logs.batch import Batch, LoggedStep, Windows, from_rows
-from runner.logs.decoding import line_end, line_start, places
+from runner.logs import overflow
+from runner.logs.decoding import line_end, newlines, places
 from runner.logs.kind import Kind
+from runner.logs.logged_step import LoggedStep, Windows
 
 # A number as `%f`, `%g` and Python print it; for patterns that ignore case.
 PRINTED = rb"(-?[\d.]+(?:e[+-]?\d+)?|-?nan|-?inf)"
@@ -39,35 +37,35 @@ class LineParser(Kind):
     def look(self, text: bytes, at: int) -> None:  # most families have no context
         """Read the line of a mark of `context`, which stands there; each in the log's order."""
 
-    def feed(self, text: bytes) -> Batch | None:
-        """Read the steps in whole lines of a log; None where there is none."""
-        noted = self.notes.scan(text)
+    def feed(self, text: bytes) -> list[LoggedStep]:
+        """Read the steps in whole lines of a log."""
+        text = newlines(text)
+        found = self.notes.scan(text)
         self.windows.log_interval = self.notes.log_interval
-        rows, stand = [], []
-        marks = sorted(at for mark in self.context for at in places(text, mark))
-        seen = 0
+        marks = [(at, self.overflows.see) for at, mark in found if mark in overflow.MARKS]
+        marks += [(at, self.look) for mark in self.context for at in places(text, mark)]
+        marks.sort(key=itemgetter(0), reverse=True)
+        steps = []
         for at, head, rest, closed in self._records(text):
-            reached = bisect(marks, at, seen)
-            for mark in marks[seen:reached]:
-                self.look(text, mark)
-            seen = reached
-            row = self.row(head, rest, closed)
-            if row is not None:
-                rows.append(row)
-                stand.append(at)
-        for mark in marks[seen:]:
-            self.look(text, mark)
-        overflows = self.overflows.find(text, noted, np.array(stand, np.int64))
-        if not rows:
-            return None
-        for row, count in zip(rows, overflows.tolist(), strict=True):
-            row.overflows = count
-        return replace(from_rows(rows, self.windows), places=np.array(stand, np.int64))
+            while marks and marks[-1][0] <= at:
+                place, see = marks.pop()
+                see(text, place)
+            step = self.row(head, rest, closed)
+            if step is not None:
+                if not step.iterations:
+                    step.iterations = self.windows.cover(step.iteration)
+                self.windows.last = step.iteration
+                step.drop_unmeasured()
+                step.overflows, step.place = self.overflows.untold(), at
+                steps.append(step)
+        for place, see in reversed(marks):
+            see(text, place)
+        return steps
 
     def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
         at, end = text.find(self.marker), 0
         while at >= 0:
-            begin = line_start(text, at, end)
+            begin = text.rfind(b"\n", end, at) + 1 or end
             end = line_end(text, at)
             line = text[begin:end]
             heads = list(self.head.finditer(line))

@@ -14,10 +14,6 @@ A line with a skipped iteration (loss-scale overflow) did less work: `collect` d
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-import numpy as np
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def began_after(iteration: int, covers: int, next_covers: int) -> int:
 
 @dataclass
 class Warmup:
-    """Tell which lines come after warm-up, block by block of a log.
+    """Tell which lines come after warm-up, line by line of a log.
 
     Warm-up are the first `iterations` of a run, counted from where its first line begins. Where a
     line goes back behind the one before it, a run begins again, and warms up again. None is the
@@ -78,32 +74,15 @@ class Warmup:
     _first: tuple[int, int] = (0, 0)  # the run's first line: its iteration, what it covers
     _begin: int | None = None  # iterations before the run; None until its second line
 
-    def over(self, iteration: NDArray[np.int64], covers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return for each of the next lines whether it comes after warm-up."""
-        late = np.zeros(len(iteration), np.bool_)
-        if not len(iteration):
-            return late
-        before = np.concatenate(([self._last], iteration[:-1]))
-        begins = np.flatnonzero((iteration < before) | (before < 0))
-        cuts = [0, *begins[begins > 0].tolist(), len(iteration)]
-        for low, high in pairwise(cuts):
-            at = low
-            if low in begins:
-                self._first, self._begin = (int(iteration[low]), int(covers[low])), None
-                late[low] = self.iterations == 0
-                at += 1
-            if at < high:
-                late[at:high] = self._after(iteration[at:high], covers[at:high])
-        self._last = int(iteration[-1])
-        return late
-
-    def _after(
-        self, iteration: NDArray[np.int64], covers: NDArray[np.int64]
-    ) -> NDArray[np.bool_] | bool:
-        """Return it of lines behind a run's first one."""
+    def over(self, iteration: int, covers: int) -> bool:
+        """Return whether the next line comes after warm-up."""
+        begins = iteration < self._last or self._last < 0
+        self._last = iteration
+        if begins:
+            self._first, self._begin = (iteration, covers), None
+            return self.iterations == 0
         if self.iterations is None:
             return True
         if self._begin is None:
-            first, covered = self._first
-            self._begin = began_after(first, covered, int(covers[0]))
-        return np.asarray(iteration - covers - self._begin >= self.iterations)
+            self._begin = began_after(*self._first, covers)
+        return iteration - covers - self._begin >= self.iterations

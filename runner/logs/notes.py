@@ -1,17 +1,20 @@
 """What a log says beside its steps: memory, devices, and the few arguments that parsers need.
 
-All of it is known by long marks, which are found in one pass over a block (finder.py).
+All of it is known by long marks, which RE2 finds in one pass over a block: ten times as fast as
+Python's own regular expressions.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.logs import overflow, saves, smi
+import re2
+
+from runner.logs import overflow, smi
 from runner.logs.decoding import places
-from runner.logs.finder import Finder
 from runner.logs.known import DEVICES, EXIT_INTERVAL, TOKENS_PER_SAMPLE
 from runner.logs.numbers import number, quantity, whole
+from runner.terms.memory import MEMORY
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
 # allocated: 13808.2 | reserved: 14718.0 | max reserved: 14718.0`; v1.1.5 without `[Rank ]` and
@@ -134,18 +137,14 @@ class Notes:
         if mib is not None:
             self.devices.see(mib, None)
 
-    def scan(self, text: bytes, *, early: bool = True) -> list[tuple[int, bytes]]:
-        """Look through whole lines of a log for all of it; return all marks that stand there.
-
-        `early`: what a trainer prints before its first step is wanted, too.
-        """
-        found = _FINDER.find(text)
+    def scan(self, text: bytes) -> list[tuple[int, bytes]]:
+        """Look through whole lines of a log for all of it; return all marks that stand there."""
+        found = [(match.start(), match.group()) for match in _MARKS.finditer(text)]
         self._awaited.clear()
-        if early:
-            for at in places(text, _LOADED_MARK):
-                self._compiled(_LOADED.match(text, at))
+        for at in places(text, _LOADED_MARK):
+            self._compiled(_LOADED.match(text, at))
         for at, mark in found:
-            if (reader := _READERS.get(mark)) or (early and (reader := _EARLY.get(mark))):
+            if reader := _READERS.get(mark):
                 reader(self, text, at)
         self.devices.scan(text, found)
         return found
@@ -210,18 +209,25 @@ class Notes:
             self.facts |= {TOKENS_PER_SAMPLE: match[1].decode(), DEVICES: match[2].decode()}
 
 
+def largest(values: Iterable[float | None]) -> float | None:
+    """Return the largest of those that are there."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def memory_of(logs: Sequence[Notes]) -> dict[str, float | None]:
+    """Return the four figures of memory (MEMORY), each of the fullest log."""
+    return {key: largest(getattr(notes, key) for notes in logs) for key in MEMORY}
+
+
 def _larger(peak: float | None, mib: float | None) -> float | None:
     return peak if mib is None else max(peak or 0.0, mib)
 
 
-_Readers = Mapping[bytes, Callable[[Notes, bytes, int], None]]
-_READERS: _Readers = {
+_READERS: Mapping[bytes, Callable[[Notes, bytes, int], None]] = {
     _MEMORY_MARK: Notes._memory,
     _EVALUATION_MARK: Notes._evaluation,
     **dict.fromkeys(_USAGE_MARKS, Notes._usage),
     **dict.fromkeys(_PEAK_MARKS, Notes._peak),
-}
-_EARLY: _Readers = {
     _COMPILED_MARK: Notes._compilation,
     **dict.fromkeys((_PADDED_MARK, _EMBEDDING_MARK), Notes._padded),
     _ARGUMENT_MARK: Notes._log_interval,
@@ -229,4 +235,8 @@ _EARLY: _Readers = {
     **dict.fromkeys(_ARGUMENTS, Notes._argument),
     _PRIMUS_MARK: Notes._primus,
 }
-_FINDER = Finder((*_READERS, *_EARLY, *overflow.MARKS, *saves.MARKS, *smi.HEADER_MARKS))
+_LATIN_1 = re2.Options()
+_LATIN_1.encoding = re2.Options.Encoding.LATIN1  # bytes, whatever they are
+_MARKS = re2.compile(
+    b"|".join(map(re.escape, (*_READERS, *overflow.MARKS, *smi.HEADER_MARKS))), _LATIN_1
+)

@@ -4,7 +4,6 @@ A text is a number whole or not at all, and one of thousands of digits is none: 
 `float` would make of `1_000`, of other scripts' digits or of an endless line stands in no log.
 """
 
-import math
 import re
 
 WHOLE_DIGITS = 9  # of an iteration, a rank, a count
@@ -12,10 +11,9 @@ DIGITS = 40  # of a number with decimals, on either side of its dot
 LARGEST = 1e100  # of a loss or a norm: what squares of it are is finite, too
 LARGEST_QUANTITY = 1e15  # of a time in ms, a rate, MiB: no run has so much
 
-_WHOLE = re.compile(rb"\d{1,%d}" % WHOLE_DIGITS)
-_NUMBER = re.compile(
+_is_number = re.compile(
     rb"[+-]?(?:\d{1,%d}(?:\.\d{0,%d})?|\.\d{1,%d})(?:[eE][+-]?\d{1,3})?" % (DIGITS, DIGITS, DIGITS)
-)
+).fullmatch
 
 _GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (DIGITS // 3, DIGITS))
 _HUMAN = {
@@ -27,25 +25,28 @@ _HUMAN = {
 
 def whole(text: bytes | str | None) -> int | None:
     """Read a whole number of at most WHOLE_DIGITS digits, or None."""
-    data = _bytes(text)
-    return int(data) if _WHOLE.fullmatch(data) else None
+    data = text.encode(errors="replace") if isinstance(text, str) else text
+    return int(data) if data and len(data) <= WHOLE_DIGITS and data.isdigit() else None
 
 
 def number(text: bytes | str | None) -> float | None:
     """Read a finite number up to LARGEST, of either sign, or None: nan and inf are none."""
-    data = _bytes(text)
-    return finite(float(data)) if _NUMBER.fullmatch(data) else None
+    data = text.encode(errors="replace") if isinstance(text, str) else text
+    if not data or not _is_number(data):
+        return None
+    value = float(data)
+    return value if -LARGEST <= value <= LARGEST else None
 
 
 def finite(value: float) -> float | None:
     """Return a number that is finite and up to LARGEST, of either sign, or None."""
-    return value if math.isfinite(value) and abs(value) <= LARGEST else None
+    return value if -LARGEST <= value <= LARGEST else None
 
 
 def quantity(text: bytes | str | None) -> float | None:
     """Read a number from 0 to LARGEST_QUANTITY, or None."""
     value = number(text)
-    return None if value is None else quantity_of(value)
+    return value if value is not None and 0 <= value <= LARGEST_QUANTITY else None
 
 
 def quantity_of(value: float) -> float | None:

@@ -9,11 +9,7 @@ the start of its run: `[Rank 0] step=20, skipped=5, lr=[..` (0.8.0 engine.py:233
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
-import numpy as np
-
-from runner.logs.batch import Ints
 from runner.logs.decoding import line_start
 from runner.logs.numbers import whole
 
@@ -52,33 +48,21 @@ class Overflows:
         """Forget what was told: a run begins anew, and what is untold is of it."""
         self._before = self._told
 
-    def find(self, text: bytes, marks: Sequence[tuple[int, bytes]], steps: Ints) -> Ints:
-        """Return, for each step of a block (where its line stands), the steps skipped since the one
-        before, by the marks that stand in the block.
+    def see(self, text: bytes, at: int) -> None:
+        """Read the line of one of MARKS, which stands there."""
+        if text.startswith(COUNTER, at):
+            self._count(text, at)
+            return
+        begin = line_start(text, at, max(0, at - BEFORE))
+        if _LINE.search(text, max(begin, at - NEAR), at):
+            rank = _last_rank(text, begin, at)
+            self._by_rank[rank] += 1
+            self._most = max(self._most, self._by_rank[rank])
 
-        Those after the block's last step are told with the next block's first.
-        """
-        counts = np.zeros(len(steps), np.int64)
-        row = 0
-        for at, mark in marks:
-            if mark not in MARKS:
-                continue
-            if row < len(steps) and at > steps[row]:  # what was untold belongs to this step
-                counts[row] += self.total - self._told
-                self._told = self.total
-                row = int(np.searchsorted(steps, at))
-            if mark == COUNTER:
-                self._count(text, at)
-                continue
-            begin = line_start(text, at, max(0, at - BEFORE))
-            if _LINE.search(text, max(begin, at - NEAR), at):
-                rank = _last_rank(text, begin, at)
-                self._by_rank[rank] += 1
-                self._most = max(self._most, self._by_rank[rank])
-        if row < len(steps):
-            counts[row] += self.total - self._told
-            self._told = self.total
-        return counts
+    def untold(self) -> int:
+        """Return the steps skipped since this was asked last: with the step before."""
+        count, self._told = self.total - self._told, self.total
+        return count
 
     def _count(self, text: bytes, at: int) -> None:
         if match := _COUNTED.match(text, at):

@@ -11,17 +11,12 @@
 """
 
 import re
+from collections.abc import Mapping
 
-from runner.logs.batch import Figures
-from runner.logs.decoding import line_end
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import quantity
 
-_TFLOPS = re.compile(
-    rb"\| (?:(?:throughput|compute) per GPU \(TFLOP/s/GPU\)|TFLOPs): ([\d.]+)"
-    rb"(?:/[\d.]+| \(avg [\d.]+\))? {1,2}\|"
-)
-_ENERGY = re.compile(rb"\| energy per GPU \(J/iter/GPU\): ([\d.]+) \|")
-_STEP_MARK = b"s GPU utilization: "
+STEP_MARK = b"s GPU utilization: "
 _STEP = re.compile(
     rb"Step Time : ([\d.]{1,20})s GPU utilization: ([\d.]{1,20}) ?(?:MODEL_)?TFLOP/s/GPU"
 )
@@ -29,20 +24,19 @@ BEFORE = 40  # bytes before the mark in which its line begins
 ROUNDED_S = 0.00501  # its time has two places
 
 
-def last_step_time(text: bytes, begin: int, end: int) -> bytes:
-    """Return the last `Step Time` of a part of a block, or nothing."""
-    at = text.rfind(_STEP_MARK, begin, end)
-    match = _STEP.search(text, max(begin, at - BEFORE), end) if at >= 0 else None
-    return match[0] if match else b""
+def step_time(text: bytes, at: int) -> bytes:
+    """Return the `Step Time` around a mark, or nothing."""
+    match = _STEP.search(text, max(0, at - BEFORE))
+    return match[0] if match and match.start() < at < match.end() else b""
 
 
-def own_figures(line: bytes, step_time: bytes, time_ms: float) -> Figures:
+def read_own_figures(step: LoggedStep, fields: Mapping[str, bytes], step_time: bytes) -> None:
     """Read what the trainer worked out: on a step's line, else on the `Step Time` before it."""
-    line = line[: line_end(line, 0)]
-    tflops, energy = (pattern.search(line) for pattern in (_TFLOPS, _ENERGY))
-    rate = quantity(tflops[1]) if tflops else None
-    if rate is None and (step := _STEP.fullmatch(step_time)):
-        seconds = quantity(step[1])
-        its_own = seconds is not None and abs(seconds - time_ms / 1000) <= ROUNDED_S
-        rate = quantity(step[2]) if its_own else None
-    return Figures(rate, quantity(energy[1]) if energy else None)
+    if tflops := fields.get("tflops"):
+        step.tflop_per_s = quantity(tflops.partition(b"/")[0])
+    if energy := fields.get("energy"):
+        step.energy_j = quantity(energy)
+    if step_time and step.tflop_per_s is None and (own := _STEP.match(step_time)):
+        seconds, time_ms = quantity(own[1]), step.step_time_ms
+        if seconds and time_ms and abs(seconds - time_ms / 1000) <= ROUNDED_S:
+            step.tflop_per_s = quantity(own[2])

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from node.printable import printable
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.logs.batch import Batch, Figures, LoggedStep, Windows, from_rows
-from runner.logs.decoding import uncoloured
+from runner.logs.decoding import newlines, uncoloured
 from runner.logs.kind import Candidate, Kind, Readers
 from runner.logs.known import TRAIN_ITERS
+from runner.logs.logged_step import LoggedStep, Windows
 from runner.logs.near import NearLines
 from runner.logs.numbers import finite, human, quantity_of, whole
 from runner.terms.memory import MEMORY
@@ -178,12 +178,13 @@ class PatternLines(Kind):
             if not seen.matched and (self._fed if key == STEP else self._seen[STEP].matched)
         }
 
-    def feed(self, text: bytes) -> Batch | None:
-        """Read the steps in whole lines of a log; None where there is none."""
+    def feed(self, text: bytes) -> list[LoggedStep]:
+        """Read the steps in whole lines of a log."""
+        text = newlines(text)
         self.notes.scan(text)
         self._fed = True
-        clean = uncoloured(text).replace(b"\r", b"\n")
-        rows, end = [], 0
+        clean = uncoloured(text)
+        steps, end = [], 0
         for match in self._patterns[STEP][0].finditer(clean):
             if match.start() < end:
                 continue  # a line is one step
@@ -191,11 +192,13 @@ class PatternLines(Kind):
             end = clean.find(b"\n", match.end())
             if end < 0:
                 break  # half a line may hold half a number
-            if (row := self._row(match, clean[max(begin, 0) : end])) is not None:
-                rows.append(row)
-        if not rows and not self._seen[STEP].matched:
+            if (step := self._row(match, clean[max(begin, 0) : end])) is not None:
+                step.iterations = self.windows.cover(step.iteration)
+                step.drop_unmeasured()
+                steps.append(step)
+        if not steps and not self._seen[STEP].matched:
             self._seen[STEP].near.look(clean)
-        return from_rows(rows, self.windows) if rows else None
+        return steps
 
     def _row(self, step: Any, line: bytes) -> LoggedStep | None:
         iteration = whole(_plain(step.group(1)))
@@ -222,7 +225,7 @@ class PatternLines(Kind):
             grad_norm=figure.get("grad_norm"),
             tokens_per_s=figure.get("tokens_per_s"),
             device_tokens_per_s=figure.get("device_tokens_per_s"),
-            figures=Figures(figure.get("device_tflop_per_s")),
+            tflop_per_s=figure.get("device_tflop_per_s"),
         )
 
     def _figure(self, key: str, line: bytes) -> float | None:

@@ -1,6 +1,6 @@
 """Logs from anywhere to one report: which system, how many steps, how fast. Reads files only."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
-from runner.logs.last_run import LastRun, several
+from runner.logs.last_run import LastRun
 from runner.logs.nodes import Warmup, shares
+from runner.logs.notes import Notes, memory_of
 from runner.logs.running_sums import RunningSums
 from runner.logs.totals import LogTotals
-from runner.terms.memory import MEMORY
 
-BLOCK = 1 << 21  # bytes; each call into numpy costs as much as some kilobytes
+BLOCK = 1 << 21  # bytes
 SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
 
 
@@ -43,9 +43,13 @@ class _Log:
     """One log and how one kind of parser read it."""
 
     path: Path
-    parser: Kind
+    run: LastRun
     summary: LogTotals
-    begun: int = 1
+
+    @property
+    def notes(self) -> Notes:
+        """What it says beside its steps."""
+        return self.run.parser.notes
 
 
 def read(
@@ -74,7 +78,7 @@ def read(
     else:
         kind = None
     signs = set().union(*(recognise.signs(sample) for sample in samples))
-    signs |= set().union(*(recognise.signs(log.parser.notes.first_step) for log in logs))
+    signs |= set().union(*(recognise.signs(log.notes.first_step) for log in logs))
     seen, why = recognise.system_of(kind, signs)
     if system is not None:
         why = "named by --system"
@@ -110,21 +114,20 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
     for kind in (kind for kind in kinds if KINDS[kind].own_rate):
         for sample in samples:
             parser = KINDS[kind]()
-            if any(parser.feed(text) is not None for text in whole_lines([sample])):
+            if any(parser.feed(text) for text in whole_lines([sample])):
                 return [kind, *(other for other in kinds if other != kind)]
     return list(kinds)
 
 
 def _one(path: Path, kind: type[Kind], empty: LogTotals, known: Known) -> _Log:
-    run = LastRun(kind)
+    run = LastRun(kind, known)
     summary = deepcopy(empty)
     for text in whole_lines(blocks(path, BLOCK)):
-        anew, batch = run.feed(text)
+        anew, steps = run.feed(text)
         if anew:
             summary = replace(deepcopy(empty), runs=run.before)
-        if batch is not None:
-            summary.add(known.or_by(run.parser.notes.facts).complete(batch))
-    return _Log(path, run.parser, summary, run.begun)
+        summary.add(steps)
+    return _Log(path, run, summary)
 
 
 def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: Known) -> None:
@@ -145,7 +148,7 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         reading.summary.follow(more.summary)
     reading.summary.count_first()
     # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
-    overflows = max((log.parser.overflows.of_run for log in logs), default=0)
+    overflows = max((log.run.parser.overflows.of_run for log in logs), default=0)
     if overflows > reading.summary.skipped and reading.summary.logged_lines:
         reading.notes.append(
             f"{overflows} iterations skipped by DeepSpeed's lines, {reading.summary.skipped} by the"
@@ -153,14 +156,7 @@ def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: K
         )
         reading.summary.skipped = overflows
     for log in logs:
-        if log.begun > 1:
-            reading.notes.append(several(log.begun, str(log.path)))
-        reading.facts |= log.parser.notes.facts
-        reading.validation |= log.parser.notes.validation
-        reading.notes += sorted(log.parser.notes.remarks - {*reading.notes})
-    every = [log.parser.notes for log in logs]
-    reading.memory = {key: _largest(getattr(notes, key) for notes in every) for key in MEMORY}
-
-
-def _largest(values: Iterator[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
+        reading.facts |= log.notes.facts
+        reading.validation |= log.notes.validation
+        reading.notes += [one for one in log.run.remarks(str(log.path)) if one not in reading.notes]
+    reading.memory = memory_of([log.notes for log in logs])

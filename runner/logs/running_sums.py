@@ -11,60 +11,46 @@ digits, which bounds the memory and moves a median by less than 0.01 %.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from runner.logs.batch import Floats, Ints
-
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 MOST_BATCHES = 512
 NEWEST = 4096  # values whose order is known
 MOST_VALUES = 200_000
 
 
-@dataclass(eq=False)
+@dataclass
 class Distribution:
-    """Numbers and how often each was seen; the newest wait until they are sorted together."""
+    """Numbers and how often each was seen."""
 
     seen: int = 0
-    _values: Floats = field(default_factory=lambda: np.empty(0))
-    _counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    _waiting: list[Floats] = field(default_factory=list)
+    _counts: Counter[float] = field(default_factory=Counter)
 
     def add(self, values: Floats) -> None:
         """Count the numbers that are there (NaN: not there)."""
-        missing = np.isnan(values)
-        self._waiting.append(values[~missing] if missing.any() else values)
-        self.seen += len(self._waiting[-1])
-        if sum(map(len, self._waiting)) > MOST_VALUES:
-            self.settled()
+        self._count(Counter(values[~np.isnan(values)].tolist()))
 
     def merge(self, other: Distribution) -> None:
         """Count another log's numbers, too."""
-        self.seen += other.seen
-        self.settled()
-        self._with(*other.settled())
+        self._count(other._counts)
 
     def settled(self) -> tuple[Floats, Ints]:
         """Return the different values in their order, and how often each was seen."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._with(*np.unique(np.concatenate(waiting), return_counts=True))
-        return self._values, self._counts
+        values = sorted(self._counts)
+        return np.array(values), np.array([self._counts[value] for value in values], np.int64)
 
-    def _with(self, values: Floats, counts: Ints) -> None:
-        values = np.concatenate((self._values, values))
-        counts = np.concatenate((self._counts, counts))
-        self._values, self._counts = _together(values, counts)
-        if len(self._values) > MOST_VALUES:
-            rounded = np.array([float(f"{value:.5g}") for value in self._values.tolist()])
-            self._values, self._counts = _together(rounded, self._counts)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the same numbers were seen as often."""
-        if not isinstance(other, Distribution):
-            return NotImplemented
-        return all(map(np.array_equal, self.settled(), other.settled()))
+    def _count(self, counts: Counter[float]) -> None:
+        self.seen += counts.total()
+        self._counts.update(counts)
+        if len(self._counts) > MOST_VALUES:
+            exact, self._counts = self._counts, Counter()
+            for value, count in exact.items():
+                self._counts[float(f"{value:.5g}")] += count
 
     def median(self) -> float | None:
         """Return the middle number, or the mean of the two in the middle; None of nothing."""
@@ -74,12 +60,6 @@ class Distribution:
         middle = [(self.seen - 1) // 2, self.seen // 2]
         low, high = values[np.searchsorted(counts.cumsum(), middle, "right")].tolist()
         return float(low if low == high else (low + high) / 2)
-
-
-def _together(values: Floats, counts: Ints) -> tuple[Floats, Ints]:
-    """Sort values, each once, with how often it was seen in all."""
-    different, place = np.unique(values, return_inverse=True)
-    return different, np.bincount(place, counts, len(different)).astype(np.int64)
 
 
 @dataclass(eq=False)

@@ -13,12 +13,8 @@ Megatron-Bridge's.
 """
 
 import re
-from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from runner.logs.batch import Floats, Ints
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import quantity
 
 _SAVES = b"save-checkpoint: ", b"save-checkpoint ......"
@@ -34,43 +30,34 @@ class Saves:
     """The checkpoints of one log, each told with the step that is logged next."""
 
     def __init__(self) -> None:
-        self._untold_ms = 0.0
+        self.untold_ms = 0.0
         self._stopped = False  # whether the clock of the iterations stands meanwhile
 
-    def find(
-        self, text: bytes, marks: Sequence[tuple[int, bytes]], steps: Ints, ends: Ints
-    ) -> Floats:
-        """Return, for each step of a block (where its slash stands, where its line ends), the time
-        of checkpoints (ms) in its line's, by the marks that stand in the block.
+    def see(self, text: bytes, at: int) -> None:
+        """Read the line of one of MARKS, which stands there."""
+        if text.startswith(_EVALUATES, at):
+            self._stopped = True
+        elif match := _SAVED.match(text, at):
+            self.untold_ms += quantity(match[1] or match[2]) or 0.0
+
+    def told_ms(self, before: bytes, rest: bytes) -> float:
+        """Return the time of the checkpoints that a step's line holds: what stands on it before
+        the iterations in all, and behind.
         """
-        told = np.zeros(len(steps))
-        if len(steps):
-            told[0], self._untold_ms = self._untold_ms, 0.0
-        for at, mark in marks:
-            if mark == _EVALUATES:
-                self._stopped = True
-            elif mark in _SAVES and (match := _SAVED.match(text, at)):
-                took_ms = quantity(match[1] or match[2]) or 0.0
-                row = int(np.searchsorted(steps, at))
-                if row < len(steps):
-                    told[row] += took_ms
-                else:
-                    self._untold_ms += took_ms
-        for row in np.flatnonzero(told).tolist():
-            slash = int(steps[row])
-            stamped = _STAMPED.search(text, max(0, slash - 64), slash)
-            if self._stopped or stamped or text.find(b"/GPU", slash, int(ends[row])) >= 0:
-                told[row] = 0.0
-        return told
+        took, self.untold_ms = self.untold_ms, 0.0
+        return 0.0 if self._stopped or _STAMPED.search(before) or b"/GPU" in rest else took
 
 
-def taken_out(
-    time_ms: Floats, rate: Floats, covers: Ints, paused_ms: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return the times of an iteration and the rates without the pauses, and what was taken out:
-    nothing where a line does not say what it covers, or took no longer.
+def take_out(step: LoggedStep, paused_ms: float) -> None:
+    """Take pauses out of a line's time and rate: nothing where it does not say what it covers, or
+    took no longer.
     """
-    whole_ms = np.nan_to_num(time_ms) * covers
-    out: NDArray[np.float64] = np.where(paused_ms < whole_ms, paused_ms, 0.0)
-    share = np.divide(whole_ms - out, whole_ms, out=np.ones_like(whole_ms), where=out > 0)
-    return time_ms * share, rate / share, out
+    step.drop_unmeasured()
+    whole_ms = (step.step_time_ms or 0.0) * step.iterations
+    if step.step_time_ms is None or not 0 < paused_ms < whole_ms:
+        return
+    share = (whole_ms - paused_ms) / whole_ms
+    step.step_time_ms *= share
+    if step.samples_per_s is not None:
+        step.samples_per_s /= share
+    step.paused_ms = paused_ms

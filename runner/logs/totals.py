@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
 
-from runner.logs.batch import Batch, Floats, Ints
+from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Extent, Warmup
 from runner.logs.running_sums import RunningSums
+from runner.terms.last_loss import LastLoss
 
 
 @dataclass
@@ -31,11 +34,10 @@ class LogTotals:
     unmeasured: int = 0
     paused_lines: int = 0  # out of whose times pauses were taken, of so many ms in all:
     paused_ms: float = 0.0
-    last_loss: float | None = None
+    batch_sizes: tuple[int, int] | None = None  # on the lines: the smallest and the largest
+    loss: LastLoss = field(default_factory=LastLoss)
     gap: int = 0  # the most iterations between two lines, and
     covers: int = 0  # what the last one covers
-    diverged_at: int | None = None  # of the last line that speaks of a loss, where it is no number
-    batch_sizes: tuple[int, int] | None = None  # on the lines: the smallest and the largest
     first_counted: bool = False  # the only line with figures: compilation is in them
     derived: bool = False
     derived_time: bool = False
@@ -44,111 +46,105 @@ class LogTotals:
     samples_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
     tokens_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
     device_tokens_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
-    _first: Batch | None = field(default=None, compare=False, repr=False)
+    _first: LoggedStep | None = field(default=None, compare=False, repr=False)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, steps: Sequence[LoggedStep]) -> None:
         """Add one block's steps."""
-        if self.beyond >= 0:
-            batch = batch.rows(batch.iteration > self.beyond)
-        if not len(batch):
-            return
-        iteration = batch.iteration
-        before = iteration[0] if self.last_iteration is None else self.last_iteration
-        backwards = int((iteration[1:] <= iteration[:-1]).sum())
-        backwards += int(self.last_iteration is not None and iteration[0] <= before)
-        self.runs += backwards + (self.last_iteration is None)
-        if self.first_iteration is None:
-            self.first_iteration = int(iteration[0])
-        self.gap = max(self.gap, int(np.diff(iteration, prepend=before).max(initial=0)))
-        self.covers = int(batch.iterations[-1]) or int(iteration[-1])
-        self.last_iteration = int(iteration[-1])
-        self.highest_iteration = max(self.highest_iteration, int(iteration.max()))
-        self.logged_lines += len(batch)
-        self.skipped += int(batch.skipped.sum())
-        self.nan += int(batch.nan.sum())
-        self.unmeasured += batch.unmeasured
-        if batch.paused_ms is not None:
-            self.paused_lines += int((batch.paused_ms > 0).sum())
-            self.paused_ms += float(batch.paused_ms.sum())
-        if sizes := self._sizes(int(batch.global_batch.min()), int(batch.global_batch.max())):
-            self.batch_sizes = sizes
-        loss = batch.last_loss()
-        self.last_loss = self.last_loss if loss is None else loss
-        # As figures/learning.py has it: a skipped iteration without a loss says nothing.
-        skipped = (batch.skipped > 0) | (batch.overflows > 0)
-        speaks = np.flatnonzero(batch.has_loss | ((batch.nan > 0) & ~skipped))
-        if len(speaks):
-            last = speaks[-1]
-            self.diverged_at = int(iteration[last]) if batch.nan[last] > 0 else None
-        late = self.warmup.over(iteration, _covers(batch))
-        if self._first is None and self.warmup.iterations is None:
-            self._first = batch.rows(np.arange(len(batch)) == 0)
-        self._times(batch, late)
+        steps = [step for step in steps if step.iteration > self.beyond]
+        late = []
+        for step in steps:
+            self._count(step)
+            if self.warmup.over(step.iteration, step.covers):
+                late.append(step)
+        if steps:
+            self.covers = steps[-1].covers
+            self._sizes([size for step in steps if (size := step.global_batch)])
+            self._times(steps, late)
+
+    def _count(self, step: LoggedStep) -> None:
+        iteration, before = step.iteration, self.last_iteration
+        if before is None:
+            self.first_iteration = before = iteration
+            self.runs += 1
+            self._first = step if self.warmup.iterations is None else None
+        elif iteration <= before:
+            self.runs += 1
+        if iteration - before > self.gap:
+            self.gap = iteration - before
+        if iteration > self.highest_iteration:
+            self.highest_iteration = iteration
+        self.last_iteration = iteration
+        self.logged_lines += 1
+        self.skipped += step.skipped
+        self.nan += step.nan
+        self.unmeasured += step.unmeasured
+        self.paused_lines += step.paused_ms > 0
+        self.paused_ms += step.paused_ms
+        self.loss.add(step.iteration, step.loss, step.nan, step.skipped or step.overflows)
+
+    def _sizes(self, sizes: Sequence[int]) -> None:
+        if sizes := [*sizes, *(self.batch_sizes or ())]:
+            self.batch_sizes = min(sizes), max(sizes)
 
     def count_first(self) -> None:
         """Count the first line where no other has figures, and nobody says what is warm-up."""
         rates = (self.samples_per_s, self.tokens_per_s, self.device_tokens_per_s)
         if self._first is not None and not any(seen.seen for seen in (self.step_time_ms, *rates)):
             self.first_counted = True
-            self._times(self._first, np.ones(1, np.bool_))
+            self._times([self._first], [self._first])
 
-    def _sizes(self, smallest: int, largest: int) -> tuple[int, int] | None:
-        least, most = self.batch_sizes or (smallest, largest)
-        return (min(least, smallest), max(most, largest)) if largest else self.batch_sizes
-
-    def _times(self, batch: Batch, late: NDArray[np.bool_]) -> None:
-        size = np.where(batch.global_batch > 0, batch.global_batch, self.global_batch_size or 0)
-        rate = self._rate(batch, size)
-        time = self._time(batch, size, rate)
-        count = int(late.sum())
-        self.counted_lines += count
-        iterations = np.maximum(_covers(batch), 1).astype(np.float64)
-        samples = iterations * np.maximum(size, 1)
+    def _times(self, steps: Sequence[LoggedStep], late: Sequence[LoggedStep]) -> None:
+        """Add the times and rates of those of a block's steps that come after warm-up."""
+        self._doubt(steps)
+        self.counted_lines += len(late)
+        rates = [self._rate(step) for step in late]
+        times = [self._time(step, rate) for step, rate in zip(late, rates, strict=True)]
+        iterations = np.array([max(step.covers, 1) for step in late], np.float64)
+        samples = iterations * [max(self._size(step), 1) for step in late]
         for column, work, seen in (
-            (time, iterations, self.step_time_ms),
-            (rate, samples, self.samples_per_s),
-            (batch.tokens_per_s, samples, self.tokens_per_s),
-            (batch.device_tokens_per_s, samples, self.device_tokens_per_s),
+            (times, iterations, self.step_time_ms),
+            (rates, samples, self.samples_per_s),
+            ([step.tokens_per_s for step in late], samples, self.tokens_per_s),
+            ([step.device_tokens_per_s for step in late], samples, self.device_tokens_per_s),
         ):
-            if column is not None and count == len(batch):
-                seen.add(column, work)
-            elif column is not None:
-                seen.add(column[late], work[late])
+            seen.add(np.array(column, np.float64), work)
 
-    def _rate(self, batch: Batch, size: Ints) -> Floats:
+    def _size(self, step: LoggedStep) -> int:
+        return step.global_batch or self.global_batch_size or 0
+
+    def _rate(self, step: LoggedStep) -> float | None:
         """Return samples a second: the log's, else from the batch size on the line or the
         user's.
         """
-        own = batch.samples_per_s
-        if self.global_batch_size and not self.own_rate:
-            own = np.full(len(batch), np.nan)
-        missing = np.isnan(own)
-        if not missing.any():
-            self._doubt(batch, own)
+        own = step.samples_per_s if self.own_rate or not self.global_batch_size else None
+        if own is not None:
             return own
-        derived = _quotient(size * 1000, batch.step_time_ms)
-        self.derived = self.derived or bool((missing & ~np.isnan(derived)).any())
-        return np.where(missing, derived, own)
+        derived = _quotient(self._size(step) * 1000, step.step_time_ms)
+        self.derived = self.derived or derived is not None
+        return derived
 
-    def _time(self, batch: Batch, size: Ints, rate: Floats) -> Floats:
+    def _time(self, step: LoggedStep, rate: float | None) -> float | None:
         """Return ms an iteration: the log's, else from the batch size and samples a second."""
-        own = batch.step_time_ms
-        missing = np.isnan(own)
-        if not (missing.any() and self.own_rate):
-            return own
-        derived = _quotient(size * 1000, rate)
-        self.derived_time = self.derived_time or bool((missing & ~np.isnan(derived)).any())
-        return np.where(missing, derived, own)
+        if step.step_time_ms is not None or not self.own_rate:
+            return step.step_time_ms
+        derived = _quotient(self._size(step) * 1000, rate)
+        self.derived_time = self.derived_time or derived is not None
+        return derived
 
-    def _doubt(self, batch: Batch, own: Floats) -> None:
+    def _doubt(self, steps: Sequence[LoggedStep]) -> None:
         """Keep a printed rate that is far from what its line says otherwise, if most are."""
-        derived = _quotient(batch.global_batch * 1000, batch.step_time_ms)
-        known = np.flatnonzero((derived > 0) & (own > 0))
-        if self.doubtful is None and len(known):
-            ratio = own[known] / derived[known]
-            if not 0.5 <= np.median(ratio) <= 2:
-                odd = known[np.flatnonzero((ratio < 0.5) | (ratio > 2))[0]]
-                self.doubtful = (float(own[odd]), float(derived[odd]))
+        if self.doubtful is not None or (self.global_batch_size and not self.own_rate):
+            return
+        known = [
+            (step.samples_per_s, derived)
+            for step in steps
+            if step.samples_per_s
+            and (derived := _quotient(step.global_batch * 1000, step.step_time_ms))
+        ]
+        if known and not 0.5 <= median(own / derived for own, derived in known) <= 2:
+            self.doubtful = next(
+                (own, derived) for own, derived in known if not 0.5 <= own / derived <= 2
+            )
 
     @property
     def stalls_percent(self) -> float | None:
@@ -187,11 +183,8 @@ class LogTotals:
         self.unmeasured += other.unmeasured
         self.paused_lines += other.paused_lines
         self.paused_ms += other.paused_ms
-        if other.last_loss is not None or other.diverged_at is not None:
-            self.diverged_at = other.diverged_at
-        self.last_loss = self.last_loss if other.last_loss is None else other.last_loss
-        if other.batch_sizes:
-            self.batch_sizes = self._sizes(*other.batch_sizes)
+        self.loss.follow(other.loss)
+        self._sizes(other.batch_sizes or ())
         self.derived = self.derived or other.derived
         self.derived_time = self.derived_time or other.derived_time
         self.doubtful = self.doubtful or other.doubtful
@@ -201,14 +194,7 @@ class LogTotals:
         self.device_tokens_per_s.merge(other.device_tokens_per_s)
 
 
-def _covers(batch: Batch) -> Ints:
-    """Return the iterations of each line; where nothing says so, all up to it."""
-    return np.where(batch.iterations > 0, batch.iterations, batch.iteration)
-
-
-def _quotient(samples: Ints, by: Floats) -> Floats:
-    """Divide; NaN where there is no size, or nothing to divide by."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        quotient = np.where(samples > 0, samples / by, np.nan)
-    quotient[~np.isfinite(quotient)] = np.nan
-    return quotient
+def _quotient(samples: int, by: float | None) -> float | None:
+    """Divide; None where there is no size, or nothing to divide by."""
+    quotient = samples / by if samples and by else None
+    return quotient if quotient is None or math.isfinite(quotient) else None

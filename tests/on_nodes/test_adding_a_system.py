@@ -83,9 +83,9 @@ PARSER = '''"""toy's lines: `toy: pass 3 of 30 took 0.0102 s, error 0.25`."""
 
 import re
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number
 
 

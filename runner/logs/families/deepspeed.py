@@ -18,9 +18,9 @@ Their samples a second come from ds_config's train_batch_size, which need not be
 
 import re
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, quantity, whole
 from runner.logs.overflow import COUNTER
 

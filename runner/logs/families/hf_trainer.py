@@ -18,10 +18,10 @@
 
 import re
 
-from runner.logs.batch import Batch, LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import grouped, number, whole
 
 SETTLED = 30  # bars after which an evaluation is less than 1 % of tqdm's average: 0.7 ** 30
@@ -145,7 +145,7 @@ class HfTrainerAfterBars(HfTrainer):
     )
     context = (_EVALUATION_MARK, *_SIZE_MARKS)
 
-    def feed(self, text: bytes) -> Batch | None:
+    def feed(self, text: bytes) -> list[LoggedStep]:
         """Read whole lines; objects that were held back and written together are no bar's."""
         self._held_back = {match[1] for match in _HELD_BACK.finditer(text)}
         return super().feed(text)

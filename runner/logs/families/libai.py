@@ -29,10 +29,10 @@ import json
 import re
 from dataclasses import dataclass
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import finite, number, quantity, whole
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it

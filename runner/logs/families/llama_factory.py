@@ -16,10 +16,10 @@ import json
 import re
 from typing import Any
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import finite, number, quantity_of, whole
 
 PRECISE_S = 20  # of whole seconds, so that one is 5 %

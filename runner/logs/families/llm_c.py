@@ -22,10 +22,10 @@ norm and lr since bc58cd1). `iteration 1, loss: 4.1, time: 44.570ms, tok/s: 9188
 
 import re
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, quantity, whole
 
 _NORM = re.compile(rb"[| ]norm:? {1,9}" + PRINTED + rb"\s", re.IGNORECASE)

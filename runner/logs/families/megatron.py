@@ -15,23 +15,44 @@ registers yet): there the time is that of all iterations since the line before.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
-from runner.logs.batch import Batch, Figures, Floats, Ints, Windows, measured
-from runner.logs.decoding import line_end
+from runner.logs import saves
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
-from runner.logs.kind import Candidate, Kind, Sign
+from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TRAIN_ITERS
-from runner.logs.layouts import Field, Layout, Marks, Table, whole_numbers
-from runner.logs.megatron_fields import FIELD, ROLES, Columns, field_of, seconds_of
-from runner.logs.numbers import number
-from runner.logs.own_figures import last_step_time, own_figures
-from runner.logs.saves import Saves, taken_out
+from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
+from runner.logs.numbers import number, whole
+from runner.logs.own_figures import STEP_MARK, read_own_figures, step_time
 
+# What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
+ROLES: Mapping[bytes, str] = {
+    b"elapsed time per iteration (ms)": "time_ms",
+    b"elapsed time per iteration (s)": "time_s",
+    b"samples per second": "rate",
+    b"tpt": "rate",
+    b"global batch size": "batch",
+    b"lm loss": "loss",
+    b"lm-loss": "loss",
+    b"loss": "loss",
+    b"grad norm": "norm",
+    b"number of skipped iterations": "skipped",
+    b"number of nan iterations": "nan",
+    b"tokens per GPU (tokens/s/GPU)": "device_tokens",
+    b"tokens/s/GPU inst/harmonic mean": "device_tokens",
+    b"memory usage/free/total": "window",  # where the time is that of its whole window
+    b"throughput per GPU (TFLOP/s/GPU)": "tflops",
+    b"compute per GPU (TFLOP/s/GPU)": "tflops",
+    b"TFLOPs": "tflops",
+    b"energy per GPU (J/iter/GPU)": "energy",
+}
+_FIELD = re.compile(
+    rb"\|\s*(%b)\s*: *([^\s|]+) (?:samples/s |\(avg [\d.]+\) {1,2})?(?=\|)"
+    % b"|".join(map(re.escape, ROLES))
+)
+ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
+SHORT_S = 0.0201  # and up to this it says too little
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
 # megatron/training/training.py:2387, :2605, :2688).
@@ -49,13 +70,10 @@ _CONSUMED = Sign((b"| consumed samples: ",))
 _ZEROS = Sign((b"| num zeros: ",))
 _MEGATRON = Sign((b"pretrain_gpt", b"megatron"))
 _ALIKE = "(NVIDIA's, bigscience's and microsoft's lines look alike: name another with --system)"
-_OF = re.compile(rb"/ {0,9}(\d{1,9}) \|")
-LONGEST = 4096  # bytes of a line that are compared with the one before
-MOST_LAYOUTS = 8  # kinds of lines that are learned; a real log has two or three
 
 
-class Megatron(Kind):
-    """Iteration lines by arrays (layouts.py), and by regular expression what arrays cannot read."""
+class Megatron(LineParser):
+    """Iteration lines, field by field."""
 
     name = "megatron"
     says = "Megatron's `iteration N/M |` lines"
@@ -110,222 +128,122 @@ class Megatron(Kind):
     )
     success = rb"\[after training is done\]|exiting program (?:at iteration|after [\d.]+ minutes)"
 
-    def __init__(self, fast: bool = True) -> None:
+    marker = b"iteration"
+    head = re.compile(rb"iteration(?<!,.iteration) {1,9}(\d{1,9})/ {0,9}(\d{1,9}) (?=\|)")
+    context = (*saves.MARKS, STEP_MARK)
+
+    def __init__(self) -> None:
         super().__init__()
-        self._windows = Windows()
-        self._layouts: list[Layout] = []
-        self._fast = fast
-        self._saves = Saves()
-        self._said = b""  # the last line, from its slash on
+        self._saves = saves.Saves()
+        self._rest = b""  # of the last line
         self._step_time = b""  # Megatron-Bridge's, of the step to come
         self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
 
-    def feed(self, text: bytes) -> Batch | None:
-        """Read the steps in whole lines of a log; None where there is none."""
-        if b"\r" in text:  # ends a line, too: the arrays look for one end alone
-            text = text.replace(b"\r", b"\n")
-        marks = Marks(text)
-        slashes, pipes, iteration = self._once(marks.text, *marks.heads())
-        early = not self._windows.last  # a trainer prints its arguments before its first step
-        noted = self.notes.scan(text, early=early)
-        self._windows.log_interval = self.notes.log_interval
-        ends = self._ends(marks, slashes, pipes)
-        overflows = self.overflows.find(text, noted, slashes)
-        paused_ms = self._saves.find(marks.text, noted, slashes, ends)
-        if not len(slashes):
-            self._step_time = last_step_time(text, 0, len(text)) or self._step_time
-            return None
-        if match := _OF.match(text, int(slashes[-1])):
-            self.notes.facts[TRAIN_ITERS] = match[1].decode()
+    def look(self, text: bytes, at: int) -> None:
+        """Read the time of a checkpoint, or of a step."""
+        if text.startswith(STEP_MARK, at):
+            self._step_time = step_time(text, at)
+        else:
+            self._saves.see(text, at)
+
+    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+        """Read one line."""
+        iteration = whole(head[1]) or 0
+        if iteration == self.windows.last and rest.rstrip() == self._rest.rstrip():
+            return None  # two loggers of Primus' wrote it
+        self._rest = rest
+        self.notes.facts[TRAIN_ITERS] = head[2].decode()
         if not self.notes.first_step:
-            self.notes.first_step = text[max(0, int(slashes[0]) - 80) : int(ends[0])]
-        kept = self._first_is_kept(marks.text, slashes, iteration)
-        columns = self._read(Table(marks, pipes, ends), marks.text, pipes, ends)
-        batch = self._batch(marks.text, iteration, columns, overflows, kept, paused_ms)
-        figures = self._figures(text, (slashes, pipes, ends), batch)
-        return replace(batch, figures=figures, places=slashes)
-
-    def _once(self, text: bytes, slashes: Ints, pipes: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the slashes, pipes and iterations without the lines that repeat the one before, as
-        two of Primus' loggers write each.
-        """
-        if not len(slashes):
-            return slashes, pipes, slashes
-        iteration = whole_numbers(text, slashes, 9)
-        again = iteration == np.append(self._windows.last, iteration[:-1])
-        fresh = np.ones(len(slashes), np.bool_)
-        for row in np.flatnonzero(again).tolist():
-            before = self._line(text, int(slashes[row - 1])) if row else self._said
-            fresh[row] = self._line(text, int(slashes[row])) != before
-        self._said = self._line(text, int(slashes[-1]))
-        if fresh.all():
-            return slashes, pipes, iteration
-        return slashes[fresh], pipes[fresh], iteration[fresh]
-
-    @staticmethod
-    def _line(text: bytes, slash: int) -> bytes:
-        line = text[slash : slash + LONGEST]
-        return line[: line_end(line, 0)].rstrip()
-
-    def _figures(
-        self, text: bytes, places: tuple[Ints, Ints, Ints], batch: Batch
-    ) -> Callable[[slice], list[Figures]]:
-        """Return what reads the trainer's own figures, of lines that are asked for."""
-        slashes, pipes, ends = places
-        after = np.append(0, ends[:-1])
-        first, self._step_time = self._step_time, last_step_time(text, int(ends[-1]), len(text))
-
-        def read(rows: slice) -> list[Figures]:
-            columns = (after, slashes, pipes, ends, batch.step_time_ms)
-            figures = []
-            for row in zip(*(column[rows].tolist() for column in columns), strict=True):
-                before, slash, begin, end, time_ms = row
-                step_time = last_step_time(text, before, slash) or (b"" if before else first)
-                figures.append(own_figures(text[begin:end], step_time, time_ms))
-            return figures
-
-        return read
-
-    def _first_is_kept(self, text: bytes, slashes: Ints, iteration: Ints) -> NDArray[np.bool_]:
-        """Return, for each line, whether a run begins with it and the next line's figures
-        hold it again.
-        """
-        kept = self._windows.begins(iteration)
-        for row in np.flatnonzero(kept).tolist():
-            kept[row] = bool(_KEPT.search(text, max(0, slashes[row] - 64), slashes[row]))
-        return kept
-
-    def _ends(self, marks: Marks, slashes: Ints, pipes: Ints) -> Ints:
-        """Return where each line ends: its newline, or the next step's where that was torn off."""
-        ends = marks.line_ends(pipes)
-        text = marks.text
-        follow = np.append(slashes[1:], len(text))
-        for row in np.flatnonzero(ends > follow).tolist():
-            ends[row] = text.rindex(b"iteration", pipes[row], follow[row])
-        return ends
-
-    def _read(self, table: Table, text: bytes, pipes: Ints, ends: Ints) -> Columns:
-        """Read lines of a known layout at once, the others one by one."""
-        columns = Columns(len(pipes))
-        rest = np.arange(len(pipes))
-        if self._fast:
-            for layout in self._layouts:
-                rest = self._take(table, layout, rest, columns)
-        while len(rest):
-            row = int(rest[0])
-            fields = self._slow(text[pipes[row] : ends[row]], row, int(pipes[row]), columns)
-            rest = rest[1:]
-            if self._fast and fields and len(self._layouts) < MOST_LAYOUTS:
-                layout = table.learn(row, fields)
-                self._layouts.append(layout)
-                rest = self._take(table, layout, rest, columns)
-        return columns
-
-    def _take(self, table: Table, layout: Layout, rows: Ints, columns: Columns) -> Ints:
-        if not len(rows):
-            return rows
-        values = table.read(layout, rows)
-        for name, floats in values.floats.items():
-            columns.floats[name][values.rows] = floats
-        for name, ints in values.ints.items():
-            columns.ints[name][values.rows] = ints
-        for name, (start, end) in values.spans.items():
-            columns.spans[name][0][values.rows] = start
-            columns.spans[name][1][values.rows] = end
-        if len(values.rows) == len(rows):
-            return rows[:0]
-        left: Ints = np.setdiff1d(rows, values.rows, assume_unique=True)
-        return left
-
-    def _slow(self, line: bytes, row: int, begin: int, columns: Columns) -> list[Field]:
-        """Read one line by regular expression; return the fields, for its layout to be learned."""
-        line = line[: line_end(line, 0)]
-        fields, seen = [], set()
-        learnable = True
-        for match in FIELD.finditer(line):
-            name = ROLES.get(match[1].strip())
-            if name is None or name in seen:
-                continue
-            seen.add(name)
-            columns.put(row, name, match[2], begin + match.start(2))
-            index = line.count(b"|", 0, match.start())
-            label = line[match.start() + 1 : match.start(2)]
-            field = field_of(name, index, label, match[2], line[match.end(2) : match.end()])
-            if field is None:
-                learnable = learnable and name == "scale"
-            else:
-                fields.append(field)
-        return fields if learnable and {"time_ms", "time_s"} & seen and "nan" in seen else []
-
-    def _batch(
-        self,
-        buffer: bytes,
-        iteration: Ints,
-        columns: Columns,
-        overflows: Ints,
-        kept: NDArray[np.bool_],
-        paused_ms: Floats,
-    ) -> Batch:
-        begins = self._windows.begins(iteration)
-        covers = self._windows.cover(iteration)
-        again = np.append(self._kept is not None, kept[:-1]) & ~begins
-        covers = np.where(kept, 1, covers + again)
-        counted = columns.ints["nan"]
-        skipped = np.maximum(columns.ints["skipped"], 0)
-        start, end = columns.spans["loss"]
-        missing = (start == end) & (counted >= 0)
-        # `if avg > 0.0` drops a NaN loss from the line while "number of nan iterations" stays 0
-        # (bigscience training.py:802, issue 396). A window of skipped iterations only has no loss
-        # either, and is no NaN.
-        idle = (skipped > 0) & ((covers == 0) | (skipped >= covers))
-        nan = np.maximum(counted, 0)
-        before = self._kept or (0, 0)
-        self._kept = (int(skipped[-1]), int(nan[-1])) if kept[-1] else None
-        skipped = np.maximum(skipped - again * np.append(before[0], skipped[:-1]), 0)
-        nan = np.maximum(nan - again * np.append(before[1], nan[:-1]), 0)
-        nan = np.where(missing & ~idle, np.maximum(nan, 1), nan)
-
-        def texts(name: str, rows: slice) -> list[float | None]:
-            first, last = (side[rows].tolist() for side in columns.spans[name])
-            return [number(buffer[a:b]) for a, b in zip(first, last, strict=True)]
-
-        has_loss = start < end
-        for row in np.flatnonzero(has_loss & ~_digit(buffer, start)).tolist():
-            if number(buffer[start[row] : end[row]]) is None:  # printed as NAN or INF
-                has_loss[row] = False
-                nan[row] = max(nan[row], 1)
-        for row in np.flatnonzero(has_loss & idle).tolist():
-            if number(buffer[start[row] : end[row]]) == 0:  # the sum of no losses
-                has_loss[row] = False
-                end[row] = start[row]
-        time_ms = columns.floats["time_ms"]
-        time_ms = np.where(np.isnan(time_ms), seconds_of(columns) * 1000, time_ms)
-        if columns.windows.any():
-            length = np.where(covers > 0, covers, np.where(iteration == 1, 1, np.nan))
-            time_ms = np.where(columns.windows, time_ms / length, time_ms)
-        time_ms, odd_times = measured(time_ms)
-        rate, odd_rates = measured(columns.floats["rate"])
-        tokens, odd_tokens = measured(columns.floats["device_tokens"])
-        if paused_ms.any():
-            paused_ms = np.where(begins, 0.0, paused_ms)  # the run before it saved
-            time_ms, rate, paused_ms = taken_out(time_ms, rate, covers, paused_ms)
-        return Batch(
-            iteration=iteration,
-            iterations=covers,
-            step_time_ms=time_ms,
-            samples_per_s=rate,
-            global_batch=np.maximum(columns.ints["batch"], 0),
-            skipped=skipped,
-            nan=nan,
-            overflows=overflows,
-            has_loss=has_loss,
-            losses=lambda rows: texts("loss", rows),
-            grad_norms=lambda rows: texts("norm", rows),
-            unmeasured=odd_times + odd_rates + odd_tokens + columns.unread,
-            device_tokens_per_s=None if np.isnan(tokens).all() else tokens,
-            paused_ms=paused_ms if paused_ms.any() else None,
+            self.notes.first_step = _before(head) + head.string[head.end(1) : head.end()] + rest
+        fields = {ROLES[label]: value for label, value in reversed(_FIELD.findall(rest))}
+        begins = self.windows.begins(iteration)
+        step = LoggedStep(
+            iteration,
+            iterations=self.windows.cover(iteration),
+            global_batch=whole(fields.get("batch")) or 0,
+            skipped=whole(fields.get("skipped")) or 0,
+            nan=whole(fields.get("nan")) or 0,
+            grad_norm=number(fields.get("norm")),
         )
+        if begins or self._kept:
+            self._first_line(step, begins and _KEPT.search(_before(head)) is not None, begins)
+        _read_loss(step, fields)
+        _read_speed(step, fields)
+        if self._saves.untold_ms:
+            paused_ms = self._saves.told_ms(_before(head), rest)
+            if not begins:  # else the run before it saved
+                saves.take_out(step, paused_ms)
+        read_own_figures(step, fields, self._step_time)
+        self._step_time = b""
+        return step
+
+    def _first_line(self, step: LoggedStep, kept: bool, begins: bool) -> None:
+        """Read a run's first line, whose figures the next line holds again where it is `kept`, or
+        the line behind such a one.
+        """
+        again, self._kept = self._kept, (step.skipped, step.nan) if kept else None
+        if kept:
+            step.iterations = 1
+        if again and not begins:
+            step.iterations += 1
+            step.skipped = max(step.skipped - again[0], 0)
+            step.nan = max(step.nan - again[1], 0)
 
 
-def _digit(text: bytes, at: Ints) -> NDArray[np.bool_]:
-    return np.frombuffer(text, np.uint8)[at] - ord("0") < 10
+def _before(head: re.Match[bytes]) -> bytes:
+    """Return what a line has before its iterations in all."""
+    return head.string[max(0, head.end(1) - 80) : head.end(1)]
+
+
+def _read_loss(step: LoggedStep, fields: Mapping[str, bytes]) -> None:
+    """Read the loss, and count one that is NaN.
+
+    `if avg > 0.0` drops a NaN loss from the line while "number of nan iterations" stays 0
+    (bigscience training.py:802, issue 396). A window of skipped iterations only has no loss either,
+    and is no NaN.
+    """
+    printed = fields.get("loss")
+    step.loss = number(printed)
+    idle = 0 < step.skipped >= step.iterations
+    if printed is None:
+        lost = not idle and whole(fields.get("nan")) is not None
+    else:
+        lost = step.loss is None and not printed[:1].isdigit()  # printed as NAN or INF
+    if lost:
+        step.nan = max(step.nan, 1)
+    if idle and step.loss == 0:  # the sum of no losses
+        step.loss = None
+
+
+def _read_speed(step: LoggedStep, fields: Mapping[str, bytes]) -> None:
+    """Read times and rates."""
+    step.samples_per_s = _newest(step, fields.get("rate"))
+    step.device_tokens_per_s = _newest(step, fields.get("device_tokens"))
+    time_ms = _newest(step, fields.get("time_ms"))
+    time_s = _newest(step, fields.get("time_s"))
+    if time_ms is None and time_s is not None:
+        time_ms = _exact_s(time_s, step) * 1000
+    if "window" in fields and time_ms is not None:
+        covers = step.iterations or int(step.iteration == 1)
+        time_ms = time_ms / covers if covers else None
+    step.step_time_ms = time_ms
+
+
+def _newest(step: LoggedStep, value: bytes | None) -> float | None:
+    """Read a figure, which the running average may follow; count one that is no number."""
+    if value is None:
+        return None
+    newest, slash, average = value.partition(b"/")
+    figure = number(newest) if not slash or number(average) is not None else None
+    step.unmeasured += figure is None
+    return figure
+
+
+def _exact_s(rough: float, step: LoggedStep) -> float:
+    """Return the time, of which a line has two places; of a very short one its rate says more.
+
+    bigscience e52bdab megatron/training.py:793-795: samples per second is batch size / that time.
+    """
+    rate = step.samples_per_s
+    exact = step.global_batch / rate if rate and rate > 0 and step.global_batch else rough
+    return exact if rough < SHORT_S and abs(exact - rough) <= ROUNDED_S else rough

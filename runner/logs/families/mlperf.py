@@ -18,10 +18,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TOKENS_PER_SAMPLE
 from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import LARGEST_QUANTITY, number
 
 _Event = Mapping[str, Any]

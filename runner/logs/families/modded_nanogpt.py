@@ -17,10 +17,10 @@ track_3_optimization/train_gpt_simple.py), and into its files the validations al
 import re
 from dataclasses import dataclass
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, quantity, whole
 
 _TRAIN_LOSS = re.compile(rb"^train_loss:" + PRINTED + rb" ", re.IGNORECASE)

@@ -18,10 +18,10 @@ Training loss: ..` without a time, and is not read.
 
 import re
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import grouped, number, quantity, whole
 
 _TIME = re.compile(rb"\| dt: ([\d.]+)ms \|")

@@ -16,10 +16,10 @@ of tokens per iteration: 61440`, of one process (553f949f).
 
 import re
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import grouped, number, whole
 
 _EVALUATION = b": train loss "

@@ -20,11 +20,11 @@ trainer.py:772-786) `time_per_iteration_ms`, `grad_norm` before the loss, an `et
 
 import re
 
-from runner.logs.batch import Figures, LoggedStep
 from runner.logs.decoding import line_end
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import LineParser, fields_of
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import human, quantity, whole
 
 _SIZES = re.compile(rb"\| (sequence_length|global_batch_size|train_steps): (\d{1,9})(?= \|)")
@@ -87,5 +87,5 @@ class Nanotron(LineParser):
             iterations=1,
             tokens_per_s=human(fields.get(b"tokens_per_sec")),
             device_tokens_per_s=human(fields.get(b"tokens_per_sec_per_gpu")),
-            figures=Figures(tflop_per_s=human(fields.get(b"model_tflops_per_gpu"))),
+            tflop_per_s=human(fields.get(b"model_tflops_per_gpu")),
         )

@@ -25,10 +25,10 @@ over whatever the bar counts, and no time of an iteration.
 
 import re
 
-from runner.logs.batch import Figures, LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser, fields_of
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, quantity, whole
 
 _MIB = 2**20
@@ -75,7 +75,7 @@ class NeMo(LineParser):
             loss=loss,
             grad_norm=number(fields.get(b"grad_norm")),
             device_tokens_per_s=number(fields.get(b"tokens_per_sec_per_gpu")),
-            figures=Figures(number(fields.get(b"TFLOPS_per_GPU"))),
+            tflop_per_s=number(fields.get(b"TFLOPS_per_GPU")),
         )
 
 

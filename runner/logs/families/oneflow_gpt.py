@@ -13,9 +13,9 @@
 
 import re
 
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, whole
 
 _LOSS = re.compile(rb"^(?:total_)?loss: " + PRINTED + rb",", re.IGNORECASE)

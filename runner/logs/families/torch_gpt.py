@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 
 from node.printable import printable
-from runner.logs.batch import LoggedStep
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import ATTENTION, COMPILE_CACHE
 from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, quantity, whole
 
 _FIELD = re.compile(rb"(?<!\S)([^\s=]*)=(\S*)")

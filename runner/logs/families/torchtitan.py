@@ -29,11 +29,11 @@ sample is of the maximum context length.
 import re
 from math import prod
 
-from runner.logs.batch import Figures, LoggedStep
 from runner.logs.decoding import line_end, line_start, uncoloured
 from runner.logs.kind import Candidate, Sign
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
+from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import grouped, number, quantity, whole
 
 _LOSS = re.compile(rb"loss: {1,8}" + PRINTED + rb"  ", re.IGNORECASE)
@@ -167,7 +167,7 @@ class TorchTitan(LineParser):
             grad_norm=number(norm),
             iterations=max(covers, 0),
             device_tokens_per_s=rate,
-            figures=Figures(tflop_per_s=grouped(tflops)),
+            tflop_per_s=grouped(tflops),
             paused_ms=paused_ms,
         )
 

@@ -28,8 +28,8 @@ def read(data: bytes) -> dict[str, list[Interval]]:
     found: dict[str, list[Interval]] = {}
     for name, kind in KINDS.items():
         parser = kind()
-        batches = [parser.feed(text) for text in whole_lines([data])]
-        found[name] = [step for batch in batches if batch for step in batch.intervals()]
+        steps = [step for text in whole_lines([data]) for step in parser.feed(text)]
+        found[name] = [step.interval(step.skipped) for step in steps]
     measure(KINDS, {0: [data]})
     signs(data[: 1 << 18])
     last_words(data[-(1 << 16) :])

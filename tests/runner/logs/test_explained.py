@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.logs.batch import LoggedStep, Windows, from_rows
 from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind
 from runner.logs.known import Known
+from runner.logs.logged_step import LoggedStep
 from runner.logs.totals import LogTotals
 
 
@@ -17,8 +17,9 @@ class Lines(Kind):
 
     gives = ("tokens_per_s",)
 
-    def feed(self, text: bytes) -> None:
-        """Read nothing: the rows are made by hand."""
+    def feed(self, text: bytes) -> list[LoggedStep]:
+        """Read nothing: the steps are made by hand."""
+        return []
 
 
 def told(
@@ -26,8 +27,10 @@ def told(
 ) -> tuple[LogTotals, Tokens, str]:
     """What is made of two lines."""
     totals = LogTotals(global_batch_size=batch)
-    rows = [LoggedStep(iteration=at, **step) for at in (1, 2)]
-    totals.add(given.or_by(facts).complete(from_rows(rows, Windows())))
+    steps = [LoggedStep(iteration=at, iterations=1, **step) for at in (1, 2)]
+    for line in steps:
+        given.or_by(facts).complete(line)
+    totals.add(steps)
     tokens = Tokens.of(totals, given.or_by(facts))
     return totals, tokens, "; ".join(explained(Lines, totals, tokens, given, facts))
 

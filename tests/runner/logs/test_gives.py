@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from runner.logs.batch import Batch
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import GIVES
 from runner.logs.kinds import KINDS
 from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
+from runner.logs.logged_step import LoggedStep
 from runner.logs.measure import measure
 from runner.terms.memory import MEMORY
 from tests.runner.logs import made_lines as made
@@ -67,25 +66,22 @@ MADE: dict[str, Iterable[str]] = {
 }
 
 
-def figures(batch: Batch) -> Iterator[str]:
-    """The columns that have something in them, by the names of GIVES."""
-    for key in ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s"):
-        column = getattr(batch, key)
-        if column is not None and not np.isnan(column).all():
+def figures(step: LoggedStep) -> Iterator[str]:
+    """The fields that have something in them, by the names of GIVES."""
+    yield from (key for key in ("global_batch", "skipped") if getattr(step, key))
+    timed = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s")
+    for key in (*timed, "loss", "grad_norm", "tflop_per_s", "energy_j"):
+        if getattr(step, key) is not None:
             yield key
-    yield from (key for key in ("global_batch", "skipped") if getattr(batch, key).any())
-    for step in batch.intervals():
-        own = ("loss", "grad_norm", "tflop_per_s", "energy_j")
-        yield from (key for key in own if getattr(step, key) is not None)
 
 
 def read(name: str, data: bytes) -> Iterator[str]:
     """What a log of its lines gives; nothing of a log of another kind."""
     parser = KINDS[name]()
-    batches = [batch for text in whole_lines([data]) if (batch := parser.feed(text))]
-    for batch in batches:
-        yield from figures(batch)
-    if batches:
+    steps = [step for text in whole_lines([data]) for step in parser.feed(text)]
+    for step in steps:
+        yield from figures(step)
+    if steps:
         notes = parser.notes
         yield from (key for key in MEMORY if getattr(notes, key))
         yield from notes.facts.keys() & {TOKENS_PER_SAMPLE, DEVICES, TRAIN_ITERS}
