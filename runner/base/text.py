@@ -1,42 +1,19 @@
 """A log as byte blocks, and its last lines; a list of names, and a time, in a few words."""
 
-import os
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 from node.files import open_plain
 
 BLOCK_BYTES = 1 << 20
-LINE = 1 << 12  # bytes before a block's end in which it ends at a line's end, where there is one
-
-
-@cache
-def keep_memory() -> None:
-    """Let what large blocks leave be used again: glibc gives back to the system, page by page, what
-    is larger than anything that was freed before (mallopt(3), M_MMAP_THRESHOLD).
-    """
-    bytes(1 << 24)
 
 
 def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield a file's bytes in blocks of at most `size`; nothing where there is no file.
-
-    They end with a line where they can, so that nobody needs to copy them to join one.
-    """
-    keep_memory()
+    """Yield a file's bytes in blocks of at most `size`; nothing where there is no file."""
     try:
         with open_plain(path) as stream:
-            file, begin = stream.fileno(), 0
-            while (left := os.fstat(file).st_size - begin) > 0:
-                most = min(left, size)
-                near = min(most, LINE)
-                end = os.pread(file, near, begin + most - near) if left > size else b""
-                block = os.pread(file, most - len(end) + (end.rfind(b"\n") + 1 or len(end)), begin)
-                if not block:  # cut meanwhile
-                    return
+            while block := stream.read(size):
                 yield block
-                begin += len(block)
     except FileNotFoundError:
         return
 

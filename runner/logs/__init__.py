@@ -1,7 +1,7 @@
-"""Readers of trainer logs, one module for each log family (families/). Pure: byte blocks in, steps out.
+"""Readers of trainer logs, one module for each log family (families/). Pure: blocks in, steps out.
 
-    blocks ──whole_lines──▶ LastRun.feed ──▶ Kind.feed ──▶ LoggedStep ─┬─▶ Measurement (measure: collect)
-                                                                       └─▶ LogTotals (read: parse)
+    blocks ─ whole_lines ▶ LastRun.feed ▶ Kind.feed ▶ LoggedStep ┬▶ Measurement (measure: collect)
+                                                                 └▶ LogTotals (read: parse)
 
 A parser finds its marker in whole blocks before it looks at a line, so that a prefix (`host: `,
 `[default7]:`), colours and other writers' output change nothing. What is not on the line is
