@@ -219,7 +219,8 @@ def _served(port: int | None, campaign: Campaign) -> AbstractContextManager[Live
     """Serve the campaign's page, if that is asked for."""
     if port is None:
         return nullcontext()
-    from runner.launch import status
+    from runner.launch.picture import Picture
+    from runner.launch.status import look
     from runner.serve.live_page import live_page
 
-    return live_page(campaign.path, port, lambda: status.look(campaign).picture.words)
+    return live_page(campaign.path, port, lambda: Picture(look(campaign)).words)

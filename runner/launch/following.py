@@ -5,8 +5,10 @@ import time
 from runner.base.console import Screen
 from runner.folder import events
 from runner.folder.campaign import Campaign
+from runner.launch.campaign_status import Status
+from runner.launch.picture import Picture
 from runner.launch.screen import showing, to_the_bottom
-from runner.launch.status import Status, look
+from runner.launch.status import look
 from runner.launch.view import ended_line
 
 FIRST = 10  # lines of runs that had ended before somebody looked
@@ -19,7 +21,7 @@ def follow(campaign: Campaign, console: Screen) -> Status:
     told = set(_ended(campaign)[:-FIRST])  # by what they are: of a long file the end alone is read
     if told:
         console.print(f"{len(told)} runs ended before")
-    with showing(console, lambda: look(campaign).picture):
+    with showing(console, lambda: Picture(look(campaign))):
         while True:
             over = not campaign.is_locked() and not look(campaign).queued
             for event in _ended(campaign):

@@ -4,6 +4,7 @@ import math
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -22,8 +23,9 @@ from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.events import Event
 from runner.folder.stored import UnreadableError
+from runner.launch.campaign_status import Running, Status, Waiting, titled
 from runner.launch.live import Now, left_s, now_of
-from runner.launch.picture import Going, Picture
+from runner.launch.picture import Picture
 from runner.launch.screen import showing, to_the_bottom
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
@@ -63,7 +65,7 @@ class View:
         self.total = 0
         self.todo: Sequence[tuple[Cell, int]] = ()
         self.numbers: dict[Repeat, int] = {}  # of repeats that ended before, or began: not attempts
-        self.over: dict[Repeat, bool] = {}  # whether it is ok
+        self.over: dict[Repeat, str] = {}  # the status that it ended with
         self.times: list[float] = []  # seconds that ended runs took
         self._shown: dict[Path, _Shown] = {}
         self._screen = ExitStack()
@@ -79,7 +81,7 @@ class View:
     ) -> None:
         """Say what will happen, in the order of `todo`, and what of the nodes it `uses`."""
         self.campaign, self.total, self.todo = campaign, total, todo
-        self.over = {repeat: ended.status == "ok" for repeat, ended in kept.items()}
+        self.over = {repeat: ended.status for repeat, ended in kept.items()}
         self.numbers = {repeat: place for place, repeat in enumerate(kept, 1)}
         self.times += [ended.wall_s for ended in kept.values()]
         to_the_bottom(self.console)
@@ -128,39 +130,41 @@ class View:
 
     def _look(self) -> Picture:
         """Look at each run that goes on, some of many."""
-        shown = list(self._shown.values())
-        queued = [(one, words) for one in shown if (words := one.waiting(one.attempt))]
-        names = {one.attempt.path for one, _ in queued}
-        runs = [one for one in shown if one.attempt.path not in names]
-        going = [
-            going_of(one.title, one.cell, one.attempt, time.monotonic() - one.since)
+        queued, runs = [], []
+        for one in list(self._shown.values()):
+            if words := one.waiting(one.attempt):
+                made = (one.cell.name, one.attempt.repeat, one.attempt.number)
+                queued.append(Waiting(*made, title=one.title, words=words))
+            else:
+                runs.append(one)
+        now = [
+            running_of(one.title, one.cell, one.attempt, time.monotonic() - one.since)
             for one in runs[:MOST_LOOKED_AT]
         ]
         waiting = self.total - len(self.numbers) + len(queued)
-        far = [(run.left_s, run.elapsed_s) for run in going]
-        return Picture(
+        far = [(run.left_s, run.elapsed_s) for run in now]
+        status = Status(
             campaign=self.campaign.name if self.campaign else "",
             runs=self.total,
-            ended=len(self.over),
-            not_ok=list(self.over.values()).count(False),
+            ended=dict(Counter(self.over.values())),
             left_s=left_s(self.times, waiting, far, at_once=len(runs)) if waiting else None,
-            going=tuple(going),
-            others=len(runs) - len(going),
-            queued=len(queued),
-            first_queued=f"{queued[0][0].title}: {queued[0][1]}" if queued else "",
+            runs_now=tuple(now),
+            others=len(runs) - len(now),
+            queued=tuple(queued),
             next=tuple(
                 titled(cell.name, repeat)
                 for cell, repeat in self.todo
                 if (cell.id, repeat) not in self.numbers
             ),
         )
+        return Picture(status)
 
     def ended(
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
     ) -> None:
         """Print one line on how a run ended."""
         self.times.append(outcome.wall_s)
-        self.over[cell.id, repeat] = outcome.status == "ok"
+        self.over[cell.id, repeat] = outcome.status
         losses = [item.loss for item in measured.intervals if item.loss is not None]
         ended = replace(
             self._run_event(events.RUN_ENDED, cell, repeat, attempt),
@@ -207,7 +211,7 @@ class View:
     def broken_off(self, error: BaseException) -> None:
         """Tell that a bench which had begun ended by an error, before all had run."""
         if self.campaign is not None:
-            good = list(self.over.values()).count(True)
+            good = list(self.over.values()).count("ok")
             why = str(error) or type(error).__name__
             self._ended(f"it ended early: {why}", ok=good, not_ok=len(self.over) - good)
 
@@ -280,16 +284,20 @@ def _median_rate(cell: Cell, attempt: Attempt, measured: Measurement) -> float |
     return statistics.median(found) if found else None
 
 
-def going_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Going:
+def running_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Running:
     """Say how far a run is."""
     wanted = cell.parameters.get("train_iters")
     now: Now = now_of(cell, attempt, wanted)
     begun = attempt.begun_at
     step = now.step
-    return Going(
-        title,
-        # By its own file where it was queued before.
-        elapsed_s=elapsed_s if begun is None else max(0.0, time.time() - begun),
+    if begun is not None:  # by its own file where it was queued before
+        elapsed_s = max(0.0, time.time() - begun)
+    return Running(
+        cell=cell.name,
+        repeat=attempt.repeat,
+        attempt=attempt.number,
+        elapsed_s=round(elapsed_s, 1),
+        folder=str(attempt.path),
         hosts=hosts_of(attempt) if begun is not None else (),
         iteration=step.iteration if step else None,
         train_iters=wanted,
@@ -298,12 +306,8 @@ def going_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Goin
         memory_used_mib=now.memory_used_mib,
         memory_rss_mib=now.memory_rss_mib,
         left_s=now.left_s,
+        title=title,
     )
-
-
-def titled(name: str, repeat: int) -> str:
-    """Name a repeat of a cell."""
-    return name + (f" repeat {repeat}" if repeat > 1 else "")
 
 
 def hosts_of(attempt: Attempt) -> tuple[str, ...]:

@@ -17,10 +17,10 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.events import Event
 from runner.launch import screen, status, view
+from runner.launch.campaign_status import Running, lasting
 from runner.launch.live import left_s, memory, now_of
-from runner.launch.picture import Going, lasting
 from runner.launch.screen import live
-from runner.launch.view import View, going_of
+from runner.launch.view import View, running_of
 from runner.terms.outcome import Outcome
 from runner.terms.record import Measurement
 from tests.on_nodes.campaign import wait
@@ -90,11 +90,11 @@ def test_a_run_that_goes_on(running: Callable[..., tuple[Campaign, Attempt]]) ->
     assert (now.memory_used_mib, now.memory_rss_mib) == (1000.0, None)  # by the log
     assert now.left_s == pytest.approx(3.0)
     cell = replace(CELL, parameters={**CELL.parameters, "train_iters": 60})
-    assert going_of("", cell, attempt, 14.0).words == (
+    assert running_of("", cell, attempt, 14.0).words == (
         "iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, 14 s, about 3 s left"
     )
     (attempt.path / "nodes" / "0000-n1" / "launcher.log").write_text("")
-    assert going_of("", cell, attempt, 2.0).words == "starting, 2 s"
+    assert running_of("", cell, attempt, 2.0).words == "starting, 2 s"
 
 
 def test_samples_of_devices_win_over_what_the_log_says(
@@ -148,9 +148,9 @@ def test_what_a_run_says_does_nothing_to_the_terminal(
     def fails(*_: object) -> str:
         raise ValueError(obeyed)
 
-    hostile = Going(f"step {obeyed}", 1.0, (f"host {obeyed}",))
+    hostile = Running("c", 1, 1, 1.0, "", (f"host {obeyed}",), title=f"step {obeyed}")
     for words in (lambda *_: hostile, fails):
-        monkeypatch.setattr(view, "going_of", words)
+        monkeypatch.setattr(view, "running_of", words)
         before = out.tell()
         with shown.running(cell, 1, attempt):
             wait(lambda place=before: out.tell() > place + 40, 10, "a line")  # type: ignore[misc]

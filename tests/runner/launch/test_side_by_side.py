@@ -26,6 +26,7 @@ from runner.folder.queued import Queued
 from runner.folder.stored import write_json
 from runner.launch import screen, status
 from runner.launch.bench import Tally, bench
+from runner.launch.campaign_status import Status
 from runner.launch.interrupts import Interrupts
 from runner.launch.view import View
 from runner.load.records import records_of
@@ -281,7 +282,7 @@ def test_many_runs_are_shown_as_some_lines_and_a_summary(
 ) -> None:
     monkeypatch.setattr(screen, "LIVE_S" if terminal else "PLAIN_S", 0.02)
     queue = Queue(8)
-    seen: list[status.Status] = []
+    seen: list[Status] = []
 
     def hold(name: str) -> bool:
         run = RunFolder(next(tmp_path.glob(f"m-rack/{name.split()[0]},*/repeat{name[-3]}/*")))
