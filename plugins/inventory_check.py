@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from node.schema import UnfitError
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
 from plugins.filter.pins import PinError, has_compile, pin_plans
+from plugins.public_addresses import by_kind
 from runner.base.errors import UserError
 from runner.inventory.engine_keys import engine_named, read_engine
 from runner.terms.engines.engine_table import ENGINES
@@ -49,15 +50,19 @@ class Known:
     """What this checkout has for an inventory to name.
 
     `specs`: role to its variables' argument specs; `derived`: names that playbooks derive;
-    `trainers`: systems; `addresses`: kind to public addresses; `roles`: folder with pins.yml.
+    `trainers`: systems; `roles`: the roles' folder.
     """
 
     specs: Mapping[str, Mapping[str, Spec]]
     derived: frozenset[str] = frozenset()
     trainers: frozenset[str] = frozenset()
     catalogue: Mapping[str, Any] = field(default_factory=dict)
-    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
     roles: Path = Path()
+
+    @cached_property
+    def addresses(self) -> Mapping[str, Collection[str]]:
+        """Kind of mirror to public addresses; read where an inventory has mirrors."""
+        return by_kind(self.roles)
 
     def spec(self, name: str) -> Spec | None:
         """A variable's argument spec."""
@@ -98,7 +103,7 @@ def _yaml(path: Path) -> Any:
 
 
 def read(checkout: Path) -> Known:
-    """Of the roles' argument specs, their literals, and docs/public-addresses.md."""
+    """Of the roles' argument specs, and their literals."""
     roles = checkout / "roles"
     specs: dict[str, dict[str, Spec]] = {}
     for path in roles.glob("*/meta/argument_specs.yml"):
@@ -106,16 +111,11 @@ def read(checkout: Path) -> Known:
         specs[path.parents[1].name] = {
             name: spec for entry in entries for name, spec in (entry.get("options") or {}).items()
         }
-    page = (checkout / "docs" / "public-addresses.md").read_text(encoding="utf-8")
-    addresses: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for address, kind in re.findall(r"^\| (\S+[:/]\S+) \|.*\| (\w+) \|$", page, flags=re.MULTILINE):
-        addresses[kind].append(address)
     return Known(
         specs=specs,
         derived=frozenset(_yaml(checkout / "playbooks" / "group_vars" / "all.yml")),
         trainers=frozenset(path.parents[1].name for path in roles.glob("*/vars/pins.yml")),
         catalogue=_yaml(roles / "dataset" / "vars" / "catalogue.yml"),
-        addresses=addresses,
         roles=roles,
     )
 

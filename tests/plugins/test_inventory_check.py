@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from plugins import inventory_check as check
+from plugins.filter.mirrors import KINDS
 from runner.base.paths import PROJECT
 from runner.inventory.inventory import KEYS, TO_EDIT, load_inventory
 from runner.inventory.listing import ansible_inventory
@@ -266,6 +267,7 @@ def test_names_that_the_playbooks_derive_are_known() -> None:
 
 
 def test_public_addresses_are_read_by_kind() -> None:
+    assert set(KINDS) <= KNOWN.addresses.keys()
     assert all(KNOWN.addresses.values())
     assert "https://pypi.org/simple" in KNOWN.addresses["pip"]
     assert "nvcr.io/nvidia/pytorch:20.12-py3" in KNOWN.addresses["images"]

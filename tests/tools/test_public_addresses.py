@@ -1,38 +1,18 @@
 """docs/public-addresses.md is what the roles say, and each address has a mirror."""
 
-import importlib.machinery
-import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from plugins.filter.mirrors import KINDS
+from plugins.public_addresses import NEVER, found
 from runner.base.paths import PROJECT
 
 TOOL = PROJECT / "tools" / "public-addresses"
-
-
-def load() -> ModuleType:
-    """The program as a module; tools/ gets no __pycache__."""
-    loader = importlib.machinery.SourceFileLoader("public_addresses", str(TOOL))
-    spec = importlib.util.spec_from_loader("public_addresses", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
-
-
-tool: Any = load()
 
 
 def test_the_document_is_what_the_roles_say() -> None:
@@ -41,10 +21,10 @@ def test_the_document_is_what_the_roles_say() -> None:
 
 
 def test_every_address_is_covered_by_a_mirror() -> None:
-    listed = tool.found(PROJECT / "roles")
-    assert {item.kind for item in listed} <= {*KINDS, tool.NEVER}
+    listed = found(PROJECT / "roles")
+    assert {item.kind for item in listed} <= {*KINDS, NEVER}
     # Those that are never contacted stand in messages only.
-    assert {item.role for item in listed if item.kind == tool.NEVER} == {"npu"}
+    assert {item.role for item in listed if item.kind == NEVER} == {"npu"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,7 +35,7 @@ def test_every_kind_is_put_to_use_by_a_role(kind: str) -> None:
         for path in (PROJECT / folder).rglob("*")
         if path.suffix in (".yml", ".py") and path.parent.name != "meta"
     ]
-    if kind not in {item.kind for item in tool.found(PROJECT / "roles")}:
+    if kind not in {item.kind for item in found(PROJECT / "roles")}:
         return
     used = rf"mirrored\W+(\w+\W+)?'{kind}'|mirrors[^\n]*(\.{kind}\b|\W{kind}\W)"
     assert any(re.search(used, text) for text in texts)
@@ -72,7 +52,7 @@ def test_text_within_other_text_and_programs_is_seen(tmp_path: Path) -> None:
     (role / "files" / "p.py").write_text(
         '"""https://doc.example/"""\nX = "https://pypi.org/simple"\n'
     )
-    assert [(item.address, item.kind) for item in tool.found(tmp_path)] == [
+    assert [(item.address, item.kind) for item in found(tmp_path)] == [
         ("https://a.example/x", "conda"),
         ("https://b.example/c", "conda"),
         ("https://pypi.org/simple", "pip"),
@@ -80,7 +60,7 @@ def test_text_within_other_text_and_programs_is_seen(tmp_path: Path) -> None:
 
 
 def test_an_address_without_a_rule_is_refused_by_role_and_key(tmp_path: Path) -> None:
-    for name in ("tools", "roles", "node", "docs"):
+    for name in ("tools", "roles", "node", "docs", "plugins"):
         shutil.copytree(PROJECT / name, tmp_path / name)
     defaults = tmp_path / "roles" / "launch" / "defaults"
     defaults.mkdir()
