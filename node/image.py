@@ -7,12 +7,12 @@
     image:verify    ask the engine and the image itself; refuse what differs
     image:remove    remove the images of the pin sets in `folders`
 
-Their spec: engine (path of podman or docker), image (its local name), base (the public name),
-requirements (lists of exact pins, one call of pip each), files (name to text: of the build), home
-(of the pin set), archive (folder for save and load), mirrors (kind to beginning to what stands in
-its place), index, extra_index, find_links (of pip); file (what training runs it from; empty for the
-engine's own storage), made (what makes that of it, argv by argv, as `file`.new), supervised (the
-run's supervisor runs in it).
+Their spec: engine (path of what builds), build (what it is told besides), image (its local name),
+base (the public name), requirements (lists of exact pins, one call of pip each), files (name to
+text: of the build), home (of the pin set), archive (folder for save and load), mirrors (kind to
+beginning to what stands in its place), index, extra_index, find_links (of pip); file (what training
+runs it from; empty for the engine's own storage), made (what makes that of it, argv by argv, as
+`file`.new), supervised (the run's supervisor runs in it).
 
 Beside the sources lies image.json, which says which image it is, made by which recipe, and all that
 pip has in it.
@@ -173,9 +173,7 @@ def build(spec: Spec) -> Spec:
             file.write(pip_conf(spec))
         argv = [spec["engine"], "build", "--tag", spec["image"], "--network=host"]
         argv += ["--build-arg", f"BASE={base}", "--secret", f"id=pip,src={secret}"]
-        # Its own form is renamed when it is saved: the same image would have two ids.
-        argv += ["--format=docker"] if spec["engine"].endswith("podman") else []
-        argv += ["--file", os.path.join(context, "Containerfile"), context]
+        argv += [*spec["build"], "--file", os.path.join(context, "Containerfile"), context]
         logged(spec, argv, "image", f"cannot be built from {base}")
     return write_down(spec)
 

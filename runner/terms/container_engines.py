@@ -62,7 +62,8 @@ class ContainerEngine:
     `kept`: each node has the image in the engine's own storage; else, and always where the nodes
     share their root, it is a file whose name ends in `suffix`. `filed`: the engine takes such a
     file. `writable`: what a run caches goes into the container, and with it. `separators` are
-    letters that no path may have that is mounted. `over_ssh`: sshd runs in its containers.
+    letters that no path may have that is mounted. `refuses` is a pattern of the line with which it
+    starts no container. `over_ssh`: sshd runs in its containers.
     `starter`: this
     program alone starts them, with the node's whole task within, by its `option`.
     """
@@ -71,6 +72,7 @@ class ContainerEngine:
     program: str
     suffix: str
     separators: str
+    refuses: bytes
     kept: bool = False
     filed: bool = True
     writable: bool = True
@@ -82,6 +84,11 @@ class ContainerEngine:
     def builder(self) -> str:
         """What builds the images."""
         return self.program if self.kept else BUILDER
+
+    @property
+    def building(self) -> Argv:
+        """What the builder's `build` is told besides."""
+        return ENGINES["podman"].building
 
     def file(self, home: PurePosixPath | str) -> str:
         """Return the file that holds the image of the pin set at `home`."""
@@ -114,6 +121,12 @@ class Storing(ContainerEngine):
 
     gpus: str = ""
     remove: Argv = ()
+    build: Argv = ()  # what its `build` is told besides
+
+    @property
+    def building(self) -> Argv:
+        """What its `build` is told besides."""
+        return self.build
 
     def _called(self, container: Container) -> Argv:
         """Return the program, told of a storage that is not its own."""
@@ -214,25 +227,33 @@ class Pyxis(ContainerEngine):
 
 _ENGINES = (
     Storing(
-        *("podman", "/usr/bin/podman", "tar", ":"),
+        *("podman", "/usr/bin/podman", "tar", ":", b""),
         kept=True,
+        build=("--format=docker",),  # its own form is renamed when it is saved: two ids
         gpus="--device=nvidia.com/gpu=all",
         remove=("rm", "--force", "--ignore", "--time=0"),
     ),
     Storing(
         *("docker", "/usr/bin/docker", "tar", ":"),
+        rb"^docker: (?:Error response from daemon|Cannot connect to the Docker daemon)",
         kept=True,
         filed=False,
         gpus="--gpus=all",
         remove=("rm", "--force"),
     ),
-    Apptainer("apptainer", "apptainer", "sif", ":,", writable=False, over_ssh=False),
-    Apptainer("singularity", "singularity", "sif", ":,", writable=False, over_ssh=False),
+    *(
+        Apptainer(name, name, "sif", ":,", rb"^FATAL: {3}\S", writable=False, over_ssh=False)
+        for name in ("apptainer", "singularity")
+    ),
     Pyxis(
-        "pyxis", "enroot", "sqsh", ":,", over_ssh=False, starter="srun", option="--container-image"
+        *("pyxis", "enroot", "sqsh", ":,", rb"error: pyxis: "),
+        over_ssh=False,
+        starter="srun",
+        option="--container-image",
     ),
 )
 ENGINES: Mapping[str, ContainerEngine] = {engine.name: engine for engine in _ENGINES}
+REFUSALS = tuple(dict.fromkeys(each.refuses for each in _ENGINES if each.refuses))
 
 
 def image_name(system: str, pin: str) -> str:

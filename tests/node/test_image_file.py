@@ -44,7 +44,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             **{"engine": str(tmp_path / "podman"), "image": IMAGE, "base": "b", "files": {}},
             **{"requirements": [["torch==2.13.0"]], "home": str(home), "archive": archive},
             **{"made": [[argv[0].replace("/usr/bin/", ""), *argv[1:]] for argv in made]},
-            **{"file": file, "supervised": engine.starter},
+            **{"file": file, "supervised": engine.starter, "build": engine.building},
         }
 
     return build

@@ -12,6 +12,8 @@ from runner.base.paths import PROJECT
 from runner.inventory.inventory import KEYS, TO_EDIT, load_inventory
 from runner.inventory.listing import ansible_inventory
 from runner.terms.cluster import DEVICES
+from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
+from runner.terms.engines.engine_table import ENGINES
 from runner.terms.engines.slurm import Slurm
 
 KNOWN = check.read(PROJECT)
@@ -338,6 +340,8 @@ def test_the_keys_of_a_cluster_are_the_runners() -> None:
     assert {name for name in options if name.startswith("cluster_")} == set(KEYS)
     assert {name for name in options if name.startswith("slurm_")} == set(Slurm.inventory_keys())
     assert options["cluster_device"]["choices"] == list(DEVICES)
+    assert options["cluster_engine"]["choices"] == list(ENGINES)
+    assert options["cluster_container_engine"]["choices"] == list(CONTAINER_ENGINES)
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)

@@ -27,7 +27,7 @@ SPEC = {
     **{"engine": f"{ROOT}/engine", "image": "localhost/trainbench/toy:p", "base": "debian:12"},
     **{"requirements": [["torch==2.13.0"]], "files": {"Containerfile": "FROM x\n"}, "home": HOME},
     **{"archive": f"{ROOT}/systems/.images/toy-p", "mirrors": {}, "index": "", "extra_index": ""},
-    **{"find_links": "", "file": "", "made": [], "supervised": False},
+    **{"find_links": "", "file": "", "made": [], "supervised": False, "build": []},
 }
 PLAY = """
 - hosts: nodes

@@ -194,6 +194,7 @@ def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str
             **given,
             "files": site["image"]["files"],
             "engine": engine.builder,
+            "build": list(engine.building),
             "home": home,
             "archive": archive,
             "file": file,

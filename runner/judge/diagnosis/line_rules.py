@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from runner.judge.diagnosis.causes import any_of as _any
 from runner.logs.kinds import every
+from runner.terms.container_engines import REFUSALS
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ RULES: tuple[Rule, ...] = (
         "launcher_error",
         _any(
             rb"^srun: (?:fatal: |error: Unable to (?:create step|allocate resources|confirm))",
-            rb"error: (?:execve\(\): |pyxis: )|^sbatch: error: Batch job submission",
+            rb"error: execve\(\): |^sbatch: error: Batch job submission",
         ),
     ),
     Rule(
@@ -117,8 +118,7 @@ RULES: tuple[Rule, ...] = (
         _any(
             rb"^There are not enough slots available in the system",
             rb"^(?:mpirun|mpiexec) was unable to (?:launch|find|start) ",
-            rb"^docker: (?:Error response from daemon|Cannot connect to the Docker daemon)",
-            rb"^FATAL: {3}\S",  # apptainer's
+            *REFUSALS,
         ),
     ),
     Rule(None, _any(rb"version `GLIBC\S* not found \("), start=True),
@@ -163,7 +163,8 @@ CANDIDATE = _any(
     rb"death signal|^Could not override|^error: |^Error: ",
     rb" ERROR\]|Assertion |Failed to open|allocation failed|disk space|enough slots",
     "│ +Unrecognized |(?:Parsing error|Required options) ─".encode(),
-    rb"^srun: |execve|pyxis|^sbatch: |was unable to|^docker: |^FATAL: ",
+    rb"^srun: |execve|^sbatch: |was unable to",
+    *REFUSALS,
     *every("error"),
 )
 # The last line of a traceback: a class that is named like one, or any class with its module.

@@ -198,7 +198,14 @@ def spec_of(folder: Path, said: str) -> dict[str, Any]:
     return {
         **{"engine": str(engine), "image": IMAGE, "base": "b", "requirements": [["torch==2"]]},
         **{"files": {}, "home": str(folder), "mirrors": {}, "index": "", "extra_index": ""},
-        **{"find_links": "", "address": "a", "file": "", "made": [], "supervised": False},
+        **{
+            "find_links": "",
+            "address": "a",
+            "file": "",
+            "made": [],
+            "supervised": False,
+            "build": [],
+        },
     }
 
 
