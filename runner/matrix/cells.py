@@ -115,7 +115,19 @@ def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> I
         raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
     for number, entry in enumerate(includes, 1):
         place = f"{where}: include entry {number}"
-        yield _cell({**defaults, **entry}, entry, shared, place, devices_of)
+        keys = {key: value for key, value in entry.items() if key != "axes"}
+        yield _cell(
+            {**defaults, **keys}, _own_axes(entry, place) or keys, shared, place, devices_of
+        )
+
+
+def _own_axes(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return what an include entry is called by, if it says that itself."""
+    own = _mapping(entry, "axes", where)
+    for key, value in own.items():
+        if not key or isinstance(value, list | dict) or value is None:
+            raise UserError(f"{where}: axes: {key!r} must be one value, such as {{size: 345M}}")
+    return own
 
 
 class _Excludes:
@@ -171,7 +183,7 @@ def _cell(
                 f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), known)};"
                 f" `python -m runner systems {system.name}` lists them"
             )
-    env = {**shared, **_public_env(point.get("env"), f"{where}: env")}
+    env = {**shared, **_public_env(values.get("env"), f"{where}: env")}
     nodes = CELL_KEYS["nodes"].read(values.get("nodes"), where)
     devices_per_node, device_ids = _devices(values, nodes, where, devices_of)
     return Cell(

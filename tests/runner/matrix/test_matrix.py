@@ -79,6 +79,20 @@ def test_include_adds_whole_cells_on_top_of_the_defaults_and_escapes_exclude() -
     assert found.cells[1].axes == {"zero_stage": 3, "nodes": 2}
 
 
+def test_an_included_cell_may_have_axes_of_its_own() -> None:
+    """They name it, in place of all its keys; what runs is the same."""
+    entry = "zero_stage: 3, nodes: 2, env: {A: b}"
+    plain, named = (
+        parse(f"{SYSTEM}include: [{{{axes}{entry}}}]").cells[0]
+        for axes in ("", "axes: {size: 345M, trainer: mine}, ")
+    )
+    assert (named.name, named.axes) == (
+        "size=345M,trainer=mine",
+        {"size": "345M", "trainer": "mine"},
+    )
+    assert replace(named, name=plain.name, axes=plain.axes, id=plain.id) == plain
+
+
 def test_includes_alone_are_the_whole_matrix() -> None:
     assert names(parse(f"{SYSTEM}include: [{{nodes: 2}}, {{nodes: 4}}]")) == ["nodes=2", "nodes=4"]
 
@@ -394,6 +408,8 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         (f"{SYSTEM}exclude: {{seed: 1}}", ["exclude must be a list of mappings"]),
         (f"{SYSTEM}include: [1]", ["include must be a list of mappings"]),
         (f"{SYSTEM}include: [{{}}]", ["include must be a list of mappings"]),
+        (f"{SYSTEM}include: [{{axes: 5}}]", ["include entry 1: axes must be a mapping"]),
+        (f"{SYSTEM}include: [{{axes: {{a: [1]}}}}]", ["axes: 'a' must be one value"]),
         (f"{SYSTEM}include: [{{5: 1}}]", ["include entry 1: 5 is not a key"]),
         (f"{SYSTEM}axes: {{seed: [1]}}\ninclude: [{{seed: 1}}]", ["are the same cell"]),
         (f"{SYSTEM}axes: {{lr: [1, '1']}}", ["'lr=1' and 'lr=1' are the same cell"]),
