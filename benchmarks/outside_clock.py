@@ -11,6 +11,7 @@ known to 20 ms, so 20 s of steps to 0.2 %. The log has to have a line per iterat
 import argparse
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -87,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if chosen.root is None or not chosen.root.is_dir():
         parser.error("name the folder that runs are below (cluster_root), or --read FILE")
+    for ended in (signal.SIGINT, signal.SIGTERM):  # a shell starts what is behind & without SIGINT
+        signal.signal(ended, signal.default_int_handler)
     logs: dict[str, FollowedLog] = {}
     try:
         follow(chosen.root, logs)
