@@ -20,7 +20,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 POLL_S, LOOK_S = 0.02, 1.0
-STEP = re.compile(r"\biter(?:ation)?[ :]+(\d+)")
+STEP = re.compile(r"\b(?:iter(?:ation)?[ :]+|torch_gpt step=)(\d+)")
 LOG = "launcher.log"
 Stamp = tuple[float, str]  # seconds of a monotonic clock, line
 

@@ -14,7 +14,7 @@ def lines(pattern: str, first: int = 1) -> list[tuple[float, str]]:
 
 @pytest.mark.parametrize(
     ("pattern", "first"),
-    [("iteration        {}/      20 | loss 1", 1), ("iter {}: loss 4.2, time 500.00ms", 0)],
+    [("torch_gpt step={}/20 samples_per_s=128", 1), ("iter {}: loss 4.2, time 500.00ms", 0)],
 )
 def test_samples_are_those_after_warmup(pattern: str, first: int) -> None:
     """Eight of twenty iterations are left out, whether a trainer counts from 0 or 1."""
