@@ -4,7 +4,7 @@
     state.look:verify       fail with the differences
     state.steps:begin       write down what the machine is like before a change
     state.steps:wanted      answer what apt would be asked for, and its sources
-    state.steps:key         install repositories' keys that were fetched, if they are right
+    state.steps:keys        fetch repositories' keys, and install those that are right
     state.steps:finish      write down what the change made new; fail if something differs
     state.steps:account     the same after a failure: fails for nothing that differs
     state.steps:undo        answer what takes it all off again; change nothing

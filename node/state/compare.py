@@ -80,7 +80,7 @@ def compare(spec: Spec, machine: MachineState) -> dict[str, Any]:
         fault = key_fault(machine.keys.get(each["name"]), each["fingerprints"])
         if fault:
             said.append(f"repository {each['name']}: {fault}")
-            todo["keys"].append({"url": each["key"], "name": each["name"]})
+            todo["keys"].append(each["name"])
     _compare_packages(spec, machine, said, todo)
     _compare_files(spec, machine, said, todo)
     _compare_services(spec, machine, said, todo)

@@ -31,9 +31,9 @@ def before(spec: Spec, machine: MachineState, todo: Spec) -> dict[str, Any]:
         old = {"content": have[0], "mode": have[1]} if have else None
         ledger["files"].setdefault(item["path"], {"old": old})
         ledger["files"][item["path"]]["sha256"] = sha256(item["content"])
-    for key in todo["keys"]:
-        path = keyring({"name": key["name"]})
-        if machine.keys.get(key["name"]) is None:
+    for name in todo["keys"]:
+        path = keyring({"name": name})
+        if machine.keys.get(name) is None:
             ledger["files"].setdefault(path, {"old": None})
     for name in todo["enable"]:  # None: it comes with a package
         ledger["services"].setdefault(name, machine.services.get(name))

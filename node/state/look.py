@@ -7,7 +7,7 @@ import shutil
 from typing import Any
 
 from .compare import compare
-from .machine import LEDGERS, ROOT, SEARCH, read_machine
+from .machine import ROOT, SEARCH, read_machine
 from .repositories import KEYRINGS
 from .spec import Spec, StateError
 
@@ -18,7 +18,7 @@ def look(spec: Spec) -> dict[str, Any]:
     todo = result["todo"]
     folders = {os.path.dirname(item["path"]) for item in todo["apt_files"] + todo["files"]}
     if todo["keys"]:
-        folders |= {KEYRINGS, LEDGERS}
+        folders.add(KEYRINGS)
     # a node without an initramfs, such as a container, needs none made
     todo["after"] = [argv for argv in todo["after"] if shutil.which(argv[0], path=SEARCH)]
     todo["folders"] = sorted(path for path in folders if not os.path.isdir(ROOT + path))

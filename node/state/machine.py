@@ -1,4 +1,4 @@
-"""Reads the machine: dpkg's status file, files, services, commands' words, our ledger."""
+"""Reads the machine: its packages, files, services, commands' words, our ledger."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import os
 import subprocess
 from typing import Any
 
-from .compare import MachineState, applies
-from .packages import parse_status
+from .compare import MachineState, applies, last_words
+from .packages import FORMAT, Package, parse_listing
 from .repositories import SOURCES, configured, keyring, sources
 from .spec import Spec, StateError
 
 ROOT = os.environ.get("TRAINBENCH_TEST_ROOT", "")  # unit tests alone set it
 LEDGERS = f"{ROOT}/var/lib/trainbench"
-STATUS = f"{ROOT}/var/lib/dpkg/status"
 CHECK_S = 60
 # A plain user's PATH may lack the sbin folders.
-SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def read_bytes(path: str) -> bytes | None:
@@ -82,6 +81,18 @@ def read_services(names: list[str]) -> dict[str, dict[str, bool] | None]:
     return found
 
 
+def read_packages() -> dict[str, Package]:
+    """All that dpkg knows. Raises StateError where it knows nothing."""
+    argv = ["dpkg-query", f"--admindir={ROOT}/var/lib/dpkg", "--show", f"--showformat={FORMAT}"]
+    code, text = run(argv)
+    packages = parse_listing(text)
+    if code == 127:
+        raise StateError("this node has no dpkg; TrainBench installs on Debian and Ubuntu")
+    if code or not packages:
+        raise StateError(f"dpkg-query lists no packages ({last_words(text)}); mend dpkg's database")
+    return packages
+
+
 def read_ledger(name: str) -> dict[str, Any]:
     """The role's ledger; empty without one, or where we may not read it."""
     try:
@@ -98,13 +109,6 @@ def read_ledger(name: str) -> dict[str, Any]:
 
 def read_machine(spec: Spec) -> MachineState:
     """All that a comparison asks, read once."""
-    try:
-        with open(STATUS, encoding="utf-8", errors="replace") as file:
-            packages = parse_status(file.read())
-    except FileNotFoundError:
-        raise StateError(
-            "this node has no dpkg; TrainBench installs on Debian and Ubuntu"
-        ) from None
     ledger = read_ledger(spec["name"])
     own = {sources(each)["path"] for each in spec["repositories"]}
     paths = {item["path"] for item in spec["files"]} | own | set(ledger.get("files", {}))
@@ -120,7 +124,7 @@ def read_machine(spec: Spec) -> MachineState:
     asked += [path for item in ledger.get("made", {}).values() for path in item["paths"]]
     asked += list(ledger.get("files", {}))
     machine = MachineState(
-        packages=packages,
+        packages=read_packages(),
         files={path: read_file(path) for path in sorted(paths)},
         keys={each["name"]: read_bytes(keyring(each)) for each in spec["repositories"]},
         foreign=foreign,

@@ -1,4 +1,4 @@
-"""Packages, as dpkg's status file has them: pure."""
+"""Packages, as dpkg-query lists them: pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+FIELDS = (
+    *("Package", "Architecture", "Version", "db:Status-Want", "db:Status-Status"),
+    *("Pre-Depends", "Depends", "Recommends", "Provides"),
+)
+FORMAT = "\\t".join("${%s}" % field for field in FIELDS) + "\\n"
 INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 
 
 @dataclass(frozen=True)
 class Package:
-    """One entry of dpkg's status file. Each group of ``needs`` is met by any one of its names."""
+    """One row of dpkg-query's. Each group of ``needs`` is met by any one of its names."""
 
     name: str
     version: str
@@ -29,40 +34,22 @@ def relation(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(re.split(r"[\s:(\[<]", name.strip())[0] for name in each) for each in groups)
 
 
-def parse_status(text: str) -> dict[str, Package]:
-    """Dpkg's status file by package name; a foreign architecture's is called `name:arch`."""
-    entries = []
-    native = "all"
-    for paragraph in text.split("\n\n"):
-        fields: dict[str, str] = {}
-        key = ""
-        for line in paragraph.splitlines():
-            if line[:1] in " \t":
-                if key in ("Depends", "Pre-Depends", "Recommends", "Provides"):
-                    fields[key] += line
-            else:
-                key, _, value = line.partition(":")
-                fields[key] = value.strip()
-        if "Package" in fields:
-            entries.append(fields)
-            if fields["Package"] == "dpkg":
-                native = fields.get("Architecture", native)
+def parse_listing(text: str) -> dict[str, Package]:
+    """What dpkg-query prints as FORMAT; a foreign architecture's package is called `name:arch`."""
+    # dpkg-query's warnings stand between the rows
+    rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == len(FIELDS) - 1]
+    native = next((arch for name, arch, *_ in rows if name == "dpkg"), "all")
     packages = {}
-    for fields in entries:
-        name, arch = fields["Package"], fields.get("Architecture", "all")
-        if arch not in ("all", native):
-            name = f"{name}:{arch}"
-        want, _, state = fields.get("Status", "unknown ok not-installed").split(" ")
-        needs = ", ".join(fields[key] for key in ("Pre-Depends", "Depends") if fields.get(key))
-        provides = relation(fields.get("Provides", ""))
-        packages[name] = Package(
-            name=name,
-            version=fields.get("Version", ""),
+    for name, arch, version, want, state, before, needs, wishes, provides in rows:
+        called = name if arch in ("", "all", native) else f"{name}:{arch}"
+        packages[called] = Package(
+            name=called,
+            version=version,
             state=state,
             held=want == "hold",
-            needs=relation(needs),
-            wishes=relation(fields.get("Recommends", "")),
-            provides=tuple(names[0] for names in provides),
+            needs=relation(f"{before},{needs}"),
+            wishes=relation(wishes),
+            provides=tuple(names[0] for names in relation(provides)),
         )
     return packages
 

@@ -17,6 +17,8 @@ from .packages import split
 from .repositories import keyring, sources, wrong_key
 from .spec import Spec, StateError
 
+MOST_BYTES = 1 << 20  # of a key
+
 
 def write_ledger(name: str, ledger: dict[str, Any]) -> None:
     """Write it whole or not at all."""
@@ -33,23 +35,38 @@ def begin(spec: Spec) -> dict[str, Any]:
     return {}
 
 
-def key(spec: Spec) -> dict[str, Any]:
-    """Install the keys that were fetched beside the ledgers."""
-    for each in spec["repositories"]:
-        fetched = f"{LEDGERS}/{each['name']}.key"
-        if not os.path.exists(fetched):
-            continue
-        with open(fetched, "rb") as file:
-            data = file.read()
-        os.unlink(fetched)
-        fault = key_fault(data, each["fingerprints"])
-        if fault:
-            raise StateError(wrong_key(each, fault))
-        path = ROOT + keyring(each)
-        with open(path + ".new", "wb") as file:
-            file.write(dearmor(data))
-        os.chmod(path + ".new", 0o644)
-        os.replace(path + ".new", path)
+def fetched_key(repository: Spec) -> bytes:
+    """A repository's key, as apt takes it. Raises StateError for one that is not the right one."""
+    import http.client
+    import urllib.request  # a third of the time of a look, which needs neither
+
+    try:
+        # any scheme: at an air-gapped site a key is a file
+        with urllib.request.urlopen(repository["key"], timeout=CHECK_S) as answer:  # noqa: S310
+            data = answer.read(MOST_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", error)
+        raise StateError(
+            f"cannot fetch {repository['key']} ({why}); bring that server back or name a mirror in "
+            "site_mirrors.apt"
+        ) from None
+    fault = key_fault(data, repository["fingerprints"])
+    if fault:
+        raise StateError(wrong_key(repository, fault))
+    return dearmor(data)
+
+
+def keys(spec: Spec) -> dict[str, Any]:
+    """Fetch the keys that are missing or wrong, and install them."""
+    machine = read_machine(spec)
+    missing = compare(spec, machine)["todo"]["keys"]
+    for each in own_repositories(spec, machine):
+        if each["name"] in missing:
+            path = ROOT + keyring(each)
+            with open(path + ".new", "wb") as file:
+                file.write(fetched_key(each))
+            os.chmod(path + ".new", 0o644)
+            os.replace(path + ".new", path)
     return {}
 
 
@@ -58,23 +75,8 @@ def wanted(spec: Spec) -> dict[str, Any]:
     machine = read_machine(spec)
     found = []
     for each in own_repositories(spec, machine):
-        try:
-            # any scheme: at an air-gapped site a key is a file
-            import urllib.request  # a third of the time of a look, which needs none
-
-            with urllib.request.urlopen(each["key"], timeout=CHECK_S) as answer:  # noqa: S310
-                data = answer.read()
-        except OSError as error:
-            why = getattr(error, "reason", error)
-            raise StateError(
-                f"cannot fetch {each['key']} ({why}); bring that server back or name a mirror in "
-                "site_mirrors.apt"
-            ) from None
-        fault = key_fault(data, each["fingerprints"])
-        if fault:
-            raise StateError(wrong_key(each, fault))
         text = sources(each)["content"]
-        ring = base64.b64encode(dearmor(data)).decode()
+        ring = base64.b64encode(fetched_key(each)).decode()
         found.append({"name": each["name"], "content": text, "key": ring})
     items = [split(item) for item in spec["packages"]]
     return {

@@ -1,5 +1,6 @@
 """node/state: what differs, what is new because of us, what takes it off."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ import pytest
 from node.state.compare import MachineState, compare
 from node.state.keys import dearmor, fingerprints, key_fault
 from node.state.ledger import account, before, undo
-from node.state.packages import Package, interrupted, parse_status, present
+from node.state.packages import FORMAT, Package, interrupted, parse_listing, present
 from node.state.repositories import configured
 from node.state.spec import StateError
 from roles.node_state.filter_plugins.node_state import apt_fault
 from tests.node import run
 
+needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="needs dpkg-query")
 STATUS = """\
 Package: dpkg
 Status: install ok installed
@@ -66,26 +68,19 @@ def said(wanted: dict[str, Any], there: MachineState) -> list[str]:
     return list(compare(wanted, there)["differences"])
 
 
-def test_status_file_is_read_with_holds_relations_and_half_done_packages() -> None:
-    packages = parse_status(STATUS)
+@needs_dpkg
+def test_packages_are_listed_with_holds_relations_and_half_done_ones(tmp_path: Path) -> None:
+    (tmp_path / "status").write_text(STATUS)
+    argv = ["dpkg-query", f"--admindir={tmp_path}", "-W", "-f", FORMAT]
+    listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    packages = parse_listing(f"dpkg-query: warning: {tmp_path} is odd\n{listed}")
     assert set(packages) == {"dpkg", "libc6:i386", "gcc", "half", "gone"}
     assert packages["gcc"].held
     assert packages["gcc"].needs == (("cpp",), ("gcc-12", "gcc-11"), ("libc-dev",))
     assert packages["gcc"].wishes == (("make",),)
+    assert packages["libc6:i386"].provides == ("libc-dev",)
     assert set(present(packages)) == {"dpkg", "libc6:i386", "gcc"}
     assert interrupted(packages) == ["half"]
-
-
-def test_status_of_this_machine_is_read_as_dpkg_reads_it() -> None:
-    path = Path("/var/lib/dpkg/status")
-    if not path.exists():
-        pytest.skip("this machine has no dpkg")
-    fields = "${Package}\t${Version}\t${db:Status-Status}\n"
-    listed = subprocess.run(["dpkg-query", "-W", "-f", fields], capture_output=True, text=True)
-    lines = [line.split("\t") for line in listed.stdout.splitlines()]
-    want = {(name, version) for name, version, status in lines if status == "installed"}
-    there = present(parse_status(path.read_text(encoding="utf-8")))
-    assert {(name.partition(":")[0], each.version) for name, each in there.items()} == want
 
 
 def test_each_kind_of_difference_is_named() -> None:
@@ -313,6 +308,7 @@ def test_files_and_services_go_back_to_what_they_were() -> None:
     assert plan["stays"] == ["file /f: somebody edited it since"]
 
 
+@needs_dpkg
 def test_the_program_as_a_node_runs_it(tmp_path: Path) -> None:
     """One text, no checkout, no site packages; the machine is a folder."""
     repository = {**REPOSITORY, "key": f"file://{tmp_path}/key", "fingerprints": [ONES]}
@@ -338,8 +334,15 @@ def test_the_program_as_a_node_runs_it(tmp_path: Path) -> None:
     assert told("steps:wanted", wanted)["lacking"] == ["make"]
     assert told("steps:begin", wanted) == {}
 
-    (tmp_path / "var/lib/trainbench/cuda.key").write_bytes(ONE)
-    assert told("steps:key", wanted) == {}
+    keyring = "/etc/apt/keyrings/trainbench-cuda.gpg"
+    (tmp_path / "key").write_bytes(TWO)
+    refused = run("state.steps:keys", wanted, root)
+    assert (refused.code, refused.facts) == (1, None)
+    assert refused.words.startswith(f"what {repository['key']} gives is not the key of repository")
+    assert not (tmp_path / keyring[1:]).exists()
+    (tmp_path / "key").write_bytes(ONE)
+    assert told("steps:keys", wanted) == {}
+    assert (tmp_path / keyring[1:]).read_bytes() == dearmor(ONE)
     there = "Package: make\nStatus: install ok installed\nVersion: 4.3\n"
     status.write_text(f"{STATUS}\n{there}")
     assert told("steps:account", wanted)["differences"] == [said[2]]
@@ -350,7 +353,6 @@ def test_the_program_as_a_node_runs_it(tmp_path: Path) -> None:
     assert told("look:verify", wanted) == {}
 
     plan = told("steps:undo", spec())
-    keyring = "/etc/apt/keyrings/trainbench-cuda.gpg"
     assert (plan["remove"], sorted(plan["delete"])) == (["make"], [keyring, source])
     refused = run("state.steps:forget", spec(), root)
     assert (refused.code, refused.facts) == (1, None)
