@@ -21,7 +21,7 @@ from runner.base.env import SECRET
 from runner.base.errors import UserError
 
 REDACTED = "redacted"
-PLACED = "placement"  # of a cell: what it asks of Slurm
+PLACED = "placement"  # of a cell: what it asks of a scheduler
 MOST_USERS = 2_000  # each word of each log is compared with all of them
 # Users whose name tells nobody anything, or is a word that logs are full of.
 _COMMON = frozenset(

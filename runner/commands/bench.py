@@ -29,7 +29,7 @@ EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 13
 
 DESCRIPTION = f"""\
 Run a matrix of training cells on the nodes of an inventory, one run after the other (side by side
-where Slurm queues them): all cells once, then their repeats in turn.
+where a queue takes them): all cells once, then their repeats in turn.
 
 Before anything starts every cell is checked, and every node asked whether it is set up. A
 finished cell is not run again: the same command goes on where it stopped, and a matrix with more

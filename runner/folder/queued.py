@@ -16,7 +16,7 @@ GONE_ON = ("RUNNING", "COMPLETING")  # the run's own log tells more
 
 @dataclass(frozen=True)
 class Queued:
-    """A run's place in a queue, in Slurm's words, when it was asked (`asked_at`, epoch seconds).
+    """A run's place in a queue, in a scheduler's words; `asked_at` is when (epoch seconds).
 
     `position` counts from 1 among the jobs that wait there; `expected_start` is the queue's guess.
     """

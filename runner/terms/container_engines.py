@@ -57,28 +57,20 @@ class Container:
 
 @dataclass(frozen=True)
 class ContainerEngine:
-    """One engine: the program, and what it is told.
-
-    `kept`: each node has the image in the engine's own storage; else, and always where the nodes
-    share their root, it is a file whose name ends in `suffix`. `filed`: the engine takes such a
-    file. `writable`: what a run caches goes into the container, and with it. `separators` are
-    letters that no path may have that is mounted. `refuses` is a pattern of the line with which it
-    starts no container. `over_ssh`: sshd runs in its containers.
-    `starter`: this
-    program alone starts them, with the node's whole task within, by its `option`.
-    """
+    """One engine: the program, and what it is told."""
 
     name: str
     program: str
-    suffix: str
-    separators: str
-    refuses: bytes
-    kept: bool = False
-    filed: bool = True
-    writable: bool = True
-    over_ssh: bool = True
-    starter: str = ""
-    option: str = ""
+    suffix: str  # of an image that is a file; always one where the nodes share their root
+    separators: str  # letters that no path may have that is mounted
+    refuses: bytes  # a pattern of the line with which it starts no container
+    kept: bool = False  # each node has the image in the engine's own storage
+    filed: bool = True  # it takes an image that is a file
+    writable: bool = True  # what a run caches goes into the container, and with it
+    over_ssh: bool = True  # sshd runs in its containers
+    starter: str = ""  # the program that alone starts them, with the node's whole task within
+    option: str = ""  # of the starter, for the image
+    build: Argv = ()  # what its own `build` is told besides
 
     @property
     def builder(self) -> str:
@@ -88,7 +80,7 @@ class ContainerEngine:
     @property
     def building(self) -> Argv:
         """What the builder's `build` is told besides."""
-        return ENGINES["podman"].building
+        return (self if self.kept else ENGINES["podman"]).build
 
     def file(self, home: PurePosixPath | str) -> str:
         """Return the file that holds the image of the pin set at `home`."""
@@ -121,12 +113,6 @@ class Storing(ContainerEngine):
 
     gpus: str = ""
     remove: Argv = ()
-    build: Argv = ()  # what its `build` is told besides
-
-    @property
-    def building(self) -> Argv:
-        """What its `build` is told besides."""
-        return self.build
 
     def _called(self, container: Container) -> Argv:
         """Return the program, told of a storage that is not its own."""
