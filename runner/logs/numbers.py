@@ -7,15 +7,12 @@ A text is a number whole or not at all, and one of thousands of digits is none: 
 import re
 
 WHOLE_DIGITS = 9  # of an iteration, a rank, a count
-DIGITS = 40  # of a number with decimals, on either side of its dot
+LONGEST = 40  # characters of a number with decimals
 LARGEST = 1e100  # of a loss or a norm: what squares of it are is finite, too
 LARGEST_QUANTITY = 1e15  # of a time in ms, a rate, MiB: no run has so much
 
-_is_number = re.compile(
-    rb"[+-]?(?:\d{1,%d}(?:\.\d{0,%d})?|\.\d{1,%d})(?:[eE][+-]?\d{1,3})?" % (DIGITS, DIGITS, DIGITS)
-).fullmatch
-
-_GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (DIGITS // 3, DIGITS))
+_CHARACTERS = b"0123456789.+-eE"
+_GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (LONGEST // 3, LONGEST))
 _HUMAN = {
     suffix: 1000.0**power
     for power, some in enumerate((b"K", b"M", b"BG", b"T", b"P", b"E"), 1)
@@ -32,10 +29,12 @@ def whole(text: bytes | str | None) -> int | None:
 def number(text: bytes | str | None) -> float | None:
     """Read a finite number up to LARGEST, of either sign, or None: nan and inf are none."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
-    if not data or not _is_number(data):
+    if not data or len(data) > LONGEST or data.strip(_CHARACTERS):
         return None
-    value = float(data)
-    return value if -LARGEST <= value <= LARGEST else None
+    try:
+        return finite(float(data))
+    except ValueError:
+        return None
 
 
 def finite(value: float) -> float | None:

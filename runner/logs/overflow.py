@@ -27,17 +27,12 @@ class Overflows:
     """Counts skipped steps; every rank may print its own line for the same step."""
 
     def __init__(self) -> None:
+        self.total = 0  # by the rank that tells of most, or by DeepSpeed's counter
         self._by_rank: Counter[bytes] = Counter()
-        self._most = 0  # of any rank
         self._counted = 0  # by DeepSpeed's counter, over all runs in the log
         self._counter = 0  # as it stands
         self._told = 0
         self._before = 0  # told until the last run began
-
-    @property
-    def total(self) -> int:
-        """Steps skipped in all: by the rank that tells of most, or by DeepSpeed's counter."""
-        return max(self._counted, self._most)
 
     @property
     def of_run(self) -> int:
@@ -57,7 +52,7 @@ class Overflows:
         if _LINE.search(text, max(begin, at - NEAR), at):
             rank = _last_rank(text, begin, at)
             self._by_rank[rank] += 1
-            self._most = max(self._most, self._by_rank[rank])
+            self.total = max(self.total, self._by_rank[rank])
 
     def untold(self) -> int:
         """Return the steps skipped since this was asked last: with the step before."""
@@ -69,6 +64,7 @@ class Overflows:
             now = whole(match[1]) or 0
             self._counted += now - self._counter if now >= self._counter else now
             self._counter = now
+            self.total = max(self.total, self._counted)
 
 
 def _last_rank(text: bytes, begin: int, end: int) -> bytes:

@@ -48,7 +48,7 @@ ROLES: Mapping[bytes, str] = {
     b"energy per GPU (J/iter/GPU)": "energy",
 }
 _FIELD = re.compile(
-    rb"\|\s*(%b)\s*: *([^\s|]+) (?:samples/s |\(avg [\d.]+\) {1,2})?(?=\|)"
+    rb"\| *+(%b) *+: *+([^\s|]++) (?:samples/s |\(avg [\d.]+\) {1,2})?+(?=\|)"
     % b"|".join(map(re.escape, ROLES))
 )
 ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
