@@ -1,8 +1,8 @@
 """Logs from anywhere to one report: which system, how many steps, how fast. Reads files only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.files import open_plain
@@ -84,16 +84,16 @@ def read(
         why = "named by --system"
     elif kind is not None:
         why = f"{KINDS[kind].says} {why}".strip()
-    totals = LogTotals(Warmup(warmup_iters), global_batch_size)
-    reading = Reading(system or seen, why, kind, totals)
-    _together(reading, logs, empty, known)
+    summary = logs[0].summary if len(logs) == 1 else _joined(logs, empty, known)
+    reading = Reading(system or seen, why, kind, summary, notes=[*_repeated(logs)])
+    _together(reading, logs)
     if reading.summary.doubtful:
         reading.summary.samples_per_s = RunningSums(rate=True)
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
-        summary, tokens = reading.summary, reading.tokens
+        validated = bool(reading.validation)
         reading.notes += explained(
-            KINDS[kind], summary, tokens, known, reading.facts, validated=bool(reading.validation)
+            KINDS[kind], summary, reading.tokens, known, reading.facts, validated=validated
         )
     return reading
 
@@ -119,33 +119,45 @@ def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
     return list(kinds)
 
 
-def _one(path: Path, kind: type[Kind], empty: LogTotals, known: Known) -> _Log:
+def _one(path: Path, kind: type[Kind], before: LogTotals, known: Known) -> _Log:
+    """Read a log, whose lines stand behind those of `before`."""
     run = LastRun(kind, known)
-    summary = deepcopy(empty)
+    summary = deepcopy(before)
     for text in whole_lines(blocks(path, BLOCK)):
         anew, steps = run.feed(text)
         if anew:
-            summary = replace(deepcopy(empty), runs=run.before)
+            summary = deepcopy(before)
+            summary.runs += run.before
         summary.add(steps)
     return _Log(path, run, summary)
 
 
-def _together(reading: Reading, logs: Sequence[_Log], empty: LogTotals, known: Known) -> None:
-    """Join the nodes by the rule of nodes.py, and say which lines are another log's, too."""
+def _joined(logs: Sequence[_Log], empty: LogTotals, known: Known) -> LogTotals:
+    """Read several logs once more, one behind the other, by the rule of nodes.py."""
+    summary = empty
     for share in shares([log.summary.extent for log in logs]):
         log = logs[share.log]
-        if share.before is None:
-            reading.summary.follow(log.summary)
-            continue
-        before = logs[share.before]
         if log.summary.highest_iteration <= share.beyond:
-            reading.notes.append(f"{log.path} repeats the steps of {before.path}")
             continue
-        reading.notes.append(f"{log.path} repeats the steps of {before.path} up to {share.beyond}")
-        # It goes on where the log before it ended: no run begins there.
-        beyond = replace(empty, beyond=share.beyond, warmup=before.summary.warmup)
-        more = _one(log.path, KINDS[reading.kind or ""], beyond, known)
-        reading.summary.follow(more.summary)
+        summary.beyond, summary.warmup = share.beyond, empty.warmup
+        if share.before is not None:  # it goes on where that log ended: no run begins there
+            summary.warmup = logs[share.before].summary.warmup
+        summary = _one(log.path, type(log.run.parser), summary, known).summary
+    summary.gap = max((log.summary.gap for log in logs), default=0)  # none between logs
+    return summary
+
+
+def _repeated(logs: Sequence[_Log]) -> Iterator[str]:
+    """Say which lines are another log's, too."""
+    for share in shares([log.summary.extent for log in logs]):
+        if share.before is not None:
+            log, before = logs[share.log], logs[share.before]
+            up_to = f" up to {share.beyond}" if log.summary.highest_iteration > share.beyond else ""
+            yield f"{log.path} repeats the steps of {before.path}{up_to}"
+
+
+def _together(reading: Reading, logs: Sequence[_Log]) -> None:
+    """Put together what the logs say beside their steps."""
     reading.summary.count_first()
     # DeepSpeed's lines are printed by rank 0, a Megatron line by the last rank: not the same log.
     overflows = max((log.run.parser.overflows.of_run for log in logs), default=0)

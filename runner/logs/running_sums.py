@@ -12,7 +12,7 @@ digits, which bounds the memory and moves a median by less than 0.01 %.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,24 +33,17 @@ class Distribution:
 
     def add(self, values: Floats) -> None:
         """Count the numbers that are there (NaN: not there)."""
-        self._count(Counter(values[~np.isnan(values)].tolist()))
-
-    def merge(self, other: Distribution) -> None:
-        """Count another log's numbers, too."""
-        self._count(other._counts)
+        self._counts.update(values[~np.isnan(values)].tolist())
+        self.seen = self._counts.total()
+        if len(self._counts) > MOST_VALUES:
+            exact, self._counts = self._counts, Counter()
+            for value, count in exact.items():
+                self._counts[float(f"{value:.5g}")] += count
 
     def settled(self) -> tuple[Floats, Ints]:
         """Return the different values in their order, and how often each was seen."""
         values = sorted(self._counts)
         return np.array(values), np.array([self._counts[value] for value in values], np.int64)
-
-    def _count(self, counts: Counter[float]) -> None:
-        self.seen += counts.total()
-        self._counts.update(counts)
-        if len(self._counts) > MOST_VALUES:
-            exact, self._counts = self._counts, Counter()
-            for value, count in exact.items():
-                self._counts[float(f"{value:.5g}")] += count
 
     def median(self) -> float | None:
         """Return the middle number, or the mean of the two in the middle; None of nothing."""
@@ -82,20 +75,7 @@ class Batches:
             self.time = np.concatenate((self.time, np.add.reduceat(time, begins)))
             self.work = np.concatenate((self.work, np.add.reduceat(work, begins)))
             self._room = (room - len(time)) % self._lines
-        self._join(MOST_BATCHES)
-
-    def merge(self, other: Batches) -> None:
-        """Put another log's lines behind, too."""
-        other = replace(other)
-        while self._lines != other._lines:
-            (self if self._lines < other._lines else other)._halve()
-        self.time = np.concatenate((self.time, other.time))
-        self.work = np.concatenate((self.work, other.work))
-        self._room = other._room if len(other.time) else self._room
-        self._join(MOST_BATCHES)
-
-    def _join(self, most: int) -> None:
-        while len(self.time) > most:
+        while len(self.time) > MOST_BATCHES:
             self._halve()
 
     def _halve(self) -> None:
@@ -106,12 +86,6 @@ class Batches:
         self.time = self.time.reshape(-1, 2).sum(axis=1)
         self.work = self.work.reshape(-1, 2).sum(axis=1)
         self._lines *= 2
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the sums are the same."""
-        if not isinstance(other, Batches):
-            return NotImplemented
-        return np.array_equal(self.time, other.time) and np.array_equal(self.work, other.work)
 
 
 @dataclass
@@ -138,12 +112,6 @@ class RunningSums:
         self.values.add(values)
         self.batches.add(time, work)
         self.newest = np.concatenate((self.newest, values[-NEWEST:]))[-NEWEST:].copy()
-
-    def merge(self, other: RunningSums) -> None:
-        """Put another log's lines behind these."""
-        self.values.merge(other.values)
-        self.batches.merge(other.batches)
-        self.newest = np.concatenate((self.newest, other.newest))[-NEWEST:].copy()
 
     def mean(self) -> float | None:
         """Return work over time, or time over work; None of nothing."""

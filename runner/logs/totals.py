@@ -163,36 +163,6 @@ class LogTotals:
         """How far the log goes."""
         return Extent(self.logged_lines, self.first_iteration or 0, self.highest_iteration)
 
-    def follow(self, other: LogTotals) -> None:
-        """Put another log of the same run behind this one."""
-        if other.first_iteration is None:
-            return
-        joins = self.last_iteration is not None and other.first_iteration > self.last_iteration
-        self.runs += other.runs - joins
-        self.first_iteration = (
-            other.first_iteration if self.first_iteration is None else self.first_iteration
-        )
-        self.last_iteration = other.last_iteration
-        self.gap, self.covers = max(self.gap, other.gap), other.covers
-        self.highest_iteration = max(self.highest_iteration, other.highest_iteration)
-        self.logged_lines += other.logged_lines
-        self._first = self._first or other._first
-        self.counted_lines += other.counted_lines
-        self.skipped += other.skipped
-        self.nan += other.nan
-        self.unmeasured += other.unmeasured
-        self.paused_lines += other.paused_lines
-        self.paused_ms += other.paused_ms
-        self.loss.follow(other.loss)
-        self._sizes(other.batch_sizes or ())
-        self.derived = self.derived or other.derived
-        self.derived_time = self.derived_time or other.derived_time
-        self.doubtful = self.doubtful or other.doubtful
-        self.step_time_ms.merge(other.step_time_ms)
-        self.samples_per_s.merge(other.samples_per_s)
-        self.tokens_per_s.merge(other.tokens_per_s)
-        self.device_tokens_per_s.merge(other.device_tokens_per_s)
-
 
 def _quotient(samples: int, by: float | None) -> float | None:
     """Divide; None where there is no size, or nothing to divide by."""

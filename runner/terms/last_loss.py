@@ -27,9 +27,3 @@ class LastLoss:
             return
         self.diverged_at = None if math.isfinite(logged) and nan <= 0 else iteration
         self.value = logged if math.isfinite(logged) else self.value
-
-    def follow(self, other: "LastLoss") -> None:
-        """Add the lines of another log of the run, behind these."""
-        if other.value is not None or other.diverged_at is not None:
-            self.diverged_at = other.diverged_at
-        self.value = self.value if other.value is None else other.value
