@@ -15,6 +15,7 @@ from typing import Any
 
 from node.kinds import having
 from node.parsing import parse
+from node.probe import reference
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
 from runner.terms.product import Product, Products
 
@@ -291,14 +292,6 @@ def _collect(
         )
         for test, by_place in samples.items()
     }, errors
-
-
-def reference(values: Sequence[float]) -> float:
-    """Return what a healthy one reaches: the upper quartile, as in probe.py (a test
-    compares them).
-    """
-    ordered = sorted(values)
-    return ordered[-(-3 * (len(ordered) - 1) // 4)]
 
 
 def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> ProbeResult:

@@ -233,13 +233,6 @@ def test_bus_bandwidth_does_not_depend_on_how_many_take_part() -> None:
         assert probe.bus_bandwidth(10**9, taken, n) == pytest.approx(25.0)
 
 
-def test_probe_and_runner_have_the_same_reference() -> None:
-    rng = random.Random(3)
-    for count in range(1, 40):
-        values = [rng.random() for _ in range(count)]
-        assert probe.reference(values) == judgement.reference(values)
-
-
 def test_suspects_are_the_slowest_with_as_many_to_compare() -> None:
     values = {"a": 10.0, "b": 9.9, "c": 5.0, "d": 6.0, "e": 10.1}
     slow, rest = probe.suspects(values, 1)
