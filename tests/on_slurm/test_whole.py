@@ -82,7 +82,7 @@ def test_both_modes_train_as_over_ssh(slurm: SlurmCluster) -> None:
         [sys.executable, "-m", "runner", "compare", *(str(each.campaign) for each in benches)],
         timeout=120,
     )
-    assert compared.returncode in (0, 1), compared.stderr
+    assert compared.returncode == 3, compared.stderr  # single runs: none can be told apart
     assert all(cell in compared.stdout for cell in CELLS)
 
 
