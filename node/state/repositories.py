@@ -47,11 +47,3 @@ def configured(path: str, text: str) -> set[tuple[str, str]]:
             if found:
                 pairs.add((found[1].rstrip("/"), found[2]))
     return pairs
-
-
-def wrong_key(repository: Spec, fault: str) -> str:
-    """What to say of a key that is not the expected one."""
-    return (
-        f"what {repository['key']} gives is not the key of repository {repository['name']}: "
-        f"{fault}; correct the mirror, or name its own key in site_apt_fingerprints"
-    )

@@ -14,7 +14,7 @@ from .compare import compare, own_repositories
 from .keys import dearmor, key_fault
 from .machine import CHECK_S, LEDGERS, ROOT, read_machine, run
 from .packages import split
-from .repositories import keyring, sources, wrong_key
+from .repositories import keyring, sources
 from .spec import Spec, StateError
 
 MOST_BYTES = 1 << 20  # of a key
@@ -52,7 +52,10 @@ def fetched_key(repository: Spec) -> bytes:
         ) from None
     fault = key_fault(data, repository["fingerprints"])
     if fault:
-        raise StateError(wrong_key(repository, fault))
+        raise StateError(
+            f"what {repository['key']} gives is not the key of repository {repository['name']}: "
+            f"{fault}; correct the mirror, or name its own key in site_apt_fingerprints"
+        )
     return dearmor(data)
 
 
