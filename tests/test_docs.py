@@ -33,6 +33,7 @@ from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
 from runner.systems.common.command_keys import FACTS
 from runner.tables.catalogue.every_column import COLUMNS
+from runner.terms.engines.engine_table import ENGINES
 from runner.terms.engines.slurm import Slurm
 from runner.terms.outcome import Outcome
 from runner.terms.record import STATUSES
@@ -67,13 +68,14 @@ def slurm_keys() -> str:
     return table("key | what it is", rows)
 
 
-def slurm_options() -> str:
-    """The same keys as what roles/validate may be told, for setup."""
+def engine_options() -> str:
+    """Every engine's keys as what roles/validate may be told, for setup."""
     text = ""
-    for each in dataclasses.fields(Slurm):
+    for engine, each in ((on, key) for on in ENGINES.values() for key in dataclasses.fields(on)):
         key, said = each.metadata["key"], f"{each.metadata['help']}."
         default = None if each.default is dataclasses.MISSING else each.default
-        option = {**_kind(shape(Slurm).json_schema()["properties"][key]), "default": default}
+        kind: Any = shape(engine)  # type: ignore[arg-type]  # a class has a hash
+        option = {**_kind(kind.json_schema()["properties"][key]), "default": default}
         text += f"{key}:\n"
         text += "".join(f"  {name}: {_in_yaml(value)}\n" for name, value in option.items())
         text += f"  description: >-\n{textwrap.fill(said[0].upper() + said[1:], 90, **_INDENT)}\n"
@@ -208,7 +210,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/security.md": {"hostile": hostile_ways},
     "docs/slurm.md": {"keys": slurm_keys},
     "docs/your-own-trainer.md": {"words": words, "log": log_keys},
-    "roles/validate/meta/argument_specs.yml": {"slurm": slurm_options},
+    "roles/validate/meta/argument_specs.yml": {"engines": engine_options},
 }
 
 EVENT = "event.json"  # of a line of events.jsonl
