@@ -2,8 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterator
 
 from runner.logs import overflow
 from runner.logs.decoding import line_end, newlines, places
@@ -42,14 +41,12 @@ class LineParser(Kind):
         text = newlines(text)
         found = self.notes.scan(text)
         self.windows.log_interval = self.notes.log_interval
-        marks = [(at, self.overflows.see) for at, mark in found if mark in overflow.MARKS]
-        marks += [(at, self.look) for mark in self.context for at in places(text, mark)]
-        marks.sort(key=itemgetter(0), reverse=True)
+        skips = [at for at, mark in reversed(found) if mark in overflow.MARKS]
+        context = sorted((at for mark in self.context for at in places(text, mark)), reverse=True)
         steps = []
         for at, head, rest, closed in self._records(text):
-            while marks and marks[-1][0] <= at:
-                place, see = marks.pop()
-                see(text, place)
+            _see(text, at, skips, self.overflows.see)
+            _see(text, at, context, self.look)
             step = self.row(head, rest, closed)
             if step is not None:
                 if not step.iterations:
@@ -58,8 +55,8 @@ class LineParser(Kind):
                 step.drop_unmeasured()
                 step.overflows, step.place = self.overflows.untold(), at
                 steps.append(step)
-        for place, see in reversed(marks):
-            see(text, place)
+        _see(text, len(text), skips, self.overflows.see)
+        _see(text, len(text), context, self.look)
         return steps
 
     def _records(self, text: bytes) -> Iterator[tuple[int, re.Match[bytes], bytes, bool]]:
@@ -75,6 +72,12 @@ class LineParser(Kind):
                 closed = not last or end < len(text)
                 yield begin + head.start(), head, line[head.end() : stop], closed
             at = text.find(self.marker, end)
+
+
+def _see(text: bytes, end: int, marks: list[int], read: Callable[[bytes, int], None]) -> None:
+    """Read the lines of the marks up to a place; of those that are left the first is last."""
+    while marks and marks[-1] <= end:
+        read(text, marks.pop())
 
 
 def fields_of(rest: bytes, closed: bool) -> dict[bytes, bytes]:

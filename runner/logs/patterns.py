@@ -4,14 +4,14 @@ They run on RE2, whose time grows with the length of a line and no faster, whate
 (https://github.com/google/re2/wiki/Syntax: no lookaround, no backreference).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import re2
 
 from node.printable import printable
 from runner.base.errors import UserError
@@ -23,9 +23,6 @@ from runner.logs.logged_step import LoggedStep, Windows
 from runner.logs.near import NearLines
 from runner.logs.numbers import finite, human, quantity_of, whole
 from runner.terms.memory import MEMORY
-
-if TYPE_CHECKING:
-    import re2
 
 STEP = "step"
 OLD_MEMORY = "memory"  # until the next version: memory_allocated
@@ -113,8 +110,6 @@ def _check_groups(groups: int, key: str, where: str) -> None:
 @cache
 def compiled(text: str, where: str = "") -> re2._Regexp:
     """Compile a pattern for bytes of a line. Raises UserError where RE2 cannot run it."""
-    import re2  # a tenth of a millisecond that a list of systems can do without
-
     options = re2.Options()
     options.never_nl = True
     options.log_errors = False
