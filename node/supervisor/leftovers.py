@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from node.printable import printable
+from node.time_words import lasts
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -74,21 +75,13 @@ def process(stat: bytes, up_s: float, ticks: int, page: int) -> SeenProcess | No
     return found
 
 
-def age(seconds: float) -> str:
-    """Say how old something is: 3 d."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return "%d %s" % (seconds // size, unit)
-    return "%d s" % seconds
-
-
 def named(found: SeenProcess, user: str, cgroups: str = "") -> str:
-    """Name a process: pid 4711 (python3) of alice, 3 d old. Slurm's cgroups tell its job."""
+    """Name a process: pid 4711 (python3) of alice, 3 days old. Slurm's cgroups tell its job."""
     job = _SLURM_JOB.search(cgroups)
     of_job = ", in Slurm job %s" % job[1] if job else ""
     words = "pid %d (%s)%s, %s old%s"
     of_user = " of %s" % user if user else ""
-    return words % (found.pid, found.name, of_user, age(found.age_s), of_job)
+    return words % (found.pid, found.name, of_user, lasts(found.age_s), of_job)
 
 
 # -- disks -------------------------------------------------------------------------------------
@@ -186,7 +179,7 @@ def _held(one: Shared, who: Who) -> str:
         words = "%s has %d MiB in deleted files; end it"
         return words % (who(one.holder), one.size // MIB)
     words = "%s has %d MiB, of %s, %s old; remove it where nobody uses it"
-    return words % (printable(one.name), one.size // MIB, one.user, age(one.age_s))
+    return words % (printable(one.name), one.size // MIB, one.user, lasts(one.age_s))
 
 
 # -- processors and memory ---------------------------------------------------------------------

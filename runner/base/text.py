@@ -1,4 +1,4 @@
-"""A log as byte blocks, and its last lines; a list of names, and a time, in a few words."""
+"""A log as byte blocks, and its last lines; a list of names in a few words."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,19 +30,13 @@ def tail(path: Path, size: int = 1 << 16) -> bytes:
     return data if end <= size else data[data.find(b"\n") + 1 :]
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
-    """Write `a, b, c and 5 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def some(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """Write `a, b, c and 5 more`; of parts of sentences, `a; b; c; and 5 more`."""
+    stop = between.strip(" ,")
+    more = f"{stop} and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def counted(count: int, thing: str) -> str:
     """Write `1 cell`, `2 cells`."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
-
-
-def lasts(seconds: float) -> str:
-    """Write `45 s`, `12 min` from two minutes on, `3.5 h` from two hours on."""
-    if seconds < 120:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

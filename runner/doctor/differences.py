@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.base.text import some
 from runner.doctor.items import NOTE, SPOILS, Item, ItemRule, items_of
 
 ABSENT = "–"
@@ -166,9 +167,8 @@ def _texts(there: Mapping[str, Item | None]) -> dict[str, str]:
         if host not in parts:
             texts[host] = ABSENT
             continue
-        shown = [f"{name} {_brief(parts[host].get(name))}" for name in differ[:PARTS_SHOWN]]
-        more = len(differ) - PARTS_SHOWN
-        texts[host] = ", ".join(shown) + (f" and {more} more" if more > 0 else "") or "there"
+        shown = [f"{name} {_brief(parts[host].get(name))}" for name in differ]
+        texts[host] = some(shown, PARTS_SHOWN) or "there"
     return texts
 
 
@@ -321,9 +321,7 @@ def short(hosts: Sequence[str], most: int = 6) -> str:
             end()
         run.append(host)
     end()
-    if len(names) > most:
-        names = [*names[:most], f"{len(names) - most} more"]
-    return ", ".join(names)
+    return some(names, most)
 
 
 def _follows(before: str, host: str) -> bool:

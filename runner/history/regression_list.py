@@ -142,10 +142,6 @@ def _changed(found: Sequence[Regression]) -> Iterable[str]:
         if each.differs:
             cells.setdefault((day(each.first.began), each.differs), []).append(each)
     for (began, differs), those in cells.items():
-        shown = [f"{key}: {was}, then {now}" for key, was, now in differs[:MOST_FACTS]]
-        more = len(differs) - MOST_FACTS
+        shown = [f"{key}: {was}, then {now}" for key, was, now in differs]
         names = some(list(dict.fromkeys(each.series.cell for each in those)))
-        yield (
-            f"with {names} changed on {began}: {'; '.join(shown)}"
-            f"{f'; and {more} more' if more > 0 else ''}"
-        )
+        yield f"with {names} changed on {began}: {some(shown, MOST_FACTS, '; ')}"

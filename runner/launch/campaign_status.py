@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from node.time_words import lasts
 from runner.base.escapes import TerminalLine, plain
 from runner.base.text import some
 
@@ -154,5 +155,5 @@ def titled(name: str, repeat: int) -> str:
 
 
 def lasting(left: float) -> str:
-    """Write `about 20 s left`, in minutes from two on."""
-    return f"about {left:.0f} s left" if left < 120 else f"about {left / 60:.0f} min left"
+    """Write `about 20 s left`."""
+    return f"about {lasts(round(left))} left"

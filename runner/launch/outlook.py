@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from node.time_words import lasts
 from runner.base.escapes import TerminalLine
 from runner.base.grid import aligned
-from runner.base.text import lasts
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import Hidden, hidden_of, repeats_that_ran
 from runner.launch.bench import finished

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runner.base.text import counted, lasts
+from node.time_words import lasts
+from runner.base.text import counted
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from node.printable import printable
+from node.time_words import lasts
 from runner.base.clock import ZONE, minute
-from runner.base.text import counted
+from runner.base.text import counted, some
 from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text, number_text
 from runner.tables.row import BaselineComparison, Row
@@ -33,8 +34,7 @@ def compared_axes(table: Sequence[Row]) -> str:
     said = []
     for name in _varying(table):
         values = list(dict.fromkeys(filter(None, (axis_text(row, name) for row in table))))
-        more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
-        said.append(f"{name} {', '.join(values[:MOST_VALUES])}{more}")
+        said.append(f"{name} {some(values, MOST_VALUES)}")
     return f"{cells}: {'; '.join(said)}" if said else cells
 
 
@@ -45,9 +45,9 @@ def ran(table: Sequence[Row]) -> str:
     parts = []
     if begun:
         first, last = min(at for at, _ in begun), max(at + took for at, took in begun)
-        hours = sum(took for _, took in begun) / 3600
+        took = lasts(sum(took for _, took in begun))
         parts.append(f"{minute(first)} to {minute(last, first)} {ZONE}")
-        parts.append(f"{counted(len(begun), 'run')}, {_length(hours)}")
+        parts.append(f"{counted(len(begun), 'run')}, {took} of running")
     imported = sum(record.imported for record in records)
     if imported:
         parts.append(f"{counted(imported, 'imported log')}, which nobody here ran")
@@ -59,12 +59,6 @@ def ran(table: Sequence[Row]) -> str:
     elif kinds:
         parts.append(f"on {kinds}")
     return "; ".join(parts)
-
-
-def _length(hours: float) -> str:
-    if hours >= 1:
-        return f"{hours:.1f} hours of running"
-    return f"{hours * 60:.0f} minutes of running" if hours >= 1 / 30 else "under two minutes"
 
 
 def conclusion(table: Sequence[Row]) -> list[str]:
@@ -163,23 +157,24 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     against = f"{axis} {cells[0].value}"
     told = [cell.differences["samples_per_s"] for cell in cells if _told(cell)]
     words = []
-    for word, some in (
+    for word, speeds in (
         ("faster", [speed for speed in told if speed.percent > 0]),
         ("slower", [speed for speed in told if speed.percent <= 0]),
     ):
-        if some:
-            sure = f"± {max(speed.half for speed in some):.1f}{' at most' if len(some) > 1 else ''}"
-            size = f"{_range([abs(speed.percent) for speed in some], 1)} % ({sure})"
-            words.append(f"{size} {word} than {against} in {len(some)} {count}")
-    speeds = [cell.differences.get("samples_per_s") for cell in cells if not _told(cell)]
-    unsure = sum(speed is not None and speed.interval is None for speed in speeds)
-    alike = sum(speed is not None and speed.interval is not None for speed in speeds)
+        if speeds:
+            most = " at most" if len(speeds) > 1 else ""
+            sure = f"± {max(speed.half for speed in speeds):.1f}{most}"
+            size = f"{_range([abs(speed.percent) for speed in speeds], 1)} % ({sure})"
+            words.append(f"{size} {word} than {against} in {len(speeds)} {count}")
+    untold = [cell.differences.get("samples_per_s") for cell in cells if not _told(cell)]
+    unsure = sum(speed is not None and speed.interval is None for speed in untold)
+    alike = sum(speed is not None and speed.interval is not None for speed in untold)
     if alike:
         words.append(f"not to be told apart in speed from {against} in {alike} {count}")
     if unsure:
         words.append(f"without an interval in {unsure} {count}")
-    if len(speeds) > alike + unsure:
-        words.append(f"not compared in speed in {len(speeds) - alike - unsure} {count}")
+    if len(untold) > alike + unsure:
+        words.append(f"not compared in speed in {len(untold) - alike - unsure} {count}")
     text = f"{axis} {setting} is {', '.join(words)}{_memory(cells)}"
     others = sum(cell.parity is not None and cell.parity.same is False for cell in cells)
     return text + (f"; its loss is another one in {others} {count}" if others else "") + "."

@@ -6,6 +6,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.clock import ZONE, day, second
+from runner.base.text import some
 from runner.figures.publishable import CODES
 from runner.figures.summary import runs_that_count
 from runner.report.command_text import commands
@@ -94,17 +95,12 @@ def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict
                 "counted": record in counted,
                 "began": _clock(record.began),
                 "took": f"{record.wall_s:.0f} s" if record.wall_s else MISSING,
-                "hosts": _some_hosts(record.hosts),
+                "hosts": printable(some(record.hosts, 8)),
                 "logs": _logs(record, found, inside),
                 "script": href(found.href(found.script)) if found and found.script else None,
             }
         )
     return runs
-
-
-def _some_hosts(hosts: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(hosts) - most} more" if len(hosts) > most else ""
-    return ", ".join(map(printable, hosts[:most])) + more
 
 
 def _clock(at: float | None) -> str:

@@ -9,21 +9,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from node.time_words import lasts
 from runner.base.clock import day, minute, second
 
 _LONG = 0.25  # of all time in which something ran: an idle time beyond is cut
 _CUT = 4.0  # percent that a cut one has
 _APART = 9.0  # percent between two labels
 _STEPS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-
-
-def length(seconds: float) -> str:
-    """Write a length of time in the unit that it fills: 42 s, 12 min, 3.2 h, 2.5 days."""
-    if seconds < 119.5:
-        return f"{seconds:.0f} s"
-    if seconds < 119.5 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 class _Piece(NamedTuple):
@@ -57,7 +49,7 @@ class Axis:
             {
                 "left": f"{piece.left:.2f}",
                 "width": f"{piece.right - piece.left:.2f}",
-                "words": f"nothing ran for {length(piece.end - piece.begin)}",
+                "words": f"nothing ran for {lasts(piece.end - piece.begin)}",
             }
             for piece in self.pieces
             if piece.cut

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.printable import printable
+from node.time_words import lasts
 from runner.base.clock import ZONE, minute
 from runner.report.links import href
-from runner.report.time_axis import Axis, axis_of, length
+from runner.report.time_axis import Axis, axis_of
 from runner.tables.row import Row
 from runner.terms.record import NOT_ENDED, Record
 
@@ -38,9 +39,9 @@ class _Ran:
     @property
     def times(self) -> str:
         words = f"{minute(self.began)} to {minute(self.ended, self.began)}"
-        words += f" ({length(self.ended - self.began)})"
+        words += f" ({lasts(self.ended - self.began)})"
         waited = self.began - self.queued
-        return f"{words}, queued for {length(waited)} before" if waited else words
+        return f"{words}, queued for {lasts(waited)} before" if waited else words
 
 
 def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
@@ -87,7 +88,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
         "queued": any(run.began > run.queued for run in runs),
         "repeats": by_cell and any(run.repeat > 1 for run in runs),
         "again": sum(not run.last for run in runs),
-        "idle": length(axis.idle) if axis.idle >= 1 else "",
+        "idle": lasts(axis.idle) if axis.idle >= 1 else "",
         "left_out": len(lanes) - len(shown),
         "zone": ZONE,
         "waiting": waits,

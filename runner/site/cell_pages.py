@@ -5,6 +5,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.clock import ZONE
+from runner.base.text import some
 from runner.figures.changes import FEWEST_POINTS
 from runner.history.cell_points import Point
 from runner.history.regression_list import day
@@ -180,14 +181,13 @@ def _cells(
 ) -> Sequence[PageCell]:
     href = ROOT + campaign_link(id, point)
     differs = differing(before, point) if before else ()
-    facts = "; ".join(f"{key}: {now}" for key, _, now in differs[:MOST_FACTS])
-    more = f"; and {len(differs) - MOST_FACTS} more" if len(differs) > MOST_FACTS else ""
+    facts = some([f"{key}: {now}" for key, _, now in differs], MOST_FACTS, "; ")
     return [
         words(site.by_id[id].name, href=href),
         words(day(point.began)),
         status(point),
         *(with_interval(point, name) for name in quantities),
-        words(facts + more, "spread"),
+        words(facts, "spread"),
         words(why_not(point), "why"),
         words(", ".join(point.unofficial)),
     ]

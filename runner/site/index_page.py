@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from node.time_words import lasts
 from runner.base.clock import ZONE
-from runner.base.text import counted, lasts
+from runner.base.text import counted
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.regression_list import day
 from runner.history.regressions import Regression

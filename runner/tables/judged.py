@@ -91,8 +91,7 @@ def of_verdicts(table: Sequence[Row]) -> Iterator[str]:
             whys = [
                 f"{printable(why)} ({some(names, of=len(table))})" for why, names in cells.items()
             ]
-            more = len(whys) - MOST_WHYS
-            whose = "; ".join(whys[:MOST_WHYS]) + f"; and {more} more" * (more > 0)
+            whose = text.some(whys, MOST_WHYS, "; ")
             yield f"{code.sign} {word}: {whose}. {code.cure}.".lstrip()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from node.printable import printable
+from runner.base.text import some
 from runner.tables.formatting import MISSING, value_text
 from runner.tables.row import Row
 from runner.terms.record import Record
@@ -125,13 +126,9 @@ def _told_apart(
         if len(by_value) == 1:
             same.append((key, next(iter(by_value))))
         else:
-            differs.append((key, [(value, _some(names)) for value, names in by_value.items()]))
+            whose = {value: printable(some(names, 6)) for value, names in by_value.items()}
+            differs.append((key, list(whose.items())))
     return same, differs
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(printable(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def facts_as_text(section: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ GPUS = [
 
 
 def who(pid: int, program: str) -> str:
-    return f"pid {pid} ({program}) of alice, 3 d old"
+    return f"pid {pid} ({program}) of alice, 3 days old"
 
 
 def fault(
@@ -38,7 +38,7 @@ def test_missing_gpu_is_named(word: str) -> None:
 def test_foreign_process_is_named_and_only_on_wanted_gpus() -> None:
     computing = [["GPU-bb22", "4711", "/usr/bin/python3 --token=x"]]
     assert fault(["0"], computing) is None
-    words = "GPU 1 is in use by pid 4711 (python3) of alice, 3 d old; end it, or wait for it"
+    words = "GPU 1 is in use by pid 4711 (python3) of alice, 3 days old; end it, or wait for it"
     assert fault(["0", "1"], computing) == ("device_busy", words)
     assert fault(["GPU-bb"], computing) == ("device_busy", words)
 

@@ -10,7 +10,6 @@ from node.supervisor.leftovers import (
     Disk,
     SeenProcess,
     Shared,
-    age,
     cpu_note,
     dead,
     full,
@@ -59,20 +58,12 @@ def test_a_process_is_read_whatever_its_name_holds() -> None:
     assert process(b"12 (sh) S 1", 1.0, 100, 4096) is None
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (3e5, "3 d")],
-)
-def test_ages(seconds: float, words: str) -> None:
-    assert age(seconds) == words
-
-
 def test_a_process_is_named_with_what_can_be_seen_of_it() -> None:
     one = made()
-    assert named(one, "alice") == "pid 4711 (python3) of alice, 3 d old"
-    assert named(one, "") == "pid 4711 (python3), 3 d old"  # its user is hidden
+    assert named(one, "alice") == "pid 4711 (python3) of alice, 3 days old"
+    assert named(one, "") == "pid 4711 (python3), 3 days old"  # its user is hidden
     slurm = "0::/system.slice/slurmstepd.scope/job_812/step_0/user/task_0\n"
-    assert named(one, "alice", slurm).endswith("3 d old, in Slurm job 812")
+    assert named(one, "alice", slurm).endswith("3 days old, in Slurm job 812")
     old = "12:memory:/slurm/uid_1000/job_77/step_batch\n4:cpuset:/slurm/uid_1000/job_77\n"
     assert named(one, "alice", old).endswith(", in Slurm job 77")
 
@@ -129,14 +120,14 @@ def test_shared_memory_without_room_names_who_has_it() -> None:
     held = Shared("", 40 * MIB, 60, "", made())
     assert shm_refusal(disk, [left, held], who) == (
         "only 3 of 64 MiB of /dev/shm are free and a run needs 16:"
-        " pid 4711 (python3) of alice, 3 d old has 40 MiB in deleted files; end it;"
-        " torch_9_9_0 has 20 MiB, of bob, 3 d old; remove it where nobody uses it"
+        " pid 4711 (python3) of alice, 3 days old has 40 MiB in deleted files; end it;"
+        " torch_9_9_0 has 20 MiB, of bob, 3 days old; remove it where nobody uses it"
     )
     assert "nobody seen here has it" in (shm_refusal(disk, [], who) or "")
     assert shm_refusal(Disk(64 * MIB, 16 * MIB), [left], who) is None
     assert shm_note(disk, [left], who) == (
         "/dev/shm holds 20 MiB that dead processes left:"
-        " torch_9_9_0 has 20 MiB, of bob, 3 d old; remove it where nobody uses it"
+        " torch_9_9_0 has 20 MiB, of bob, 3 days old; remove it where nobody uses it"
     )
     assert shm_note(Disk(1000 * MIB, 900 * MIB), [left], who) is None  # 2 %
 
@@ -172,7 +163,7 @@ def test_processors_that_others_use(
 def test_processors_that_others_use_name_the_busiest() -> None:
     taken = [(0.5, made(2000)), (2.0, made(2001)), (0.5, made(2002))]
     assert cpu_note(taken, 4, 4, "cpu", who) == (
-        "pid 2001 (python3) of alice, 3 d old takes 2.0 of the run's 4 cores; 2 others take 1.0"
+        "pid 2001 (python3) of alice, 3 days old takes 2.0 of the run's 4 cores; 2 others take 1.0"
     )
 
 
@@ -180,7 +171,8 @@ def test_little_memory_names_who_has_most() -> None:
     table = [made(2000, memory=2 * GIB), made(2001, memory=50 * GIB)]
     assert memory_note(10 * GIB, 64 * GIB, 64 * GIB, table, who) is None
     assert memory_note(5 * GIB, 64 * GIB, 64 * GIB, table, who) == (
-        "only 5.0 of 64.0 GiB of memory are free; pid 2001 (python3) of alice, 3 d old has 50.0 GiB"
+        "only 5.0 of 64.0 GiB of memory are free; pid 2001 (python3) of alice, 3 days old"
+        " has 50.0 GiB"
     )
     assert memory_note(5 * GIB, 64 * GIB, 4 * GIB, table, who) is None  # other jobs' memory
     assert memory_note(5 * GIB, 64 * GIB, 64 * GIB, [], who) == (

@@ -119,10 +119,10 @@ def test_a_process_on_an_npu_refuses_the_run(
     monkeypatch.setattr(npus, "IDLE_PATIENCE_S", 0.0)
 
     def who(pid: int, name: str) -> str:
-        return f"pid {pid} ({name}) of alice, 3 d old"
+        return f"pid {pid} ({name}) of alice, 3 days old"
 
     npus.check_npus(["0"], who)
-    words = r"NPU 1 is in use by pid 4711 \(python3\) of alice, 3 d old; end it, or wait for it"
+    words = r"NPU 1 is in use by pid 4711 \(python3\) of alice, 3 days old; end it, or wait for it"
     with pytest.raises(RefusedError, match=words):
         npus.check_npus(["0", "1"], who)
     program.write_text("#!/bin/sh\nexit 1\n")

@@ -104,8 +104,8 @@ def test_shared_memory_is_refused_by_holder_and_leftovers_are_noted(
         done = bench.run()
         assert done.returncode == 0, done.stderr
         assert noted(bench, attempt=2) == [
-            "/dev/shm holds 3 MiB that dead processes left: nccl-aBc9 has 3 MiB, of root, 2 d old;"
-            " remove it where nobody uses it"
+            "/dev/shm holds 3 MiB that dead processes left: nccl-aBc9 has 3 MiB, of root,"
+            " 2 days old; remove it where nobody uses it"
         ]
         argv = [sys.executable, "-m", "runner", "collect", "--campaign", str(bench.campaign)]
         ran = subprocess.run([*argv, "--format", "json"], capture_output=True, check=True)

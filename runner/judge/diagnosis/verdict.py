@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.base.text import some
 from runner.judge.diagnosis.causes import CONSEQUENCES
 from runner.judge.diagnosis.log_end import (
     LONGEST_TAIL,
@@ -232,6 +233,4 @@ def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evid
 
 def _listed(ranks: Iterable[int]) -> str:
     """List ranks in their order, and of very many only how many more there are."""
-    each = sorted(ranks)
-    more = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
-    return ", ".join(map(str, each[:MOST_NAMED])) + more
+    return some([*map(str, sorted(ranks))], MOST_NAMED)

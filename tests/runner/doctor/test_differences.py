@@ -222,7 +222,7 @@ def test_free_disk(free: int, severity: str | None) -> None:
         (["node1", "node2", "node3", "node7"], "node1-3, node7"),
         (["node7", "node9"], "node7, node9"),
         (["gpu08", "gpu09", "gpu10"], "gpu08-10"),
-        ([f"n{number}" for number in range(0, 40, 2)], "n0, n2, n4, n6, n8, n10, 14 more"),
+        ([f"n{number}" for number in range(0, 40, 2)], "n0, n2, n4, n6, n8, n10 and 14 more"),
         (["a"], "a"),
     ],
 )

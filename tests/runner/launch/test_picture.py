@@ -34,9 +34,9 @@ def test_it_fits(width: int, height: int) -> None:
 
 def test_at_80_columns_nothing_of_a_figure_is_lost() -> None:
     text = [row.plain for row in Picture(WHOLE).rows(80, 24)]
-    assert text[0].endswith("12 of 40 ended, 2 not ok, about 1500 min left")
+    assert text[0].endswith("12 of 40 ended, 2 not ok, about 25 h left")
     assert text[1].startswith("[3/40] zero_stage=1,micro_batch_size=")
-    assert text[1].endswith("3600 s, about 600 min left")
+    assert text[1].endswith("3600 s, about 10 h left")
     assert text[2].endswith("99999/100000  12345.6 samples/s  loss 10.123  143771 MiB")
     assert "[" in text[2]
     assert text[5:7] == [f"c{' ' * 75}2 s"[:79], "  starting"]
@@ -64,7 +64,7 @@ def test_without_a_terminal_it_is_a_line() -> None:
     one = replace(WHOLE, runs_now=(RUN,), queued=(), left_s=90.0)
     assert Picture(one).words == (
         f"[3/40] {NAME} on node-a, node-b: iteration 99999/100000, 12345.6 samples/s, loss 10.123,"
-        " 143771 MiB, 3600 s, about 600 min left, campaign about 90 s left"
+        " 143771 MiB, 3600 s, about 10 h left, campaign about 90 s left"
     )
     assert Picture(WHOLE).words.startswith("3 running; 3 waiting, first zero_stage=1")
-    assert Picture(WHOLE).words.endswith("12 of 40 ended, campaign about 1500 min left")
+    assert Picture(WHOLE).words.endswith("12 of 40 ended, campaign about 25 h left")

@@ -2,12 +2,20 @@
 
 import pytest
 
-from runner.base.text import lasts
+from node.time_words import lasts
 from runner.plan.needs import Need, in_words, too_long
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(2.04, "2.0 s"), (45, "45 s"), (120, "2 min"), (9000, "2.5 h")]
+    ("seconds", "words"),
+    [
+        (0.3, "0.3 s"),
+        (2.04, "2 s"),
+        (45, "45 s"),
+        (119.6, "2 min"),
+        (9000, "2.5 h"),
+        (3 * 86400, "3 days"),
+    ],
 )
 def test_a_time_is_said_in_its_unit(seconds: float, words: str) -> None:
     assert lasts(seconds) == words
@@ -20,7 +28,7 @@ def test_a_time_is_said_in_its_unit(seconds: float, words: str) -> None:
         ([Need("a", 3)], "total: 3 runs; time unknown"),
         (
             [Need("a", 3, 3600.0, memory_mib=10.0), Need("b", 2, memory_mib=20.4)],
-            "total: 5 runs; about 3.0 h, one after the other; time unknown of 2 of them; largest"
+            "total: 5 runs; about 3 h, one after the other; time unknown of 2 of them; largest"
             " memory of a device 20 MiB, estimated (b)",
         ),
     ],
@@ -33,6 +41,6 @@ def test_a_total_says_what_is_unknown_and_never_nothing(needs: list[Need], words
 def test_a_cell_that_cannot_end_in_time_is_named_with_the_cure() -> None:
     need = Need("a", 1, 7200.0, "the estimate", train_iters=9000)
     assert list(too_long([need, Need("b", 1), Need("c", 1, 60.0)], 3600.0)) == [
-        "warning: cell a: train_iters 9000 takes about 2.0 h by the estimate, and time_limit_s 3600"
+        "warning: cell a: train_iters 9000 takes about 2 h by the estimate, and time_limit_s 3600"
         " ends it before; raise time_limit_s, or lower train_iters"
     ]

@@ -80,7 +80,7 @@ def test_when_how_long_and_on_what() -> None:
         for n, run in enumerate(CAMPAIGN)
     ]
     words = ran(rows(begun, None))
-    assert words.endswith("4 runs, 1.3 hours of running; 2 nodes with H200")
+    assert words.endswith("4 runs, 80 min of running; 2 nodes with H200")
     assert ran(rows(CAMPAIGN, None)) == ""
 
 
