@@ -1,6 +1,5 @@
 """What is wrong with an inventory, without a connection: for roles/validate."""
 
-import difflib
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from plugins.filter.mirrors import KINDS
 from plugins.filter.pins import PinError, has_compile, pin_plans
 from plugins.public_addresses import by_kind
 from runner.base.errors import UserError
+from runner.base.suggest import nearest
 from runner.inventory.engine_keys import engine_named, read_engine
+from runner.inventory.key_rules import address_fault, root_fault
 from runner.terms.engines.engine_table import ENGINES
 
-TO_EDIT = "EDIT-ME"  # runner/inventory/inventory.py has the same
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
 # Where keys of an engine are described, in place of docs/inventory.md.
 PAGES = {each.prefix.rstrip("_"): f"docs/{each.page}" for each in ENGINES.values() if each.prefix}
@@ -134,12 +134,6 @@ def place(name: str, folder: Path) -> str:
 # --- names (pure) ---------------------------------------------------------------------------------
 
 
-def nearest(word: str, right: Iterable[str], cutoff: float = 0.6) -> str:
-    """` (did you mean X?)`, or an empty string where nothing is near."""
-    found = difflib.get_close_matches(str(word), sorted(right), n=1, cutoff=cutoff)
-    return f" (did you mean {found[0]}?)" if found else ""
-
-
 def unknown(variables: Iterable[str], known: Known) -> list[str]:
     """Variables that bear a role's name in front and are none of its, or nearly have ours."""
     ours = set().union(*known.specs.values())
@@ -212,19 +206,6 @@ def _fits(name: str, value: Any, spec: Spec) -> bool:
         return not ArgumentSpecValidator({name: asked}).validate({name: value}).error_messages
     except OverflowError:  # of Ansible's: infinity as a whole number, 400 digits as any
         return False
-
-
-def root_faults(values: Mapping[str, Any], local: bool) -> list[str]:
-    """`cluster_root` is there, and absolute on a remote node."""
-    root = str(values.get("cluster_root") or "")
-    if not root:
-        return [
-            "cluster_root is not set; name the folder that holds everything of TrainBench on a"
-            " node, such as /opt/trainbench"
-        ]
-    if not root.startswith("/") and not local:
-        return [f"cluster_root is {root}; on a remote node it must be absolute"]
-    return []
 
 
 def engine_faults(values: Mapping[str, Any], local: bool) -> list[str]:
@@ -446,12 +427,7 @@ def inventory_faults(
 
     `values` are those of `variables` that roles know; one that cannot be resolved is not there.
     """
-    faults = []
-    if address == TO_EDIT:
-        faults.append(
-            f"the address of {host} is still {TO_EDIT}; write it into ansible_host in hosts.yml of"
-            " the inventory"
-        )
+    faults = [address_fault([(host, address)], "hosts.yml of the inventory")]
     bad = {
         name: fault
         for name, value in sorted(values.items())
@@ -460,7 +436,7 @@ def inventory_faults(
     faults += bad.values()
     good = {name: value for name, value in values.items() if name not in bad}
     if "cluster_root" in good or "cluster_root" not in variables:
-        faults += root_faults(good, local)
+        faults.append(root_fault(str(good.get("cluster_root") or ""), local))
     faults += [
         f"{name} is not set; docs/inventory.md says what it is"
         for name in ("cluster_systems", "cluster_devices_per_node")
@@ -475,4 +451,4 @@ def inventory_faults(
     if not wrong and (needed := builds(good, known, limits)):
         cure = f'set it to "{needed.most}" or less'
         faults += too_new(gcc_version(good), "base_gcc_version", needed, cure)
-    return [printable(fault) for fault in faults + unknown(variables, known)]
+    return [printable(fault) for fault in faults + unknown(variables, known) if fault]

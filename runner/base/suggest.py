@@ -17,13 +17,13 @@ def alike(one: Any, other: Any) -> bool:
     return meant(one) == meant(other)
 
 
-def nearest(word: str, right: Iterable[str]) -> str:
+def nearest(word: str, right: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ` (did you mean X?)`, or an empty string where nothing is near."""
-    found = match(word, right)
+    found = match(word, right, cutoff)
     return f" (did you mean {found!r}?)" if found is not None else ""
 
 
-def match(word: str, right: Iterable[str]) -> str | None:
+def match(word: str, right: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the right word that is nearest, or None where nothing is near.
 
     Among numbers the nearest is the one with the least difference.
@@ -31,7 +31,7 @@ def match(word: str, right: Iterable[str]) -> str | None:
     import difflib  # what is never mistyped should not wait for it
 
     candidates = list(right)
-    matches = difflib.get_close_matches(str(word), candidates, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(str(word), candidates, n=1, cutoff=cutoff)
     numbers = [_number(text) for text in candidates]
     if not matches and _number(word) is not None and numbers and None not in numbers:
         matches = [

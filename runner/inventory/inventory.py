@@ -21,6 +21,7 @@ from runner.inventory import site_engine
 from runner.inventory.absent import absent
 from runner.inventory.declared import declared_pins
 from runner.inventory.engine_keys import nodes_of_jobs, read_engine
+from runner.inventory.key_rules import address_fault, root_fault
 from runner.inventory.listing import Unread, ansible_inventory
 from runner.terms.cluster import CANN_HOME, DEVICES, Cluster, Node
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
@@ -30,9 +31,6 @@ from runner.terms.engines.engine_table import ENGINES, engine_keys
 from runner.terms.orders import MOST_NODES
 
 MOST_S = 86_400  # of cluster_lost_contact_s
-
-# What an inventory has in place of an address that its documents do not give.
-TO_EDIT = "EDIT-ME"
 
 # Every key of a cluster that the runner reads from an inventory; docs/inventory.md is written from
 # it. Those of one engine are in its module in runner/terms/engines/.
@@ -91,11 +89,9 @@ def load_inventory(path: Path) -> Cluster:
 
 def refuse_unedited(cluster: Cluster) -> None:
     """Refuse an address that is still to be edited, before nodes are asked."""
-    if unedited := [node.host for node in cluster.nodes if node.address == TO_EDIT]:
-        raise UserError(
-            f"the address of {', '.join(unedited)} is still {TO_EDIT}; write it into ansible_host"
-            f" in {cluster.path}/hosts.yml"
-        )
+    addresses = [(node.host, node.address) for node in cluster.nodes]
+    if fault := address_fault(addresses, f"{cluster.path}/hosts.yml"):
+        raise UserError(fault)
 
 
 def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
@@ -294,15 +290,9 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
         ) from None
     local = variables.get("ansible_connection") == "local"
     root = variables.get("cluster_root")
-    if not isinstance(root, str) or not root:
-        raise UserError(
-            f"{path}: cluster_root of {host} is not set; name the folder that holds everything of"
-            " TrainBench on the node, such as /opt/trainbench"
-        )
-    if not root.startswith("/") and not local:
-        raise UserError(
-            f"{path}: cluster_root of {host} is {_said(root)}; on a remote node it must be absolute"
-        )
+    root = root if isinstance(root, str) else ""
+    if fault := root_fault(root, local, host):
+        raise UserError(f"{path}: {fault}")
     devices = variables.get("cluster_devices_per_node")
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_NODES:
         raise UserError(

@@ -9,7 +9,7 @@ import yaml
 from plugins import inventory_check as check
 from plugins.filter.mirrors import KINDS
 from runner.base.paths import PROJECT
-from runner.inventory.inventory import KEYS, TO_EDIT, load_inventory
+from runner.inventory.inventory import KEYS, load_inventory
 from runner.inventory.listing import ansible_inventory
 from runner.terms.cluster import DEVICES
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
@@ -46,13 +46,13 @@ def test_a_good_inventory_has_no_faults() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("cuda_verions", "no variable cuda_verions (did you mean cuda_versions?); roles/cuda/REA"),
+        ("cuda_verions", "no variable cuda_verions (did you mean 'cuda_versions'?); roles/cuda/"),
         ("cuda_x", "no variable cuda_x; roles/cuda/README.md"),
-        ("site_mirors", "no variable site_mirors (did you mean site_mirrors?); docs/inventory.md"),
-        ("setup_priviledged", "no variable setup_priviledged (did you mean setup_privileged?)"),
-        ("clster_root", "no variable clster_root (did you mean cluster_root?); give one of your"),
-        ("clutser_systems", "no variable clutser_systems (did you mean cluster_systems?)"),
-        ("datset_names", "no variable datset_names (did you mean dataset_names?)"),
+        ("site_mirors", "no variable site_mirors (did you mean 'site_mirrors'?); docs/invent"),
+        ("setup_priviledged", "no variable setup_priviledged (did you mean 'setup_privileged'?)"),
+        ("clster_root", "no variable clster_root (did you mean 'cluster_root'?); give one of your"),
+        ("clutser_systems", "no variable clutser_systems (did you mean 'cluster_systems'?)"),
+        ("datset_names", "no variable datset_names (did you mean 'dataset_names'?)"),
     ],
 )
 def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) -> None:
@@ -63,11 +63,11 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"cluster_root": "tb"}, "cluster_root is tb; on a remote node it must be absolute"),
+        ({"cluster_root": "tb"}, "cluster_root is 'tb'; on a remote node it must be absolute"),
         ({"cluster_root": ""}, "cluster_root is not set; name the folder that holds everything"),
         ({"cluster_root": None}, "cluster_root is not set; name the folder"),
         ({"cluster_systems": None}, "cluster_systems is not set; docs/inventory.md says what"),
-        ({"cluster_systems": ["lbai"]}, "cluster_systems names lbai (did you mean libai?)"),
+        ({"cluster_systems": ["lbai"]}, "cluster_systems names lbai (did you mean 'libai'?)"),
         (
             {"cluster_systems": "torch_gpt"},
             "cluster_systems is 'torch_gpt'; it must be a list, such as [torch_gpt]",
@@ -83,26 +83,29 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) 
         ({"conda_prefix": ["/opt"]}, "conda_prefix is a list or mapping; it must be a path"),
         (
             {"container_runtime_engines": ["dokcer"]},
-            "container_runtime_engines names dokcer (did you mean docker?); there are docker, pod",
+            "container_runtime_engines names dokcer (did you mean 'docker'?); there are docker",
         ),
         (
             {"torch_gpt_pin_sets": ["torch-2.14"]},
-            "torch_gpt_pin_sets names torch-2.14 (did you mean torch-2.13?); roles/torch_gpt/vars",
+            "torch_gpt_pin_sets names torch-2.14 (did you mean 'torch-2.13'?); roles/torch_gpt",
         ),
         ({"dataset_names": [".."]}, "dataset '..': a name is letters, digits"),
         (
             {"dataset_names": ["own"], "dataset_own": {"own": {}}},
             "dataset_own lacks 'inputs'; docs/datasets.md says",
         ),
-        ({"site_mirrors": {"pipp": {}}}, "site_mirrors has pipp (did you mean pip?); its kinds"),
+        ({"site_mirrors": {"pipp": {}}}, "site_mirrors has pipp (did you mean 'pip'?); its kinds"),
         ({"site_mirrors": {"pip": "x"}}, "site_mirrors.pip must map the beginning of a public"),
         (
             {"site_mirrors": {"git": {"https://githb.com/": "x"}}},
             "site_mirrors.git: no address begins with https://githb.com/ (did you mean"
-            " https://github.com/?); docs/public-addresses.md",
+            " 'https://github.com/'?); docs/public-addresses.md",
         ),
         # what is longer than the address is never asked
-        ({"site_mirrors": {"pip": {"https://pypi.org/simple/": "x"}}}, "https://pypi.org/simple?)"),
+        (
+            {"site_mirrors": {"pip": {"https://pypi.org/simple/": "x"}}},
+            "https://pypi.org/simple'?)",
+        ),
     ],
 )
 def test_what_cannot_work_is_one_sentence(values: dict[str, Any], words: str) -> None:
@@ -135,7 +138,7 @@ def test_a_dataset_that_nobody_describes_may_lie_on_a_node() -> None:
     values = {"dataset_names": ["defualt", "default", "mine"]}
     assert faults(values) == []
     hints = check.dataset_faults(values, KNOWN)[1]
-    assert hints == {"defualt": " (did you mean default?)", "mine": ""}
+    assert hints == {"defualt": " (did you mean 'default'?)", "mine": ""}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_a_bad_declared_pin_set_is_one_sentence(pins: Any, words: str) -> None:
 
 def test_a_pin_set_that_is_not_declared_is_named() -> None:
     (said,) = declared({"mine": MINE}, command_pin_sets=["mien"])
-    assert said == "command_pin_sets names mien (did you mean mine?); command_pins has mine"
+    assert said == "command_pin_sets names mien (did you mean 'mine'?); command_pins has mine"
     (said,) = declared(None, command_pin_sets=["mine"])
     assert said.startswith("command_pin_sets names mine; ")
 
@@ -273,10 +276,6 @@ def test_public_addresses_are_read_by_kind() -> None:
     assert all(KNOWN.addresses.values())
     assert "https://pypi.org/simple" in KNOWN.addresses["pip"]
     assert "nvcr.io/nvidia/pytorch:20.12-py3" in KNOWN.addresses["images"]
-
-
-def test_the_mark_to_edit_is_the_runners() -> None:
-    assert check.TO_EDIT == TO_EDIT
 
 
 # --- Slurm ----------------------------------------------------------------------------------------
@@ -327,8 +326,8 @@ def test_what_is_to_be_built_in_a_job_says_how() -> None:
 def test_a_misspelt_key_of_slurms_is_unknown() -> None:
     (said,) = faults({}, "slurm_partitoin")
     assert said == (
-        "there is no variable slurm_partitoin (did you mean slurm_partition?); docs/slurm.md lists"
-        " those that there are"
+        "there is no variable slurm_partitoin (did you mean 'slurm_partition'?); docs/slurm.md"
+        " lists those that there are"
     )
 
 

@@ -64,7 +64,7 @@ def test_few_tasks_and_each_refusal_with_its_cure(group: Group) -> None:
     nowhere = validate(group, *names)
     group.nodes[1].exec(["rm", "-r", str(VARIABLES["cluster_root"])], check=True)
     assert nowhere.rc != 0
-    assert "dataset_names has defualt (did you mean default?), which neither" in nowhere.out
+    assert "dataset_names has defualt (did you mean 'default'?), which neither" in nowhere.out
     assert "has own" not in nowhere.out
 
     # What setup brings has room, which is known for what was measured.
