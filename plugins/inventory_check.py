@@ -21,7 +21,7 @@ from plugins.public_addresses import by_kind
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.inventory.engine_keys import engine_named, read_engine
-from runner.inventory.key_rules import address_fault, root_fault
+from runner.inventory.key_rules import address_fault, root_fault, value_faults
 from runner.terms.engines.engine_table import ENGINES
 
 # Names that belong to no single role; roles/validate/meta/argument_specs.yml has them.
@@ -437,6 +437,7 @@ def inventory_faults(
     good = {name: value for name, value in values.items() if name not in bad}
     if "cluster_root" in good or "cluster_root" not in variables:
         faults.append(root_fault(str(good.get("cluster_root") or ""), local))
+    faults += value_faults(good)
     faults += [
         f"{name} is not set; docs/inventory.md says what it is"
         for name in ("cluster_systems", "cluster_devices_per_node")

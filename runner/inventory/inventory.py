@@ -5,14 +5,13 @@ untemplated, so a `{{` in one of them is refused by name.
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from node.checked import Address, HostName
-from node.schema import Fields, List, Mapped, Plain, Text, UnfitError, shown
+from node.schema import Fields, List, Mapped, Plain, Text, UnfitError
 from runner.base.env import SECRET, read_env
 from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.paths import node_root
@@ -21,7 +20,7 @@ from runner.inventory import site_engine
 from runner.inventory.absent import absent
 from runner.inventory.declared import declared_pins
 from runner.inventory.engine_keys import nodes_of_jobs, read_engine
-from runner.inventory.key_rules import address_fault, root_fault
+from runner.inventory.key_rules import address_fault, quoted, root_fault, value_faults
 from runner.inventory.listing import Unread, ansible_inventory
 from runner.terms.cluster import CANN_HOME, DEVICES, Cluster, Node
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
@@ -29,8 +28,6 @@ from runner.terms.container_engines import Containers
 from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.engine_table import ENGINES, engine_keys
 from runner.terms.orders import MOST_NODES
-
-MOST_S = 86_400  # of cluster_lost_contact_s
 
 # Every key of a cluster that the runner reads from an inventory; docs/inventory.md is written from
 # it. Those of one engine are in its module in runner/terms/engines/.
@@ -129,24 +126,12 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
     device = shared["cluster_device"] or "cpu"
     if device not in DEVICES:
         raise UserError(
-            f"{path}: cluster_device is {_said(device)}; it must be one of {', '.join(DEVICES)}"
+            f"{path}: cluster_device is {quoted(device)}; it must be one of {', '.join(DEVICES)}"
         )
+    for fault in value_faults(shared):
+        raise UserError(f"{path}: {fault}")
     lost = shared["cluster_lost_contact_s"]
     lost = 6.0 if lost is None else lost
-    if not _is_number(lost) or not 3 <= lost <= MOST_S:
-        raise UserError(
-            f"{path}: cluster_lost_contact_s is {_said(lost)}; it must be 3 or more seconds, and at"
-            f" most {MOST_S}"
-        )
-    memory = shared["cluster_device_memory_mib"]
-    if memory is not None and (not _is_number(memory) or memory <= 0):
-        raise UserError(
-            f"{path}: cluster_device_memory_mib is {_said(memory)}; it must be a number"
-        )
-    for key in ("npu_cann_home", "cluster_scratch"):
-        folder = shared[key] or "/"
-        if not isinstance(folder, str) or not folder.startswith("/"):
-            raise UserError(f"{path}: {key} is {_said(folder)}; it must be an absolute path")
     env = shared["cluster_env"]
     if isinstance(env, dict):  # a secret's value was left out, but its name is in launch.sh
         env = {name: "" if SECRET.search(name) else value for name, value in env.items()}
@@ -163,7 +148,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         device=device,
         nodes=nodes,
         env={name: value for name, value in env.items() if name not in secrets},
-        device_memory_mib=memory,
+        device_memory_mib=shared["cluster_device_memory_mib"],
         lost_contact_s=float(lost),
         secrets=secrets,
         containers=_containers(shared, path, engine),
@@ -178,7 +163,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
 def _root_shared(value: Any, nodes: tuple[Node, ...], path: Path) -> bool:
     """Read whether nodes share their root, which is one folder then."""
     if not isinstance(value, bool | None):
-        raise UserError(f"{path}: cluster_root_shared is {_said(value)}; it must be true or false")
+        raise UserError(f"{path}: cluster_root_shared is {quoted(value)}; it must be true or false")
     roots = {node.root: node.host for node in nodes}
     if value and len(roots) > 1:
         raise UserError(
@@ -194,33 +179,12 @@ def _containers(shared: Mapping[str, Any], path: Path, starts: EngineSettings) -
     engine = site_engine.named(shared["cluster_container_engine"], starts)
     if engine not in tuple(CONTAINER_ENGINES):  # it may be a mapping, which has no hash
         raise UserError(
-            f"{path}: cluster_container_engine is {_said(engine)}; it must be one of"
+            f"{path}: cluster_container_engine is {quoted(engine)}; it must be one of"
             f" {', '.join(CONTAINER_ENGINES)}"
         )
     port = shared["cluster_container_ssh_port"]
     port = default.ssh_port if port is None else port
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        raise UserError(f"{path}: cluster_container_ssh_port is {_said(port)}; it must be a port")
-    options = shared["cluster_container_options"] or []
-    if not isinstance(options, list) or not all(
-        isinstance(word, str) and word.startswith("-") for word in options
-    ):
-        raise UserError(
-            f"{path}: cluster_container_options is {_said(options)}; it must be a list of options,"
-            " each one word such as --device=/dev/infiniband"
-        )
-    return Containers(engine, port, tuple(options))
-
-
-def _said(value: Any) -> str:
-    """Return a value as a fault says it: nothing of a mapping, which may hold secrets."""
-    parts = value if isinstance(value, list) else [value]
-    nested = any(isinstance(part, dict | list) for part in parts)
-    return shown(value) if nested else repr(value)[:200]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return Containers(engine, port, tuple(shared["cluster_container_options"] or ()))
 
 
 def _name(path: Path) -> str:
@@ -296,7 +260,7 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
     devices = variables.get("cluster_devices_per_node")
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_NODES:
         raise UserError(
-            f"{path}: cluster_devices_per_node of {host} is {_said(devices)}; it must be a whole"
+            f"{path}: cluster_devices_per_node of {host} is {quoted(devices)}; it must be a whole"
             f" number of at least 1, and at most {MOST_NODES}"
         )
     default = "127.0.0.1" if local else variables.get("ansible_host") or host

@@ -65,6 +65,9 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) 
     [
         ({"cluster_root": "tb"}, "cluster_root is 'tb'; on a remote node it must be absolute"),
         ({"cluster_root": ""}, "cluster_root is not set; name the folder that holds everything"),
+        ({"cluster_lost_contact_s": 2}, "cluster_lost_contact_s is 2; it must be 3 or more"),
+        ({"cluster_scratch": "tmp"}, "cluster_scratch is 'tmp'; it must be an absolute path"),
+        ({"cluster_container_options": ["x"]}, "is ['x']; it must be a list of options"),
         ({"cluster_root": None}, "cluster_root is not set; name the folder"),
         ({"cluster_systems": None}, "cluster_systems is not set; docs/inventory.md says what"),
         ({"cluster_systems": ["lbai"]}, "cluster_systems names lbai (did you mean 'libai'?)"),
