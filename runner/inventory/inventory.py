@@ -148,7 +148,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         device=device,
         nodes=nodes,
         env={name: value for name, value in env.items() if name not in secrets},
-        device_memory_mib=shared["cluster_device_memory_mib"],
+        device_memory_mib=shared["cluster_device_memory_mib"] or None,
         lost_contact_s=float(lost),
         secrets=secrets,
         containers=_containers(shared, path, engine),

@@ -75,7 +75,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: _is_number(value) and 3 <= value <= MOST_S,
         f"3 or more seconds, and at most {MOST_S}",
     ),
-    "cluster_device_memory_mib": (lambda value: _is_number(value) and value > 0, "a number"),
+    "cluster_device_memory_mib": (lambda value: _is_number(value) and value >= 0, "a number"),
     "npu_cann_home": (_is_folder, "an absolute path"),
     "cluster_scratch": (_is_folder, "an absolute path"),
     "cluster_container_ssh_port": (_is_port, "a port"),

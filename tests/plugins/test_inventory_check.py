@@ -40,6 +40,7 @@ def faults(
 def test_a_good_inventory_has_no_faults() -> None:
     own = ("my_own", "ansible_user", "data_root", "my_cluster_root", "my_cluster_devices_per_node")
     assert faults({"cuda_versions": ["11.3"], "base_gcc_version": 12}, *own) == []
+    assert faults({"cluster_device_memory_mib": 0}) == []  # unknown
     assert faults({"cluster_root": ".tb"}, local=True) == []
 
 

@@ -100,6 +100,7 @@ def test_npu_is_a_device() -> None:
 
 def test_cann_is_where_the_role_npu_looks_for_it() -> None:
     defaults = yaml.safe_load((paths.PROJECT / "roles/npu/defaults/main.yml").read_text())
+    assert parse(changed(cluster_device_memory_mib=0)).device_memory_mib is None
     assert parse(listed("a")).cann_home == defaults["npu_cann_home"]
     assert parse(changed(npu_cann_home="/data/Ascend/nnae")).cann_home == "/data/Ascend/nnae"
 
