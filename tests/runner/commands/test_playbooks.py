@@ -22,7 +22,7 @@ def test_a_mistake_is_told_with_its_cure(
     assert main(words) == 1
     out, err = capsys.readouterr()
     assert out.split()[:3] == ["validate", "localhost", "failed"]
-    assert "did you mean torch_gpt?" in out
+    assert "did you mean 'torch_gpt'?" in out
     log = tmp_path / ".setup" / "rack-setup.log"
     assert err == f"error: setup failed on localhost (validate); Ansible's output: {log}\n"
     kept = log.read_text()
