@@ -8,9 +8,10 @@ import json
 import math
 import shlex
 import shutil
+import tempfile
 import threading
-from contextlib import nullcontext
-from pathlib import PurePosixPath
+from contextlib import ExitStack
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
@@ -19,11 +20,12 @@ from runner.base.paths import found
 from runner.base.streams import complain, nobody_reads, say
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
 
     from runner.folder.campaign import Campaign
     from runner.folder.events import Event
-    from runner.serve.live_page import LivePage
+    from runner.serve.report_file import ReportFile
+    from runner.serve.report_server import ReportServer
 
 EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -41,7 +43,8 @@ docs/matrix.md explains the matrix file, key by key.
   python -m runner bench matrix.yaml                      the quickstart, on this machine
   python -m runner bench matrix.yaml --dry-run            what would run, exactly
   python -m runner bench matrix.yaml --plan               kept, new, hidden; how long
-  python -m runner bench matrix.yaml --serve              and a page that follows, in a browser
+  python -m runner bench matrix.yaml --report report.html a page that is rewritten after each run
+  python -m runner bench matrix.yaml --serve              the same, in a browser of this machine
   python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
@@ -73,6 +76,12 @@ def add_parser(commands: Commands) -> None:
         metavar="PORT",
         help="show the report in a browser of this machine while it runs; its address is printed"
         " (default: a free port; docs/how-to/live-page.md)",
+    )
+    command.add_argument(
+        "--report",
+        type=_writable,
+        metavar="FILE",
+        help="write the report (collect --format html) to FILE after each run",
     )
     add_only(command)
     command.add_argument("--again", action="store_true", help="also run finished cells once more")
@@ -146,7 +155,6 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.base.console import one_line
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
-    from runner.folder.events import CAMPAIGN_BEGUN
     from runner.inventory.inventory import load_inventory
     from runner.launch import outlook
     from runner.launch.bench import bench
@@ -181,13 +189,12 @@ def run(chosen: argparse.Namespace) -> int:
         seen = outlook.look(campaign, wanted, machines, chosen.only, again=chosen.again)
         say(json.dumps(seen.to_json(), indent=1) if as_json else seen.words())
         return 0
-    with Notifier(chosen.notify, complain) as notify, _served(chosen.serve, campaign) as live:
+    with Notifier(chosen.notify, complain) as notify, ExitStack() as stack:
+        page = _Page(chosen, campaign, stack)
 
         def tell(event: Event) -> None:
             notify(event)
-            if live and event.event == CAMPAIGN_BEGUN:
-                for line in live.words:
-                    view.console.print(one_line(line))
+            page.tell(event, lambda line: view.console.print(one_line(line)))
 
         view = View(tell=tell)
         try:
@@ -204,23 +211,59 @@ def run(chosen: argparse.Namespace) -> int:
             )
         except BaseException as error:
             view.broken_off(error)
+            page.finish(interrupted=True)
             raise
         if campaign.begun:
             try:
                 print_campaign(chosen.runs, campaign.name, None, chosen.format, None)
             except BrokenPipeError:
                 nobody_reads()
-        if live and not tally.interrupted:
-            live.last()
+        page.finish(interrupted=tally.interrupted)
     return tally.exit_code
 
 
-def _served(port: int | None, campaign: Campaign) -> AbstractContextManager[LivePage | None]:
-    """Serve the campaign's page, if that is asked for."""
-    if port is None:
-        return nullcontext()
-    from runner.launch.picture import Picture
-    from runner.launch.status import look
-    from runner.serve.live_page import live_page
+class _Page:
+    """The report that is rewritten while bench runs, and served; nothing of both unless asked."""
 
-    return live_page(campaign.path, port, lambda: Picture(look(campaign)).words)
+    def __init__(self, chosen: argparse.Namespace, campaign: Campaign, stack: ExitStack) -> None:
+        self.file: ReportFile | None = None
+        self.server: ReportServer | None = None
+        if chosen.report is None and chosen.serve is None:
+            return
+        from runner.launch.picture import Picture
+        from runner.launch.status import look
+        from runner.serve.report_file import ReportFile, words_of
+        from runner.serve.report_server import served
+
+        path = chosen.report
+        if path is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trainbench-"))
+            path = Path(folder) / "report.html"
+        if chosen.serve is not None:
+            self.server = stack.enter_context(served(path, chosen.serve))
+        self.file = ReportFile(path, campaign, words_of(lambda: Picture(look(campaign)).words))
+
+    def tell(self, event: Event, say_line: Callable[[str], None]) -> None:
+        """Have the report rewritten; say where it is served when the campaign begins."""
+        from runner.folder.events import CAMPAIGN_BEGUN
+
+        if self.file:
+            self.file.changed()
+        if self.server and event.event == CAMPAIGN_BEGUN:
+            for line in self.server.words:
+                say_line(line)
+
+    def finish(self, *, interrupted: bool) -> None:
+        """Write the last report, and let its readers have it; Ctrl-C does not wait for them."""
+        if self.file:
+            self.file.finish()
+        if self.server and not interrupted:
+            self.server.last()
+
+
+def _writable(word: str) -> Path:
+    """Read the name of a file in a folder that is there."""
+    path = Path(word)
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{word!r}: name a file in a folder that exists")
+    return path

@@ -11,7 +11,7 @@ from node.printable import printable
 from runner.report.conclusion import compared_axes, conclusion, ran
 from runner.report.details import details
 from runner.report.heatmap import heatmaps
-from runner.report.page_script import content_policy, live_script, page_script
+from runner.report.page_script import content_policy, page_script
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
@@ -38,21 +38,22 @@ def to_html(
 
     `hidden` says what the campaign keeps and the page does not show; `evidence` has each run's
     commands and logs' ends (runner/load/evidence.py), `logs` those that are in the page whole.
-    `live` is the number of a page that is served while the campaign runs (runner/serve/). `home` is
-    the first page of the site that it belongs to, `notices` are what readers there should know.
+    `live` says how far a campaign is that runs: the page then loads itself again every 10 seconds.
+    `home` is the first page of the site that it belongs to, `notices` are what readers there should
+    know.
     Without `side_by_side` curves stand in the rows' details alone.
     """
     chosen = select_columns(table)
     inside = {log.path: at for at, log in enumerate(log for log in logs if log.data)}
     statuses = [row.status for row in table]
     campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
-    scripts = [page_script(), *([live_script()] if live else [])]
+    scripts = [page_script()]
     page = templates().get_template("page/report.html.j2")
     return page.render(
         live=live,
         home=home,
         notices=notices,
-        policy=content_policy(scripts, live=bool(live)),
+        policy=content_policy(scripts),
         scripts=scripts,
         title=", ".join(campaigns) or "no cells",
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],

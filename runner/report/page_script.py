@@ -15,19 +15,13 @@ def page_script() -> Markup:
     return _script("page.js")
 
 
-def live_script() -> Markup:
-    """Return templates/page/live.js: what a report has besides while it is served."""
-    return _script("live.js")
-
-
 @cache
 def _script(name: str) -> Markup:
     return Markup((TEMPLATES / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 (our own)
 
 
-def content_policy(scripts: Sequence[str], *, live: bool = False) -> Markup:
-    """Return a page's policy: no request, unless it is `live`, to its server; styles inline; these
-    scripts alone, by their checksums.
+def content_policy(scripts: Sequence[str]) -> Markup:
+    """Return a page's policy: no request; styles inline; these scripts alone, by their checksums.
 
     `img-src data:` is the empty icon, without which a browser asks for one.
     """
@@ -36,6 +30,4 @@ def content_policy(scripts: Sequence[str], *, live: bool = False) -> Markup:
     rules += ["base-uri 'none'", "form-action 'none'"]
     if sums:
         rules.append(" ".join(["script-src", *(f"'sha256-{digest}'" for digest in sums)]))
-    if live:
-        rules.append("connect-src 'self'")
     return Markup("; ".join(rules))  # noqa: S704 (of words of ours)

@@ -1,1 +1,1 @@
-"""The live page of `bench --serve`: this machine alone, read only. docs/how-to/live-page.md."""
+"""The report while bench runs: rewritten after each run, and served to this machine on request."""

@@ -439,12 +439,6 @@ function restore(first) {
 
 begin();
 restore(true);
-document.addEventListener("report:replaced", () => {  // templates/page/live.js
-  const views = new Map(tables.map((table) => [table.prefix, table.pairs()]));
-  begin();
-  if (addressed() !== null) return void restore(true);
-  for (const table of tables) table.restore(Object.fromEntries(views.get(table.prefix) || []));
-});
 addEventListener("hashchange", () => restore(false));
 addEventListener("popstate", () => restore(false));
 let width = innerWidth;

@@ -1,6 +1,5 @@
 """`bench --serve` as a whole: a page that changes while the campaign runs, and ends with it."""
 
-import json
 import re
 import signal
 import socket
@@ -28,6 +27,7 @@ MATRIX: dict[str, Any] = {
     "warmup_iters": 5,
     "time_limit_s": 600,
 }
+REFRESH = 'http-equiv="refresh"'
 RUNNING = '<span class="pill wait">running</span>'
 
 
@@ -59,39 +59,39 @@ def address_of(bench: Bench) -> str:
 
 
 def test_the_page_changes_while_bench_runs_and_ends_with_it(bench: Bench, tmp_path: Path) -> None:
-    bench.start("--serve")
+    """The file that --report names is what --serve serves."""
+    file = tmp_path / "report.html"
+    bench.start("--serve", "--report", str(file))
     address = address_of(bench)
-    assert "The report is being made" in read(address)
-
-    def version(least: int) -> dict[str, Any] | None:
-        now: dict[str, Any] = json.loads(read(f"{address}now"))
-        return now if now["version"] >= least else None
-
-    first = until(lambda: version(1))
-    assert not first["over"]
-    # The first page may be of an instant before the first run began.
     begun = until(lambda: page if RUNNING in (page := read(address)) else None)
-    assert re.search(r'data-live="\d+"', begun)
+    assert REFRESH in begun
     (tmp_path / "seen").touch()
-    last = until(lambda: ((now := version(1)) and now["over"] and now) or None)
-    assert last["version"] > first["version"]
-    ended = read(address)  # bench waits for this
+    ended = until(lambda: page if REFRESH not in (page := read(address)) else None)
     assert RUNNING not in ended
     assert len(re.findall(r"<span class=\"pill ok\">ok</span>", ended)) >= 2
     code, said = bench.finish()
     assert code == 0, said
     assert said.count(address) == 1
+    assert file.read_text() == ended
     with pytest.raises(urllib.error.URLError):
         read(address)
 
 
-def test_ctrl_c_ends_it_as_ever(bench: Bench) -> None:
-    bench.start("--serve")
-    address = address_of(bench)
-    until(lambda: "iteration" in json.loads(read(f"{address}now"))["words"] or None)
+def test_ctrl_c_ends_it_and_leaves_the_report(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    bench.start("--report", str(file))
+    until(lambda: file.exists() or None)
     assert bench.process is not None
     bench.process.send_signal(signal.SIGINT)
     assert bench.finish()[0] == 130
+    assert "interrupted" in file.read_text()
+    assert REFRESH not in file.read_text()
+
+
+def test_a_report_in_no_folder_is_refused(bench: Bench, tmp_path: Path) -> None:
+    ended = bench.run("--report", str(tmp_path / "none" / "x.html"))
+    assert ended.returncode == 2
+    assert "name a file in a folder that exists" in ended.stderr
 
 
 def test_a_port_in_use_is_one_sentence_and_nothing_runs(bench: Bench) -> None:

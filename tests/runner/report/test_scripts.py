@@ -19,46 +19,28 @@ from tests.runner.campaigns import Story, torch_gpt, write
 
 pytestmark = pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
-# The server of bench --serve as the page sees it: a newer report, once `answer` is called.
-SERVER = """
-let answer;
-const begun = new Promise((resolve) => { answer = resolve; });
-window.fetch = async (name) => {
-  await begun;
-  return new Response(name === "now"
-    ? JSON.stringify({ version: 2, problem: "", words: "", over: false }) : NEWER);
-};
+HELPERS = """
 window.onerror = (message) => { document.title = message; };
-const replaced = new Promise((resolve) => {
-  document.addEventListener("report:replaced", () => setTimeout(resolve, 50));
-});
 const one = (selector) => document.querySelector(selector);
 const tell = (said) => { document.body.innerHTML = "<pre id=said></pre>";
   one("#said").textContent = JSON.stringify(said); };
 """
 
 
-def report(runs: Path, ended: int, number: str) -> str:
-    """A page of four cells, of which some have ended; its policy would let no test in."""
+def report(runs: Path) -> str:
+    """A page of four cells; its policy would let no test in."""
     matrix = small_matrix({"zero_stage": [0, 1], "seed": [1, 2]}, {"nodes": 2}, name="m")
-    first = [cell.id for cell in matrix.cells[:ended]]
-    campaign = write(
-        runs / number,
-        matrix,
-        small_cluster(),
-        lambda cell, repeat: Story({0: torch_gpt(30)}) if cell.id in first else None,
-    )
+    campaign = write(runs, matrix, small_cluster(), lambda *_: Story({0: torch_gpt(30)}))
     records = records_of(campaign, runs)
     evidence = evidence_of_records(campaign, records, runs)
-    page = to_html(rows(records), evidence=evidence, live=number)
+    page = to_html(rows(records), evidence=evidence)
     return re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
 
 
 def said(folder: Path, acts: str, address: str = "") -> Any:
-    """What acts (JavaScript) tell of a page that is replaced by a newer one."""
-    newer = json.dumps(report(folder, 4, "2")).replace("<", "\\u003c")
-    begin = f"<script>const NEWER = {newer};{SERVER}</script>"
-    page = report(folder, 1, "1").replace("<head>", f"<head>{begin}", 1)
+    """What acts (JavaScript) tell of a page."""
+    begin = f"<script>{HELPERS}</script>"
+    page = report(folder).replace("<head>", f"<head>{begin}", 1)
     script = f"<script>(async () => {{{acts}}})().catch((error) => tell(String(error)))</script>"
     path = folder / "page.html"
     path.write_text(page.replace("</body>", f"{script}</body>"))
@@ -70,40 +52,6 @@ def said(folder: Path, acts: str, address: str = "") -> Any:
     found = re.search(r'<pre id="said">(.*?)</pre>', ran.stdout, re.DOTALL)
     assert found is not None, ran.stdout[-2000:]
     return json.loads(html.unescape(found[1]))
-
-
-def test_a_newer_report_has_open_what_was_open(tmp_path: Path) -> None:
-    """Though rows have more to open by then, above what a person opened."""
-    acts = """
-    const all = () => [...document.querySelectorAll("section:last-of-type details")];
-    const seen = () => all().map((each) => [each.firstElementChild.textContent, each.open]);
-    const last = all().at(-1);
-    last.open = !last.open;
-    const before = seen();
-    answer();
-    await replaced;
-    tell([before, seen(), one("main").dataset.live, document.title]);
-    """
-    before, after, number, title = said(tmp_path, acts)
-    assert number == "2"
-    assert "rror" not in title
-    assert before == after
-    assert len(before) > 1
-
-
-def test_a_newer_report_has_the_view_that_no_address_says(tmp_path: Path) -> None:
-    acts = """
-    const query = () => one("#cells-q");
-    query().value = "seed=2";
-    query().dispatchEvent(new Event("input"));
-    location.hash = "#environment";
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    answer();
-    await replaced;
-    const rows = document.querySelectorAll("#cells tbody tr[id^=cell]:not([hidden])");
-    tell([query().value, rows.length]);
-    """
-    assert said(tmp_path, acts) == ["seed=2", 2]
 
 
 def test_columns_are_as_many_as_fit_after_each_change(tmp_path: Path) -> None:

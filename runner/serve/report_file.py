@@ -1,0 +1,103 @@
+"""The report of a campaign that runs, as a file: `bench --report FILE`.
+
+A thread of the lowest priority writes it when a run began or ended, and for at most one part in
+SHARE of the time. A page that cannot be written is one line on the terminal; bench goes on.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.files import whole
+from runner.base.streams import complain
+from runner.folder.campaign import Campaign
+
+SHARE = 10
+LEAST_S = 5.0  # between two writings
+LAST_S = 120.0  # for the last one
+LOWEST = 19
+
+
+class ReportFile:
+    """A page that follows a campaign; `words` say how far that is."""
+
+    def __init__(self, path: Path, campaign: Campaign, words: Callable[[], str]) -> None:
+        self.path = path
+        self._campaign, self._words = campaign, words
+        self._turn = threading.Condition()
+        self._changed = self._last = False
+        self._thread = threading.Thread(target=self._work, name="report", daemon=True)
+        self._thread.start()
+
+    def changed(self) -> None:
+        """Have the page written anew, soon."""
+        with self._turn:
+            self._changed = True
+            self._turn.notify_all()
+
+    def finish(self) -> None:
+        """Write the last page, if the campaign ever began."""
+        with self._turn:
+            self._last = True
+            self._turn.notify_all()
+        self._thread.join(LAST_S)
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
+        not_before = 0.0
+        while True:
+            with self._turn:
+                while not (self._last or (self._changed and time.monotonic() >= not_before)):
+                    self._turn.wait(max(not_before - time.monotonic(), 0) or None)
+                self._changed, last = False, self._last
+            began = time.monotonic()
+            if self._campaign.begun:
+                self._write(last)
+            if last:
+                return
+            not_before = time.monotonic() + max(LEAST_S, SHARE * (time.monotonic() - began))
+
+    def _write(self, last: bool) -> None:
+        try:
+            live = "" if last else self._words() or "The campaign runs."
+            with whole(self.path) as stream:
+                stream.write(page_of(self._campaign, self.path.resolve().parent, live).encode())
+        except Exception as error:  # whatever the folder holds: the campaign itself goes on
+            complain(f"warning: {self.path} was not written: {error or type(error).__name__}")
+
+
+def page_of(campaign: Campaign, base: Path, live: str) -> str:
+    """Return the report of a campaign's folder, as collect writes it; links begin at `base`."""
+    from runner.load.evidence import evidence_of_records
+    from runner.load.records import layout_of, records_of
+    from runner.load.whole_logs import DEFAULT_MIB, MIB, packed_logs
+    from runner.report.page import to_html  # matplotlib takes a second to import
+    from runner.tables.build import rows
+
+    records = records_of(campaign, base)
+    _, documents = layout_of(campaign)
+    evidence = evidence_of_records(campaign, records, base)
+    return to_html(
+        rows(records, campaign.settings.baseline, documents),
+        campaign.hidden.words,
+        evidence=evidence,
+        logs=packed_logs(records, evidence, round(DEFAULT_MIB * MIB)),
+        live=live,
+    )
+
+
+def words_of(look: Callable[[], str]) -> Callable[[], str]:
+    """Return what says how far a campaign is, and nothing before it began."""
+
+    def words() -> str:
+        try:
+            return look()
+        except (UserError, OSError):
+            return ""
+
+    return words
