@@ -93,8 +93,9 @@ test:  ## Lint, unit, golden, role and trainer tests, then those on real test no
 	$(PYTEST) -m '$(NOT_SLOW)' tests
 
 .PHONY: lint
-lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck, named removals
+lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck, named removals, schemas
 	tools/removals
+	tools/schema-changes
 	ruff check .
 	ruff format --check .
 	mypy
