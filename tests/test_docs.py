@@ -243,7 +243,7 @@ def table_schema() -> str:
     others = {
         key: what
         for key, what in row["properties"].items()
-        if key in ("axes", "missing", "verdict_reasons", "scaling", "runs")
+        if key in ("axes", "missing", "verdict_reasons", "scaling", "runs", "data_parallel")
     }
     columns = {key: c.json_schema() for key, c in COLUMNS.items() if c.value}
     row["properties"] = columns | others
