@@ -69,7 +69,7 @@ gpu-smoke:  ## The same on this machine's NVIDIA GPUs, with the torch of python3
 	@precision=$$(tools/gpu-inventory $(GPUS)); \
 	$(MAKE) --no-print-directory $(VENV)/.run; \
 	$(SETUP) -i $(GPUS); \
-	sed "s/bf16/$$precision/" matrices/gpu-smoke.yaml >.trainbench/gpu-smoke.yaml; \
+	sed "s/bf16/$$precision/" matrices/gpu/gpu-smoke.yaml >.trainbench/gpu-smoke.yaml; \
 	python -m runner bench --matrix .trainbench/gpu-smoke.yaml -i $(GPUS)
 
 .PHONY: gpu-nodes
@@ -82,7 +82,7 @@ gpu-nodes:  ## The same on NODES=2 test nodes that share them out: several nodes
 	python -m tests.cluster up --name gpu --dir $(GPU_NODES) --nodes $(NODES) --gpus \
 	  --var-file $(GPUS)-node/group_vars/all/cluster.yml --var setup_privileged=false; \
 	$(SETUP) -i $(GPU_NODES)/inventory; \
-	sed "s/bf16/$$precision/" matrices/gpu-nodes.yaml >.trainbench/gpu-nodes.yaml; \
+	sed "s/bf16/$$precision/" matrices/gpu/gpu-nodes.yaml >.trainbench/gpu-nodes.yaml; \
 	python -m runner bench --matrix .trainbench/gpu-nodes.yaml -i $(GPU_NODES)/inventory
 
 .PHONY: test
@@ -126,6 +126,12 @@ faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes
 slurm-faults: $(VENV)/.dev  ## The same on real Slurm: jobs, nodes, the controller, bench, the shared folder (root)
 	tools/system-packages
 	python -m tests.on_slurm
+
+.PHONY: acceptance
+acceptance: $(VENV)/.dev setup  ## Plants faults for `accept` to find, accepts clean nodes, simulates clusters: tables (root, two hours)
+	tools/system-packages
+	tools/system-packages bindfs faketime tc taskset
+	python -m tests.acceptance
 
 .PHONY: hostile
 hostile: $(VENV)/.dev  ## A node that answers in every way of docs/security.md, on real test nodes (root)
@@ -198,6 +204,13 @@ site: $(VENV)/.dev  ## Write the documents as a site, build/site/index.html, rea
 	NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet --strict
 	@echo "Open $(CURDIR)/build/site/index.html"
 
+.PHONY: dist
+dist: $(VENV)/.dev  ## Build the wheel and the sdist in build/dist, and check them
+	rm -rf build/dist
+	python -m hatchling build -d $(CURDIR)/build/dist
+	python -m twine check --strict build/dist/*
+	python -m pytest -q tests/tools/test_wheel.py
+
 .PHONY: pictures
 pictures: $(VENV)/.dev setup  ## Take the tutorial's pictures anew, from runs on this machine (Chromium; minutes)
 	python -m tools.site.pictures
@@ -250,6 +263,11 @@ changes: $(VENV)/.dev  ## Measure how well change points are found: planted step
 .PHONY: coverage
 coverage: $(VENV)/.dev  ## Measure how often intervals and differences of speeds are right: simulated runs (minutes)
 	python -m benchmarks.coverage
+
+.PHONY: tuning
+tuning: $(VENV)/.dev  ## Replay tune on tables of measured layouts (LAYOUTS="FILE.csv...", else TRAINBENCH_SHARED's; NOISE=3)
+	OPENBLAS_NUM_THREADS=1 python -m benchmarks.tuning $(if $(NOISE),--noise $(NOISE)) \
+	  $(or $(LAYOUTS),$(wildcard $(TRAINBENCH_SHARED)/layouts/*.csv))
 
 .PHONY: learning
 learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)

@@ -1,6 +1,7 @@
 """What grows with the nodes of a run, on both engines: docs/scale.md has it, and 4,096 computed.
 
     python -m benchmarks.scale [--engine ssh slurm] [--nodes 1 4 16 32]     (root: `make scale`)
+    python -m benchmarks.scale --engine ssh --nodes 64 --busy 8 --step-s 2     (on a busy machine)
 
 On test nodes of this one machine, whose cores all of them share: times beyond a few nodes are those
 of the machine. A campaign of three runs of a trainer that sleeps; of the last two:
@@ -19,6 +20,7 @@ import contextlib
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -30,6 +32,7 @@ from typing import Any
 from tabulate import tabulate
 
 from runner.folder import names
+from runner.terms.cluster import LOST_CONTACT_S
 from tests import stand_in
 from tests.cluster import Cluster
 from tests.cluster.slurm import SlurmCluster
@@ -85,14 +88,14 @@ def held(pid: int) -> float:
         return 0.0
 
 
-def matrix(nodes: int) -> dict[str, Any]:
+def matrix(nodes: int, step_s: float) -> dict[str, Any]:
     """Three runs on all nodes."""
     return {
         "name": f"scale{nodes}",
         "defaults": {
             **{"system": "torch_gpt", "nodes": nodes, "devices_per_node": 1},
             **{"micro_batch_size": 1, "global_batch_size": nodes},
-            **{"train_iters": STEPS, "env": {"STEP_S": str(STEP_S)}},
+            **{"train_iters": STEPS, "env": {"STEP_S": str(step_s)}},
         },
         "axes": {"seed": list(range(CELLS))},
     }
@@ -134,7 +137,7 @@ def run_of(run: Path) -> tuple[float, ...]:
     )
 
 
-def over_ssh(counts: list[int]) -> Iterator[list[str]]:
+def over_ssh(counts: list[int], step_s: float) -> Iterator[list[str]]:
     """A row for each number of nodes."""
     root = PROJECT / "build" / "overhead"
     stand_in.install(root, base_python())
@@ -142,13 +145,16 @@ def over_ssh(counts: list[int]) -> Iterator[list[str]]:
         for nodes in counts:
             folder = Path(name) / f"n{nodes}"
             folder.mkdir()
-            variables = {"cluster_root": str(root), "cluster_devices_per_node": 1}
+            variables = {
+                **{"cluster_root": str(root), "cluster_devices_per_node": 1},
+                "cluster_lost_contact_s": LOST_CONTACT_S,
+            }
             inventory = folder / "rack"
             cluster.write_inventory(inventory, nodes=nodes, variables=variables)
-            yield row("ssh", nodes, Bench(folder, inventory, matrix(nodes)))
+            yield row("ssh", nodes, Bench(folder, inventory, matrix(nodes, step_s)))
 
 
-def on_slurm(counts: list[int]) -> Iterator[list[str]]:
+def on_slurm(counts: list[int], step_s: float) -> Iterator[list[str]]:
     """A row for each number of nodes and mode."""
     with SlurmCluster(max(counts)) as slurm:
         install_stand_in(slurm)
@@ -156,8 +162,21 @@ def on_slurm(counts: list[int]) -> Iterator[list[str]]:
             for mode in ("job", "allocation"):
                 variables = {"slurm_mode": mode, "slurm_nodes": nodes, "slurm_most_jobs": 1}
                 folder = user_folder(slurm, f"{mode}{nodes}")
-                bench = SlurmBench(slurm, folder, matrix(nodes), variables)
+                bench = SlurmBench(slurm, folder, matrix(nodes, step_s), variables)
                 yield row(f"Slurm, {mode}", nodes, bench)
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep so many processes of this machine spinning, each with a session's share of it."""
+    spin = [sys.executable, "-ISc", "while True: pass"]
+    spinning = [subprocess.Popen(spin, start_new_session=True) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
 
 
 def main() -> int:
@@ -166,13 +185,16 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 4, 16, 32], help="node counts")
     ways = {"ssh": over_ssh, "slurm": on_slurm}
     parser.add_argument("--engine", nargs="+", default=list(ways), choices=ways, help="which")
+    parser.add_argument("--busy", type=int, default=0, help="processes that spin meanwhile")
+    parser.add_argument("--step-s", type=float, default=STEP_S, help="of the trainer, 10 of them")
     chosen = parser.parse_args()
     rows = []
-    for engine in chosen.engine:
-        for found in ways[engine](chosen.nodes):
-            rows.append(found)
-            load = f"load average {os.getloadavg()[0]:.1f}"
-            print("\t".join(found), load, time.strftime("%H:%M:%S"), file=sys.stderr)
+    with busy(chosen.busy):
+        for engine in chosen.engine:
+            for found in ways[engine](chosen.nodes, chosen.step_s):
+                rows.append(found)
+                load = f"load average {os.getloadavg()[0]:.1f}"
+                print("\t".join(found), load, time.strftime("%H:%M:%S"), file=sys.stderr)
     headers = ("engine", "nodes", "start, s", "skew, s", "end, s", "memory, MiB", "largest, MiB")
     print(
         tabulate(

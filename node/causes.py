@@ -60,11 +60,15 @@ class Cause(str, Enum):
         *("stopped", "interrupted", AGAIN),
         "`python -m runner stop`, playbooks/stop.yml or a signal to the supervisor ended it",
     )
+    ENDED_EARLY = (
+        *("ended_early", "ended_early", FINISHED),
+        "`trainbench tune` ended the run: it was much slower than the fastest so far",
+    )
     CONTROL_LOST = ("control_lost", "interrupted", AGAIN, "the process that ran bench was gone")
     # What broke around it.
     NODE_LOST = (
         *("node_lost", "node_lost", AGAIN),
-        "a node was out of contact for lost_contact_s, or Slurm took it for down",
+        "a node was out of contact for lost_contact_s or longer, or Slurm took it for down",
     )
     SUPERVISOR_LOST = (
         *("supervisor_lost", "failed", AGAIN),
@@ -117,6 +121,7 @@ class Cause(str, Enum):
     # Why a node refused to start it.
     UNREACHABLE = ("unreachable", "failed", AGAIN, "a node could not be reached")
     MISSING = ("missing", "failed", AGAIN, "a file, program, folder or variable is not there")
+    SETUP_FAILED = ("setup_failed", "failed", AGAIN, "a line of slurm_setup failed on a node")
     CHANGED = ("changed", "failed", AGAIN, "a file has another size than was recorded")
     PORT_IN_USE = (
         *("port_in_use", "failed", AGAIN),
@@ -146,7 +151,7 @@ class Cause(str, Enum):
 
 
 # What may come while a run ends by itself, and then changes nothing of it.
-LATE = frozenset((Cause.INTERRUPTED, Cause.CONTROL_LOST, Cause.STALLED))
+LATE = frozenset((Cause.INTERRUPTED, Cause.CONTROL_LOST, Cause.STALLED, Cause.ENDED_EARLY))
 # Endings that the trainer's own logs may explain; of the others the ending itself is the cause.
 EXPLAINED = frozenset((Cause.EXIT, Cause.NO_STEP, Cause.STOPPED_EARLY, Cause.TIME_LIMIT))
 

@@ -128,7 +128,8 @@ class Repository:
 
     def edits(self, depth: int) -> str:
         """Return a checksum of what differs from the commit; "" where nothing does."""
-        told = sorted([*self.changed(depth), *self.submodules(depth)])
+        found = sorted([*self.changed(depth), *self.submodules(depth)])
+        told = program_files.counted(found, self.limits)
         return program_files.digest(told) if told else ""
 
     def changed(self, depth: int) -> Iterator[Tuple[str, str]]:

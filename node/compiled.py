@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import marshal
-import os
 from importlib.util import MAGIC_NUMBER
 
 from node import sent
@@ -14,7 +13,7 @@ from node.files import write_bytes
 def keep(file: str) -> None:
     """Leave all modules of a file compiled beside it, once for each Python."""
     path = sent.place(file)
-    if os.path.exists(path):
+    if sent.compiled(file):
         return
     code = {name: compile(text, name, "exec") for name, text in sent.SOURCES.items()}
     with contextlib.suppress(OSError):

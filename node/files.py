@@ -14,17 +14,34 @@ if TYPE_CHECKING:
 
 
 class NotPlainError(OSError):
-    """A device, a pipe or a socket, which may have no end."""
+    """A device, a pipe or a socket, which may have no end, or a link."""
+
+
+# What another user left there is never followed, emptied or waited for.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_plain(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a plain file to be read. Raises OSError, NotPlainError for what is none."""
-    # Without a pause at a pipe that nobody writes to.
-    stream = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
-    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        return stream
-    stream.close()
-    raise NotPlainError(errno.EINVAL, "it is not a plain file", str(path))
+    """Open a plain file to be read. Raises OSError, NotPlainError for a link or what is none."""
+    try:
+        return _plain(path, os.open(path, READ), "rb")
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # ENXIO: a socket
+            raise NotPlainError(errno.EINVAL, _what(path), str(path)) from None
+        raise
+
+
+def _plain(path: str | os.PathLike[str], handle: int, mode: str) -> IO[bytes]:
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return open(handle, mode)
+    os.close(handle)
+    raise NotPlainError(errno.EINVAL, _what(path), str(path))
+
+
+def _what(path: str | os.PathLike[str]) -> str:
+    return "it is a link, not a plain file" if os.path.islink(path) else "it is not a plain file"
 
 
 def read_start(path: str | os.PathLike[str], most: int) -> bytes | None:
@@ -35,6 +52,15 @@ def read_start(path: str | os.PathLike[str], most: int) -> bytes | None:
             return stream.read(min(most, os.fstat(stream.fileno()).st_size + 1))
     except NotPlainError:
         return None
+
+
+def holds(path: str, content: bytes) -> bool:
+    """Return whether a plain file has just this content."""
+    try:
+        with open_plain(path) as stream:
+            return stream.read(len(content) + 1) == content
+    except OSError:
+        return False
 
 
 def read_text(path: str) -> str:
@@ -66,9 +92,10 @@ def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False
     `last`: it is to survive a node that loses its power right afterwards.
     """
     fresh = "%s.new%d" % (path, os.getpid())
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh)  # of a process that was killed, or a link
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with os.fdopen(os.open(fresh, NEW, mode), "wb") as stream:
             stream.write(content)
             if last:
                 stream.flush()
@@ -77,6 +104,14 @@ def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False
     except BaseException:
         os.unlink(fresh)
         raise
+
+
+def open_to_append(path: str | os.PathLike[str], mode: int = 0o600) -> IO[bytes]:
+    """Open a plain file to be appended to and read, new where there is none.
+
+    Raises OSError, NotPlainError for a link or what is no plain file.
+    """
+    return _plain(path, os.open(path, APPEND, mode), "a+b")
 
 
 def create_once(path: str | os.PathLike[str], text: str) -> bool:
@@ -89,7 +124,7 @@ def create_once(path: str | os.PathLike[str], text: str) -> bool:
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, ".%s.%s" % (name, os.urandom(8).hex()))
     try:
-        with open(fresh, "w", encoding="utf-8") as stream:
+        with open(fresh, "x", encoding="utf-8") as stream:
             stream.write(text)
         try:
             os.link(fresh, path)

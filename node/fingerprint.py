@@ -20,10 +20,12 @@ from node.program_files import FingerprintError, Limits, checksum_of
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping
+    from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
 PYTHON_S = 60.0  # for an interpreter on a slow file system
 MOST_SAID = 4096
+MOST_NAMED = 5_000  # files of a folder, so that a changed one can be named
+WORD = 12  # letters of a file's checksum that tell it from what it was
 # Names and versions stand in the names of folders, so that no package is imported. A user's own
 # packages count where the trainer sees them: -I leaves them out.
 ASK = """\
@@ -40,24 +42,35 @@ print(json.dumps({"python": platform.python_version(), "packages": packages}))
 
 
 def fingerprints(
-    folders: Mapping[str, str], pythons: Mapping[str, str]
+    folders: Mapping[str, str],
+    pythons: Mapping[str, str],
+    apart: Iterable[str] = (),
+    files: Optional[Dict[str, Dict[str, str]]] = None,
 ) -> Dict[str, Dict[str, Any]]:
-    """Return what each is, by the name that it is asked by."""
-    found = {name: _said(of_folder, path) for name, path in folders.items()}
+    """Return what each is, by the name that it is asked by.
+
+    Files whose checksum is one of `apart` do not count. `files` is filled with what each folder's
+    fingerprint was made of: paths, and the start of each file's checksum.
+    """
+    found = {}
+    for name, path in folders.items():
+        limits = Limits(path, apart)
+        found[name] = _said(of_folder, path, limits)
+        if files is not None and len(limits.told) <= MOST_NAMED:
+            files[name] = {printable(path): what[:WORD] for path, what in limits.told}
     found.update({name: _said(of_python, path) for name, path in pythons.items()})
     return found
 
 
-def _said(of: Callable[[str], Dict[str, str]], path: str) -> Dict[str, Any]:
+def _said(of: Callable[..., Dict[str, str]], *of_what: Any) -> Dict[str, Any]:
     try:
-        return of(path)
+        return of(*of_what)
     except FingerprintError as error:
         return {"problem": str(error)}
 
 
-def of_folder(path: str) -> Dict[str, str]:
+def of_folder(path: str, limits: Limits) -> Dict[str, str]:
     """Return what a folder is. Raises FingerprintError."""
-    limits = Limits(path)
     if "\n" in path or not os.path.isdir(path):
         there = "is no folder" if os.path.lexists(path) else "is not there"
         raise FingerprintError(

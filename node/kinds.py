@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from node.checked import Sha256
 from node.printable import printable
-from node.schema import AnyOf, Fields, OneOf, Text, Words
+from node.schema import AnyOf, Fields, Mapped, OneOf, Text, Words
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def having(needed: Mapping[str, Kind], others: Mapping[str, Kind] | None = None)
     return Fields(needed, optional, make=present)
 
 
+# What the fingerprints of folders were made of: a path to the start of a checksum, or a word.
+FILES = Mapped(Text(most=4096), Text(most=64), most=5_000)
+RELIED_FILES = Mapped(Text(most=4096), FILES, most=1_000)
 # What node/fingerprint.py says of a folder or a Python.
 FINGERPRINT = having(
     {},

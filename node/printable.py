@@ -8,9 +8,14 @@ _ESCAPE = re.compile(
 )
 
 
+def escapes_removed(text: str) -> str:
+    """Leave escape sequences out of text."""
+    return _ESCAPE.sub("", text)
+
+
 def uncontrolled(text: str) -> str:
     """Leave escapes out of text, and put a space for each character that is not printable."""
-    return "".join(c if c.isprintable() else " " for c in _ESCAPE.sub("", text))
+    return "".join(c if c.isprintable() else " " for c in escapes_removed(text))
 
 
 def printable(text: str) -> str:

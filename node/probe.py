@@ -15,7 +15,13 @@ when it is there, as one line `TRAINBENCH_DOCTOR {json}`:
     {"test": "all_reduce", "scope": "all", "nodes": [0, 1, ...], ...}
     {"test": "all_reduce", "scope": "pair", "nodes": [0, 1], "try": 1, ...}  others talk, too
     {"test": "all_reduce", "scope": "pair", "nodes": [0, 1], "try": 2, ...}  nobody else talks
+    {"test": "all_reduce", "scope": "pair_small", ...}   1 KiB between two nodes, a second
+    {"test": "all_reduce", "scope": "pair_delivered", ...}   % of TCP's segments not sent again
     {"error": "..."}
+
+`checks` may also name functions of probe_deep.py, which lies beside this file on a node: what
+`accept` asks for. `tries` is how often what seems slow is measured (2), `rounds` how many rounds of
+pairs there are (0: every pair once).
 
 Bus bandwidth is that of nccl-tests (doc/PERFORMANCE.md there): bytes / time x 2 (n - 1) / n for n
 processes, which does not depend on n where links are alike. Memory bandwidth is that of a copy,
@@ -42,9 +48,11 @@ from typing import Any
 
 SAMPLES = 8  # a measurement
 SUSPECT = 0.05  # this much below the reference is measured once more
+LOST = 0.005  # the same of packets
 ALONE = 3  # pairs that are measured alone, at most, and as many to compare with
 TIMEOUT_S = 90.0
 MIB = 1 << 20
+SMALL, MESSAGES = 1024, 25  # bytes of a small message, and how many make a sample
 
 
 # --- pure -------------------------------------------------------------------------------------
@@ -82,14 +90,24 @@ def reference(values: Sequence[float]) -> float:
     return ordered[math.ceil(0.75 * (len(ordered) - 1))]
 
 
-def suspects(values: dict[Any, float], most: int) -> tuple[list[Any], list[Any]]:
+def suspects(
+    values: dict[Any, float], most: int, below: float = SUSPECT
+) -> tuple[list[Any], list[Any]]:
     """The slowest that are below the reference, and as many that are not, the middle ones first."""
     if len(values) < 2:
         return [], []
     usual = reference(list(values.values()))
-    slow = sorted((k for k in values if values[k] < usual * (1 - SUSPECT)), key=lambda k: values[k])
+    slow = sorted((k for k in values if values[k] < usual * (1 - below)), key=lambda k: values[k])
     rest = sorted((k for k in values if k not in slow), key=lambda k: abs(values[k] - usual))
     return slow[:most], rest[: min(most, len(slow))]
+
+
+def segments(text: str) -> tuple[int, int]:
+    """TCP segments that a node sent, and how many of them again: /proc/net/snmp."""
+    lines = [line.split() for line in text.splitlines() if line.startswith("Tcp:")]
+    names, values = lines if len(lines) == 2 else ([], [])
+    counts = {name: values[at] for at, name in enumerate(names) if at < len(values)}
+    return int(counts.get("OutSegs", 0)), int(counts.get("RetransSegs", 0))
 
 
 def bus_bandwidth(size: int, seconds: float, processes: int) -> float:
@@ -101,6 +119,15 @@ def say(**facts: Any) -> None:
     """One line; one write, so that the lines of several processes do not mix."""
     line = "TRAINBENCH_DOCTOR " + json.dumps(facts) + "\n"
     os.write(1, line.encode())
+
+
+def sent() -> tuple[int, int]:
+    """`segments` of this node now."""
+    try:
+        with open("/proc/net/snmp", encoding="utf-8") as stream:
+            return segments(stream.read())
+    except OSError:
+        return 0, 0
 
 
 # --- one process a device ---------------------------------------------------------------------
@@ -121,7 +148,8 @@ class Process:
         self.kind = spec["device"]
         self.seconds = float(spec["seconds"])
         self.device = self.own_device()
-        patience = datetime.timedelta(seconds=TIMEOUT_S)
+        self.patience = datetime.timedelta(seconds=float(spec.get("patience", TIMEOUT_S)))
+        patience = self.patience
         self.store = dist.TCPStore(
             spec["address"], int(spec["port"]), self.size, self.rank == 0, timeout=patience
         )
@@ -188,20 +216,24 @@ class Process:
         """Seconds that one piece of work took, SAMPLES times over about `seconds`."""
         work()
         self.wait()
-        began = time.perf_counter()
-        work()
-        self.wait()
-        once = max(time.perf_counter() - began, 1e-6)
-        times = max(1, round(self.seconds / SAMPLES / once))
+        times, taken = 1, self.timed(work, 1)
+        while taken < self.seconds / SAMPLES / 2:  # a pause must not make samples too short
+            times *= 2
+            taken = self.timed(work, times)
+        times = max(1, round(self.seconds / SAMPLES / taken * times))
         found: list[float] = []
         until = time.perf_counter() + 3 * self.seconds
         while len(found) < SAMPLES and (time.perf_counter() < until or not found):
-            began = time.perf_counter()
-            for _ in range(times):
-                work()
-            self.wait()
-            found.append((time.perf_counter() - began) / times)
+            found.append(self.timed(work, times) / times)
         return found
+
+    def timed(self, work: Callable[[], Any], times: int) -> float:
+        """Seconds that a piece of work takes so many times over."""
+        began = time.perf_counter()
+        for _ in range(times):
+            work()
+        self.wait()
+        return time.perf_counter() - began
 
     # -- devices -------------------------------------------------------------------------------
 
@@ -211,10 +243,11 @@ class Process:
             arithmetic = test.replace("matmul_", "")
             product = arithmetic != test
             words = f"matrix product {arithmetic}" if product else "memory bandwidth"
-            for number in (1, 2):
-                if number == 2 and not self.again(test):
+            best = 0.0
+            for number in range(1, self.spec.get("tries", 2) + 1):
+                if number > 1 and not self.again(test, number - 1):
                     break
-                self.begin(words + (" again" if number == 2 else ""))
+                self.begin(words + (" again" if number == 2 else f", try {number}" * (number > 2)))
                 try:
                     found = self.matmul(arithmetic) if product else self.memory()
                 except RuntimeError as error:  # such as a type that the device does not have
@@ -224,14 +257,14 @@ class Process:
                 if found:
                     shown = {"rank": self.rank, "node": self.node, "local": self.local}
                     say(test=test, **shown, **{"try": number}, samples=found)
-                middle = median(found) if found else 0.0
-                self.store.set(f"{test}/{number}/{self.rank}", json.dumps(middle))
+                best = max(best, median(found) if found else 0.0)
+                self.store.set(f"{test}/{number}/{self.rank}", json.dumps(best))
 
-    def again(self, test: str) -> bool:
-        """Whether any device seems slow: rank 0 looks, and tells the others."""
-        name = f"{test}/again"
+    def again(self, test: str, number: int) -> bool:
+        """Whether any device seems slow after so many tries: rank 0 looks, and tells the others."""
+        name = f"{test}/again/{number}"
         if self.rank == 0:
-            keys = [f"{test}/1/{rank}" for rank in range(self.size)]
+            keys = [f"{test}/{number}/{rank}" for rank in range(self.size)]
             self.store.wait(keys)
             values = {key: json.loads(self.store.get(key).decode()) for key in keys}
             self.store.set(name, json.dumps(bool(suspects(values, 1)[0])))
@@ -282,6 +315,7 @@ class Process:
         if self.nodes == 2:  # all nodes are one pair
             return
         tournament = rounds(self.nodes)
+        tournament = tournament[: self.spec.get("rounds") or len(tournament)]
         for number, pairs in enumerate(tournament, start=1):
             words = f"all-reduce of pairs, round {number} of {len(tournament)}"
             self.pairs(words, pairs, ranks, size, 1)
@@ -304,27 +338,68 @@ class Process:
         for pair, group in groups.items():
             if self.node in pair:
                 label = f"pair/{pair[0]}/{pair[1]}/{number}"
+                before = sent()
                 self.all_reduce(group, list(pair), "pair", size, label, number)
+                if self.spec.get("small"):
+                    self.small(group, list(pair), number, f"{label}/small")
+                    self.delivered(list(pair), number, label, before)
         self.meet(f"end {words}")
         for group in groups.values():
             self.leave(group)
 
+    def small(self, group: Any, pair: list[int], number: int, key: str) -> None:
+        """Samples of how many small messages a pair exchanges a second: latency, and loss."""
+        data = self.torch.ones(SMALL // 4, device=self.device)
+        found = []
+        for _ in range(SAMPLES):
+            began = time.perf_counter()
+            for _ in range(MESSAGES):
+                self.dist.all_reduce(data, group=group)
+            self.wait()
+            found.append(round(MESSAGES / (time.perf_counter() - began), 2))
+            data.fill_(1)
+        if self.dist.get_rank(group) == 0:
+            say(test="all_reduce", scope="pair_small", nodes=pair, samples=found, **{"try": number})
+            self.store.set(key, json.dumps(median(found)))
+
+    def delivered(self, pair: list[int], number: int, label: str, before: tuple[int, int]) -> None:
+        """The percentage of a pair's TCP segments that did not have to be sent again.
+
+        A node that loses packets is in each pair that has such segments, whoever sent them. What
+        goes past TCP (InfiniBand) is not counted, and nothing of it is lost here.
+        """
+        if self.local:
+            return
+        now = sent()
+        out, again = now[0] - before[0], now[1] - before[1]
+        if self.node == pair[1]:
+            self.store.set(f"{label}/segments", json.dumps([out, again]))
+            return
+        theirs = json.loads(self.store.get(f"{label}/segments").decode())
+        percent = 100 * (1 - (again + theirs[1]) / max(out + theirs[0], 1))
+        shown = {"scope": "pair_delivered", "nodes": pair, "try": number}
+        say(test="all_reduce", samples=[round(max(percent, 0.01), 3)], **shown)
+        self.store.set(f"{label}/delivered", json.dumps(percent))
+
     def chosen(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The pairs that seem slow, and healthy ones to compare with: rank 0 looks."""
         if self.rank == 0:
-            keys = {pair: f"pair/{pair[0]}/{pair[1]}/1/median" for pair in pairs}
-            self.store.wait(list(keys.values()))
-            values = {p: json.loads(self.store.get(key).decode()) for p, key in keys.items()}
-            slow, rest = suspects(values, ALONE)
-            self.store.set("alone", json.dumps([*slow, *rest]))
+            picked: dict[tuple[int, int], None] = {}
+            every = ["median", "small", "delivered"]
+            for what in every if self.spec.get("small") else ["median"]:
+                keys = {pair: f"pair/{pair[0]}/{pair[1]}/1/{what}" for pair in pairs}
+                self.store.wait(list(keys.values()))
+                values = {p: json.loads(self.store.get(key).decode()) for p, key in keys.items()}
+                slow, rest = suspects(values, ALONE, LOST if what == "delivered" else SUSPECT)
+                picked.update(dict.fromkeys([*slow, *rest]))
+            self.store.set("alone", json.dumps(list(picked)))
         return [(a, b) for a, b in json.loads(self.store.get("alone").decode())]
 
     def group(self, members: list[int]) -> Any:
         """A process group; every process calls this for every group, in the same order."""
         if len(members) == self.size:
             return None
-        patience = datetime.timedelta(seconds=TIMEOUT_S)
-        return self.dist.new_group(members, timeout=patience)
+        return self.dist.new_group(members, timeout=self.patience)
 
     def leave(self, group: Any) -> None:
         """Give back a group's connections and memory."""
@@ -370,20 +445,13 @@ class Process:
 
         work()
         self.wait()
-        began = time.perf_counter()
-        work()
-        self.wait()
-        once = max(time.perf_counter() - began, 1e-6)
+        once = max(min(self.timed(work, 1) for _ in range(3)), 1e-6)
         label = name if scope != "node" else f"{name}/{self.node}"
         times = max(1, round(self.seconds / SAMPLES / once))
         times = self.agree(f"times/{label}", times, first)
         found = []
         for _ in range(SAMPLES):
-            began = time.perf_counter()
-            for _ in range(times):
-                work()
-            self.wait()
-            taken = (time.perf_counter() - began) / times
+            taken = self.timed(work, times) / times
             found.append(round(bus_bandwidth(size, taken, processes), 4))
             data.fill_(1)
         if first:
@@ -401,6 +469,9 @@ def work(spec: dict[str, Any], local: int) -> int:
             process.devices()
         if "network" in checks:
             process.network()
+        for name in checks:
+            if name not in ("devices", "network"):
+                getattr(importlib.import_module("probe_deep"), name)(process, say)
         process.part()
     except Exception as error:  # it is the runner that tells it
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -422,7 +493,8 @@ def main() -> int:
     env.setdefault("OMP_NUM_THREADS", str(max(1, cores // spec["processes"])))
     children = [
         subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), sys.argv[1], str(local)], env=env
+            [sys.executable, os.path.abspath(__file__), sys.argv[1], str(local)],
+            env={**env, "RANK": str(spec["node"] * spec["processes"] + local)},
         )
         for local in range(spec["processes"])
     ]

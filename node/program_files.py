@@ -42,10 +42,15 @@ class FingerprintError(ProgramError):
 
 
 class Limits:
-    """What one folder may cost; `folder` is as the user calls it."""
+    """What one folder may cost, and which files in it do not count; `folder` is its user's name.
 
-    def __init__(self, folder: str) -> None:
-        self.folder = printable(folder)
+    `apart` are checksums of files that decide nothing, such as the matrix that names the trainer.
+    `told` is what its checksum was made of last: paths, and what is at each.
+    """
+
+    def __init__(self, folder: str, apart: Iterable[str] = ()) -> None:
+        self.folder, self.apart = printable(folder), frozenset(apart)
+        self.told: List[Tuple[str, str]] = []
         self.entries, self.files, self.bytes = MOST_ENTRIES, MOST_FILES, MOST_BYTES
         self.until = time.monotonic() + LIMIT_S
 
@@ -132,7 +137,7 @@ def content(path: str, limits: Limits) -> str:
     limits.file()
     checksum = hashlib.sha256()
     try:
-        with open_plain(path) as stream:
+        with open_plain(os.path.realpath(path)) as stream:  # a trainer may have links
             for block in iter(lambda: stream.read(1 << 20), b""):
                 limits.read(len(block))
                 checksum.update(block)
@@ -160,4 +165,12 @@ def digest(told: Iterable[Tuple[str, str]]) -> str:
 def checksum_of(top: str, limits: Limits) -> str:
     """Return the checksum of a folder's programs and settings. Raises OSError, FingerprintError."""
     paths = chosen(walked(top, limits))
-    return digest((path, content(os.path.join(top, path), limits)) for path in paths)
+    return digest(
+        counted(((path, content(os.path.join(top, path), limits)) for path in paths), limits)
+    )
+
+
+def counted(told: Iterable[Tuple[str, str]], limits: Limits) -> List[Tuple[str, str]]:
+    """Return those that count, and keep them as what was told of the folder."""
+    limits.told = [(path, what) for path, what in told if what not in limits.apart]
+    return limits.told

@@ -1,15 +1,16 @@
 """Import the modules that came with a program, and run it. First of all texts in a message.
 
 A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping lies on
-this node), `entry` (module:function) and `arguments`, which the function gets. BOOT reads it from
-standard input, or from its second argument; the first is for whoever lists the node's processes. A
-module that nobody imports is not compiled.
+this node; `sha256` is its checksum), `entry` (module:function) and `arguments`, which the function
+gets. BOOT reads it from standard input, or from its second argument; the first is for whoever lists
+the node's processes. A module that nobody imports is not compiled.
 
 Python 3.6, too: an environment's own Python runs what checks it.
 """
 
 import json
 import marshal
+import os
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 from importlib import import_module
@@ -24,7 +25,10 @@ BOOT = """\
 import json, sys, types
 job = json.loads(sys.argv[2]) if sys.argv[2:] else json.load(sys.stdin)
 if "file" in job:
-    job["sources"] = json.load(open(job["file"], encoding="utf-8"))
+    text = open(job["file"], "rb").read()
+    if "sha256" in job and __import__("hashlib").sha256(text).hexdigest() != job["sha256"]:
+        sys.exit("%s is not what was left there; remove it, and start again" % job["file"])
+    job["sources"] = json.loads(text.decode())
 sent = sys.modules["node.sent"] = types.ModuleType("node.sent")
 exec(job["sources"]["node.sent"], sent.__dict__)
 sys.exit(sent.run(job))
@@ -74,13 +78,17 @@ def place(file: str) -> str:
 def compiled(file: "Optional[str]") -> "Dict[str, Any]":
     """Return the modules that a program before us compiled (node/compiled.py); none for none.
 
-    They lie beside the file with the texts, and are as much to be trusted. Compiling takes half of
-    what a node needs to begin.
+    They lie beside the file with the texts. What another user wrote, or can, is compiled again.
+    Compiling takes half of what a node needs to begin.
     """
     if not file:
         return {}
     try:
-        with open(place(file), "rb") as stream:
+        handle = os.open(place(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle, "rb") as stream:
+            own = os.fstat(handle)
+            if own.st_uid != os.geteuid() or own.st_mode & 0o022:
+                return {}
             magic, code = marshal.load(stream)  # noqa: S302  # as said above
     except (OSError, EOFError, ValueError, TypeError):
         return {}

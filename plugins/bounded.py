@@ -17,6 +17,7 @@ from ansible.errors import AnsibleConnectionFailure
 
 from node.schema import unfit
 from node.supervisor.processes import ours, send, stat_of
+from plugins.awake import awake_s
 
 LOOK_S = 0.2  # between two looks at how much came
 
@@ -29,13 +30,14 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
     """
     over, errors = threading.Event(), list[Exception]()
     reader = threading.get_native_id()
-    before, began, first = bytes_read(reader), time.monotonic(), ticks()
+    before, first = bytes_read(reader), ticks()
+    began = 0.0 if limit_s is None else awake_s()
 
     def watch() -> None:
         while not over.wait(LOOK_S):
             if bytes_read(reader) - before > most:
                 errors.append(unfit(where, f"has more than {most} bytes"))
-            elif limit_s is not None and time.monotonic() - began > limit_s:
+            elif limit_s is not None and awake_s() - began > limit_s:
                 errors.append(AnsibleConnectionFailure(f"no answer within {limit_s:g} s"))
             if errors:
                 send(started_by(reader, first), signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from node.files import open_to_append
 from node.schema import unfit
 
 PART_BYTES = 8 * 1024 * 1024  # of a log that is copied at once
@@ -29,7 +30,7 @@ class BroughtLog:
         if offset < self.offset:
             raise unfit("the answer to poll:", f"offset is {offset} after {self.offset}")
         here = self.offset
-        with self.path.open("ab") as log:
+        with open_to_append(self.path) as log:
             if log.tell() + len(data) > self.cap:
                 here = self.kept = min(self.kept, self.cap // 2)
                 log.truncate(here)
@@ -47,8 +48,9 @@ class BroughtLog:
         spans = [(0, size)]
         if size > self.cap:
             spans = [(0, self.cap // 2), (size - self.cap // 2, size)]
+        self.part.unlink(missing_ok=True)  # of a play that was killed
         try:
-            with self.path.open("ab+") as here, self.part.open("wb") as log:
+            with open_to_append(self.path) as here, open(self.part, "xb") as log:
                 for first, last in spans:
                     if first:
                         log.write(gap(first - self.cap // 2))

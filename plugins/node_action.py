@@ -23,6 +23,7 @@ from node.schema import Plain, UnfitError, unfit
 from plugins.answers import KINDS
 from plugins.bounded import bounded
 from plugins.program import command, message
+from runner.base.exclusive import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -196,5 +197,5 @@ def one_line(error: BaseException) -> str:
 
 def save(path: Path, facts: dict[str, Any]) -> None:
     """Write JSON so that a reader sees all of it or none of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     write_text(str(path), json.dumps(facts))

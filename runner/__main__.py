@@ -18,15 +18,20 @@ from runner.base.escapes import TerminalLine
 from runner.base.paths import not_installed
 from runner.base.streams import complain, forgive, guard, nobody_reads
 from runner.commands import (
+    about,
+    accept,
     bench,
     collect,
     compare,
     completion,
+    docs,
     doctor,
+    expect,
     export,
     history,
     import_,
     init,
+    matrices,
     parse,
     prefetch,
     publish,
@@ -37,14 +42,16 @@ from runner.commands import (
     stop,
     systems,
     teardown,
+    tune,
     verify,
 )
 
 MOST_LETTERS = 4_000  # of an error's sentence
 # In the order of --help.
 COMMANDS = (
-    *(init, setup, verify, doctor, bench, status, stop, collect, compare, history, site),
-    *(export, publish, rerun, parse, import_, systems, prefetch, teardown, completion),
+    *(init, setup, verify, doctor, accept, bench, tune, status, stop, collect, compare),
+    *(expect, history, site, export, publish, rerun, parse, import_, systems, matrices, docs),
+    *(prefetch, teardown, completion, about),
 )
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 
@@ -84,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = top.parse_args(words)
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
-        complain(f"error: {_sentence(str(error))}")
+        for sentence in error.sentences if isinstance(error, UserError) else [str(error)]:
+            complain(f"error: {_sentence(sentence)}")
         return 2
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("runner", "node"):

@@ -1,4 +1,4 @@
-"""A campaign as a DataFrame: `from runner.notebook import frame`, a notebook's first line."""
+"""A campaign as a DataFrame: what `from trainbench_cluster import frame` gives a notebook."""
 
 from pathlib import Path
 
@@ -6,8 +6,7 @@ from pandas import DataFrame
 
 from runner.archive import archive
 from runner.base.paths import DEFAULT_RUNS
-from runner.load.records import layout_of, records_of
-from runner.tables.build import rows
+from runner.document.campaign_reading import read_campaign
 from runner.tables.machine import to_frame
 
 
@@ -25,7 +24,7 @@ def frame(
     no such campaign, axis or value.
     """
     with archive.opened(Path(runs), None if campaign is None else str(campaign)) as source:
-        records = records_of(source.campaign, Path.cwd().resolve(), shown=source.shown)
-        _, published = layout_of(source.campaign, None)
-        baseline = baseline or source.campaign.settings.baseline
-    return to_frame(rows(records, baseline, published))
+        document = read_campaign(
+            source.campaign, Path.cwd().resolve(), shown=source.shown, baseline=baseline
+        )
+    return to_frame(document.rows)

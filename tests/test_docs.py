@@ -18,6 +18,7 @@ from node.causes import Cause
 from runner.base.paths import DEFAULT_INVENTORY
 from runner.base.shape import shape
 from runner.doctor.items import ITEM_RULES
+from runner.expect.references import COLUMNS as REFERENCE_COLUMNS
 from runner.figures.publishable import CODES
 from runner.folder import events, names
 from runner.folder.endings import Ending
@@ -32,6 +33,7 @@ from runner.matrix.file import parse_matrix
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.plan.checks import check_cells
 from runner.systems.common.command_keys import FACTS
+from runner.systems.common.registry import system_names
 from runner.tables.catalogue.every_column import COLUMNS
 from runner.terms.engines.engine_table import ENGINES
 from runner.terms.engines.slurm import Slurm
@@ -171,6 +173,15 @@ def log_keys() -> str:
     return table("key | the number | unit", rows)
 
 
+def reference_columns() -> str:
+    """The columns of a file of reference speeds."""
+    rows = "".join(
+        f"| {f'**`{name}`**' if field.required else f'`{name}`'} | {field.meaning} |\n"
+        for name, field in REFERENCE_COLUMNS.items()
+    )
+    return table("column | what it has", rows)
+
+
 def rooms() -> str:
     """The packages of runner/, from the command line down, with what their __init__ says."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
@@ -181,6 +192,22 @@ def rooms() -> str:
         words = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         rows += f"| `{layer}` | {' '.join(words.partition(chr(10) * 2)[0].split())} |\n"
     return table("package | what it does", rows)
+
+
+def support() -> str:
+    """What ran where, of docs/support.yaml."""
+    held = yaml.safe_load((ROOT / "docs" / "support.yaml").read_text("utf-8"))
+    rows = ""
+    for system, ran in held["systems"].items():
+        rows += f"| {system} | {' | '.join(map(_ran, map(ran.get, held['places'])))} |\n"
+    return table(f"system | {' | '.join(held['places'])}", rows)
+
+
+def _ran(what: Mapping[str, Any] | None) -> str:
+    if what is None:
+        return "never run"
+    on = "each change" if what["ran"] == "tests" else f"{what['devices']}, {what['ran']}"
+    return f"[{on}]({what['evidence']})"
 
 
 ENDS = {
@@ -202,6 +229,8 @@ def hostile_ways() -> str:
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": rooms},
     "docs/doctor.md": {"items": items},
+    "docs/how-to/expect.md": {"columns": reference_columns},
+    "README.md": {"support": support},
     "docs/inventory.md": {"keys": keys},
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
     "docs/measures.md": {"verdict": verdict_codes},
@@ -243,7 +272,8 @@ def table_schema() -> str:
     others = {
         key: what
         for key, what in row["properties"].items()
-        if key in ("axes", "missing", "verdict_reasons", "scaling", "runs", "data_parallel")
+        if key
+        in ("axes", "parameters", "missing", "verdict_reasons", "scaling", "runs", "data_parallel")
     }
     columns = {key: c.json_schema() for key, c in COLUMNS.items() if c.value}
     row["properties"] = columns | others
@@ -291,6 +321,18 @@ def test_generated_parts_are_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == generated(path), (
         "run: python -m tests.test_docs"
     )
+
+
+def test_what_ran_where_has_its_evidence() -> None:
+    held = yaml.safe_load((ROOT / "docs" / "support.yaml").read_text("utf-8"))
+    assert set(held["systems"]) == set(system_names())
+    for system, ran in held["systems"].items():
+        assert set(ran) <= set(held["places"])
+        for what in ran.values():
+            evidence = (ROOT / what["evidence"]).read_text("utf-8")
+            assert system in evidence, f"{what['evidence']} does not name {system}"
+            if what["ran"] != "tests":
+                assert str(what["ran"]) in evidence, f"{what['evidence']}: another day"
 
 
 def test_every_variable_of_the_documents_runs_is_explained() -> None:

@@ -1,13 +1,14 @@
-"""What the wheel has: the checkout's folders as they lie here, below trainbench/.
+"""What the wheel has below its package, trainbench_cluster: the checkout's folders.
 
-So each finds the others as in a checkout. trainbench.pth lets Python find runner, node and plugins
-there; one of `pip install -e` names the checkout itself, and copies nothing.
+They lie in `shipped/` as in a checkout, so that each finds the others, and no other program finds
+a package named runner, node or plugins. An editable install names the checkout, and copies nothing.
 """
 
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+PACKAGE = "trainbench_cluster"
 SHIPPED = (
     "ansible.cfg", "docs", "inventory", "matrices", "matrix.yaml", "node", "playbooks", "plugins",
     "roles", "runner", "templates",
@@ -20,5 +21,5 @@ class WheelContents(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Name the files before a wheel is built."""
         if version != "editable":
-            build_data["force_include"].update({name: f"trainbench/{name}" for name in SHIPPED})
-            build_data["force_include"]["tools/trainbench.pth"] = "trainbench.pth"
+            shipped = {name: f"{PACKAGE}/shipped/{name}" for name in SHIPPED}
+            build_data["force_include"].update(shipped)

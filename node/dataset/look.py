@@ -20,6 +20,7 @@ from node import staged
 from node.answer import ProgramError
 from node.checked import InsidePath
 from node.dataset import megatron_mmap
+from node.removal import sized
 
 # Every system finds the vocabulary and the tokens by the name that its document gives them.
 VOCAB_NAMES = ("gpt2-vocab.json", "encoder.json")
@@ -158,7 +159,7 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
     """Take away what setup staged; what it found, and datasets of others, stay."""
     root, check = spec["root"], spec["check"]
     if not os.path.isdir(root):
-        return {"changed": False, "removed": [], "kept": []}
+        return {"changed": False, "removed": [], "kept": [], "told": []}
     state = staged.State(root)
     ours = dict(state.content["staged"])
     for path in glob.glob(os.path.join(glob.escape(root), "*", staged.MANIFEST)):
@@ -168,6 +169,8 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
                 name = os.path.basename(os.path.dirname(path))
                 ours.setdefault(name, list(manifest.sha256))
     tools = [each for each in (".tools", ".work") if os.path.isdir(os.path.join(root, each))]
+    going = [os.path.join(root, name) for name in [*sorted(ours), *tools]]
+    told = [sized(path) for path in going if os.path.isdir(path)]
     if not check:
         for name, files in ours.items():
             home = os.path.join(root, name)
@@ -182,4 +185,4 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
         if not os.listdir(root):
             os.rmdir(root)
     kept = sorted(os.listdir(root)) if os.path.isdir(root) else []
-    return {"changed": bool(ours or tools), "removed": sorted(ours), "kept": kept}
+    return {"changed": bool(ours or tools), "removed": sorted(ours), "kept": kept, "told": told}

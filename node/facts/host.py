@@ -25,6 +25,7 @@ def system(machine: Machine) -> dict[str, Any]:
         "architecture": platform.machine(),
         "boot_id": machine.text("/proc/sys/kernel/random/boot_id"),
         "transparent_hugepages": chosen[1] if chosen else None,
+        "iommu": bool(machine.glob("/sys/kernel/iommu_groups/*")),
         "settings": settings,
         "limits": machine.limits(),
     }
@@ -45,6 +46,7 @@ def cpu(machine: Machine) -> dict[str, Any]:
         "cores": len(cores) if known and cores else None,
         "threads": len(blocks) or None,
         "usable": machine.processors(),
+        "quota_percent": machine.cpu_quota_percent(),
         "numa_nodes": len(machine.glob("/sys/devices/system/node/node[0-9]*")) or None,
         "governor": shared([machine.text(path) for path in governors]),
     }

@@ -43,13 +43,14 @@ SYSTEM = having(
     {
         **some(LINE, "os", "kernel", "architecture", "boot_id", "transparent_hugepages"),
         **some(Mapped(Line(), COUNT), "settings", "limits"),
+        "iommu": Maybe(Flag()),
     },
 )
 CPU = having(
     {},
     {
         **some(LINE, "model", "governor"),
-        **some(COUNT, "sockets", "cores", "threads", "usable", "numa_nodes"),
+        **some(COUNT, "sockets", "cores", "threads", "usable", "numa_nodes", "quota_percent"),
     },
 )
 MEMORY = having({}, some(COUNT, "total_mib", "swap_mib", "hugepages", "hugepage_kib"))

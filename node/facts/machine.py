@@ -97,6 +97,25 @@ class Machine:
         """CPUs that this process may use."""
         return len(os.sched_getaffinity(0))
 
+    def cpu_quota_percent(self) -> int | None:
+        """What cgroups let this process have of CPUs' time, 100 for one CPU; None: all of it."""
+        found = []
+        for line in (self.text("/proc/self/cgroup") or "").splitlines():
+            _, kinds, path = line.split(":", 2)
+            if kinds and "cpu" not in kinds.split(","):
+                continue
+            above = path.strip("/").split("/")
+            for depth in range(len(above) + 1):
+                folder = "/".join(["/sys/fs/cgroup", *above[:depth]]).rstrip("/")
+                words = (self.text(folder + "/cpu.max") or "").split()
+                if kinds:
+                    folder = "/".join(["/sys/fs/cgroup/cpu", *above[:depth]]).rstrip("/")
+                    files = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+                    words = [self.text("%s/%s" % (folder, name)) or "" for name in files]
+                if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]):
+                    found.append(100 * int(words[0]) // int(words[1]))
+        return min(found) if found else None
+
     def limits(self) -> dict[str, int | None]:
         """What a process of this user may have; None is unlimited."""
         kinds = {

@@ -78,6 +78,20 @@ def removed(machine: MachineState) -> list[str]:
     return sorted(f"{name}={version}" for name, version in made_way.items() if name not in there)
 
 
+def told(plan: dict[str, Any]) -> list[str]:
+    """Return a line for each kind of thing that a plan of `undo` takes off or puts back."""
+    titles = {
+        "remove": "packages removed", "install": "packages put back", "downgrade": "packages put"
+        " back to", "delete": "files removed", "restore": "files restored", "unmake": "removed",
+    }  # fmt: skip
+    names = {
+        **{key: plan[key] for key in titles},
+        "restore": [each["path"] for each in plan["restore"]],
+        "unmake": [path for each in plan["unmake"] for path in each["paths"]],
+    }
+    return [f"{title}: {' '.join(names[key])}" for key, title in titles.items() if names[key]]
+
+
 def undo(machine: MachineState, offered: Collection[str] = ()) -> dict[str, Any]:
     """What takes off all that the ledger has, and what stays and why.
 

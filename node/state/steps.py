@@ -120,7 +120,8 @@ def undo(spec: Spec) -> dict[str, Any]:
     machine = read_machine(spec)
     # exit code 0 and a note where there is no such version
     shown = {item: run(["apt-cache", "show", item])[1] for item in books.removed(machine)}
-    return books.undo(machine, [item for item, text in shown.items() if "\nVersion: " in text])
+    plan = books.undo(machine, [item for item, text in shown.items() if "\nVersion: " in text])
+    return {**plan, "told": books.told(plan)}
 
 
 def forget(spec: Spec) -> dict[str, Any]:

@@ -21,7 +21,7 @@ What the daemon promises: nothing that the trainer started outlives it. It is th
 children (daemonised ones come back to it) and puts a mark in their environment; it finds them by
 descent and by mark, sends TERM, waits, sends KILL. It never signals a process that is
 none of these. It ends the run when the launcher exits, when `stop` appears, at the time limit,
-when the log outgrows its limit, and when nobody renewed the lease for `lost_contact_s`, timed on
+when the log outgrows its limit, and when nobody renewed the lease for as long as it holds, timed on
 this node's monotonic clock. Beside the trainer it runs node/sampler.py (samples.csv), and before it
 ends a run that stalled it asks every process for its stack.
 """

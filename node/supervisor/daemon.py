@@ -21,6 +21,7 @@ from .answers import RefusedError
 from .fan_out import fan_out
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
+from .node_tasks import lead
 from .processes import (
     MARK,
     SUPERVISOR,
@@ -38,7 +39,7 @@ from .state import (
     finish,
     host_name,
     identity,
-    lease_age,
+    lease_over,
     stop_reason,
 )
 
@@ -141,7 +142,7 @@ def take_lock(job: dict[str, Any]) -> int:
     path = os.path.join(job["runs"], LOCK % host_name())
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     began = time.monotonic()
-    patience = job["lost_contact_s"] + job["grace_s"] + 5.0
+    patience = job["lease_s"] + job["grace_s"] + 5.0
     seen = None
     while True:
         try:
@@ -240,22 +241,23 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
 def asked_to_end(job: dict[str, Any], lease: dict[str, Any]) -> dict[str, Any] | None:
     """Return what done.json says of a run that somebody stops, or that nobody renews the lease of.
 
-    None while it may go on; `lease` is what `lease_age` saw of it last.
+    None while it may go on; `lease` is what `lease_over` saw of it last.
     """
     reason = stop_reason()
     if reason:
         return {"ended_by": EndedBy.STOP, "message": reason}
     if os.path.exists(OVER):  # said only to a node that waits for another's launcher
         return {"ended_by": EndedBy.EXIT, "rc": 0}
-    if lease_age(lease, time.monotonic()) > job["lost_contact_s"]:
-        return lease_lost(job)
-    return None
+    return lease_lost(lease, job)
 
 
-def lease_lost(job: dict[str, Any]) -> dict[str, Any]:
-    """Return what done.json says of a run whose lease nobody renews any more."""
-    words = "%s for %g s (lost_contact_s)" % (WORDS[EndedBy.LEASE], job["lost_contact_s"])
-    return {"ended_by": EndedBy.LEASE, "message": words}
+def lease_lost(
+    seen: dict[str, Any], job: dict[str, Any], path: str = LEASE
+) -> dict[str, Any] | None:
+    """Return what done.json says of a run whose lease nobody renews any longer; else None."""
+    held_s = lease_over(seen, time.monotonic(), job["lease_s"], path)
+    words = "%s for %g s (lost_contact_s)" % (WORDS[EndedBy.LEASE], held_s)
+    return {"ended_by": EndedBy.LEASE, "message": words} if held_s else None
 
 
 def oom_kills() -> int | None:
@@ -317,9 +319,12 @@ def spawn(job: dict[str, Any]) -> int:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        os.closerange(3, 256)
+        if not job.get("tasks"):  # else MPI's descriptors, which are srun's, and the socket
+            os.closerange(3, 256)
         os.umask(0o022)
         os.chdir(job["cwd"])
+        if job.get("tasks"):
+            os._exit(lead(job, env))
         if job.get("processes"):
             os._exit(fan_out(job["processes"], env))
         os.execvpe(job["argv"][0], job["argv"], env)

@@ -32,6 +32,8 @@ def take_devices(job: dict[str, Any]) -> None:
         return
     visible = given["CUDA_VISIBLE_DEVICES"].split(",")
     wanted = len(job["device_ids"])
+    if len(visible) < wanted and len(visible) * (job.get("tasks") or 1) >= wanted:
+        return  # srun binds each task to devices of its own
     if len(visible) < wanted:
         raise RefusedError(
             Cause.NO_DEVICE,

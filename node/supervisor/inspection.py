@@ -23,8 +23,12 @@ def inspect(spec: dict[str, Any]) -> dict[str, Any]:
 
     `spec`: paths, name to path of a JSON file (installed.json, dataset.json); a missing one is
     null, and HOSTNAME in one is this node's name. folders and pythons, name to path likewise, of
-    trainers that setup did not bring.
+    trainers that setup did not bring; apart, checksums of files that do not count there.
     """
+    files: dict[str, dict[str, str]] = {}
+    relied = fingerprints(
+        spec.get("folders", {}), spec.get("pythons", {}), spec.get("apart", ()), files
+    )
     memory = pairs(read_text("/proc/meminfo"), ":")
     return {
         "now": time.time(),
@@ -37,7 +41,8 @@ def inspect(spec: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": int(memory.get("MemTotal", "0 kB").split()[0]) // 1024,
         "devices": nvidia_smi(),
         "files": {name: read_json(here(path)) for name, path in spec["paths"].items()},
-        "relied": fingerprints(spec.get("folders", {}), spec.get("pythons", {})),
+        "relied": relied,
+        "relied_files": files,
     }
 
 

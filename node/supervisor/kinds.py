@@ -10,7 +10,7 @@ import zlib
 
 from node.causes import Cause, EndedBy
 from node.facts.kinds import ENVIRONMENT
-from node.kinds import FINGERPRINT, Line, having
+from node.kinds import FINGERPRINT, RELIED_FILES, Line, having
 from node.schema import (
     Flag,
     List,
@@ -26,7 +26,7 @@ from node.schema import (
     unfit,
 )
 
-from .news import EVENTS_MOST, FETCH_BYTES, TAIL_BYTES
+from .news import EVENTS_MOST, FETCH_BYTES, TAIL_BYTES, TRACES_MOST
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ POLLED = having(
         "offset": Whole(),
         "data": Packed(TAIL_BYTES),
         "samples": Packed(TAIL_BYTES),
-        "files": Mapped(Text(most=4096, lines=True), Whole(), most=EVENTS_MOST + 2),
+        "files": Mapped(Text(most=4096, lines=True), Whole(), most=EVENTS_MOST + TRACES_MOST + 2),
     }
 )
 FETCHED = having({"offset": Whole(), "data": Packed(FETCH_BYTES)})
@@ -153,5 +153,6 @@ def inspected(paths: Iterable[str], environment: str, relied: Iterable[str] = ()
             "devices": List(device, most=1024),
             "files": having(kinds),
             "relied": having(dict.fromkeys(relied, FINGERPRINT)),
+            "relied_files": RELIED_FILES,
         }
     )

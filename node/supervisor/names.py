@@ -24,8 +24,11 @@ DONE = "done.json"
 SAMPLES = "samples.csv"
 STACKS = "stacks.txt"
 EVENTS = "tensorboard"  # a folder that trainers write event files into
+TRACES = "profile"  # a folder that profilers write traces into
+NSYS_REPORT = ".nsys-rep"  # the end of a name: nsys' own, beside it
 PREPARED = "prepared"  # that it was ready to begin, and what it noted then
 TIMELINE = "timeline.jsonl"  # when its log had how many bytes
+SETUP_LOG = "setup.log"  # what the lines of slurm_setup and slurm_teardown printed
 STARTED = "started.json"  # what ran, where only the job knew it
 
 # Of the run, where its nodes share a folder.
@@ -37,6 +40,13 @@ ROSTER = "roster"  # a file for each node that has come, and one for each that h
 PLACEMENT = "placement.json"
 MEETING = "meeting.json"  # of it what most nodes need: where node rank 0 is reached
 ENDED = "ended"  # every node has said how it ended
+
+
+def is_trace(name: str) -> bool:
+    """Whether a path in a run's folder is a profiler's trace."""
+    if name.startswith(TRACES + "/"):
+        return name.endswith((".json", ".json.gz", NSYS_REPORT))
+    return "/" not in name and name.endswith(NSYS_REPORT)
 
 
 def node(rank: int, host: str) -> str:

@@ -8,17 +8,19 @@ import time
 
 from .answers import pack
 from .files import part, read_json, size_of, write
-from .names import DONE, EVENTS, GO, LEASE, LOG, OVER, SAMPLES, STACKS
-from .state import daemon_alive
+from .names import DONE, EVENTS, GO, LOG, OVER, SAMPLES, STACKS, TRACES, is_trace
+from .state import daemon_alive, renew
 from .stopping import ask_to_stop, lost_supervisor
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Iterable, Iterator
 
 BROUGHT = (LOG, SAMPLES, STACKS)  # what the control node may bring, and:
 EVENTS_BYTES = 64 * 1024 * 1024  # of event files that are brought, and
 EVENTS_MOST = 64  # how many
+TRACES_BYTES = 512 * 1024 * 1024  # of profiler traces that are brought, and
+TRACES_MOST = 64  # how many
 TAIL_BYTES = 64 * 1024  # of new log that one poll brings
 FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
 
@@ -26,23 +28,25 @@ FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compressio
 def poll(spec: dict[str, Any]) -> dict[str, Any]:
     """Renew the lease, wait up to `wait_s` for the end, and bring what is new.
 
-    With `stop` the lease is not renewed: a bench that waits for this node is not to take the run
-    for one that goes on.
+    The lease is renewed before the wait alone: a bench that waits for this node must not take the
+    last poll of one that is gone for a living one. With `stop` it is not renewed, for the same
+    reason.
 
     Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
     `offset`, 64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the
     rest). `samples` are those from byte `sampled` on. `files`, once the run is over: name to size
     of what else can be fetched.
 
-    `spec`: folder, offset, wait_s, sampled; go (start); stop (why the run is to end, or empty);
-    over (the nodes that started something have ended).
+    `spec`: folder, offset, wait_s, sampled; lease_s (how long the run goes on without another
+    poll); go (start); stop (why the run is to end, or empty); over (the nodes that started
+    something have ended).
     """
     os.chdir(spec["folder"])
     stop: str = spec["stop"]
     if stop:
         ask_to_stop(stop)
     else:
-        renew()
+        renew(spec["lease_s"])
     if spec["go"]:
         write(GO, "")
     if spec["over"]:
@@ -66,34 +70,41 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
         size, start, data = 0, 0, b""
     samples = pack(part(SAMPLES, spec["sampled"], TAIL_BYTES))
     files = {} if done is None else others()
-    if not stop:
-        renew()
     facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
     return {"done": done, "now": now, **facts}
 
 
-def renew() -> None:
-    """Say that the control node is there."""
-    os.utime(LEASE, ns=(time.time_ns(), time.time_ns()))
-
-
 def others() -> dict[str, int]:
-    """Name to size of what the run left beside its log: samples, stacks, TensorBoard's files.
+    """Name to size of what the run left beside its log: samples, stacks, TensorBoard's files,
+    profiler traces.
 
     Only plain files of the run's own folder, no link and nothing beyond one; event files up to
-    EVENTS_BYTES and EVENTS_MOST in all.
+    EVENTS_BYTES and EVENTS_MOST in all, traces up to TRACES_BYTES and TRACES_MOST.
     """
     found = {name: size_of(name) for name in BROUGHT[1:] if size_of(name)}
-    left, count = EVENTS_BYTES, 0
-    for folder, inside, names in () if os.path.islink(EVENTS) else os.walk(EVENTS):
+    events = (path for path in _inside(EVENTS) if "tfevents" in os.path.basename(path))
+    found.update(_fitting(events, EVENTS_BYTES, EVENTS_MOST))
+    traces = (path for path in (*sorted(os.listdir(".")), *_inside(TRACES)) if is_trace(path))
+    found.update(_fitting(traces, TRACES_BYTES, TRACES_MOST))
+    return found
+
+
+def _inside(top: str) -> Iterator[str]:
+    """Paths of files in a folder, in order; none of one that is a link."""
+    for folder, inside, names in () if os.path.islink(top) else os.walk(top):
         inside.sort()
         for name in sorted(names):
-            path = os.path.join(folder, name)
-            entry = os.lstat(path)
-            fits = stat.S_ISREG(entry.st_mode) and entry.st_size <= left and count < EVENTS_MOST
-            if "tfevents" in name and fits:
-                found[path] = entry.st_size
-                left, count = left - entry.st_size, count + 1
+            yield os.path.join(folder, name)
+
+
+def _fitting(paths: Iterable[str], left: int, most: int) -> dict[str, int]:
+    """Plain files to their sizes: as many as fit."""
+    found: dict[str, int] = {}
+    for path in paths:
+        entry = os.lstat(path)
+        if stat.S_ISREG(entry.st_mode) and entry.st_size <= left and len(found) < most:
+            found[path] = entry.st_size
+            left -= entry.st_size
     return found
 
 

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 
+from node import trusted_folder
 from node.causes import Cause
 
 from . import scratch
@@ -91,13 +92,14 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
 
     `job`: run_id, runs (folder of all runs), dir (this run's folder), argv, env, cwd, files
     (name to text, written into dir), requires (path to size in bytes or null), ports, device,
-    device_ids, time_limit_s, lost_contact_s, grace_s, log_limit_bytes; mark (the same on every
+    device_ids, time_limit_s, lease_s, grace_s, log_limit_bytes; mark (the same on every
     node of the run); scratch (a folder on a disk of the node's own, or ""); after (argvs); programs
     (where these modules are kept); secrets (variables that are written into no file).
     """
     secrets = job.pop("secrets", {})
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
+        trusted_folder.check(job["runs"], trusted_folder.own_groups(), above=False)
         noted = check(job) + scratch.notes(job)
         make_room(job["dir"])
         prune(job)
@@ -112,10 +114,12 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
             raise shared_root(job["dir"], "another node")
         leave(job["programs"], job["dir"])
         write(os.path.join(job["dir"], JOB), json.dumps(job))
-        write(os.path.join(job["dir"], LEASE), "")
+        write(os.path.join(job["dir"], LEASE), "%g" % job["lease_s"])
         job["env"] = dict(job["env"], **secrets)
     except RefusedError as refusal:
         return {"refused": refusal.cause, "message": str(refusal), "now": time.time()}
+    except trusted_folder.UntrustedError as error:
+        return {"refused": Cause.IO_ERROR, "message": str(error), "now": time.time()}
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         cause = Cause.DISK_FULL if full else Cause.IO_ERROR

@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 
-from node import sent
+from node import sent, trusted_folder
 from node.compiled import keep
+from node.files import holds
 
 from .files import write
 
@@ -17,13 +18,14 @@ def leave(file: str, folder: str) -> None:
 
     The folder has links to it, so that what another version removes here stays there.
     """
-    if not os.path.exists(file):
-        above, name = os.path.split(file)
-        os.makedirs(above, mode=0o700, exist_ok=True)
+    above, name = os.path.split(file)
+    os.makedirs(above, mode=0o700, exist_ok=True)
+    trusted_folder.check(above, trusted_folder.own_groups(), above=False)
+    text = json.dumps(sent.SOURCES)
+    if not holds(file, text.encode()):
         for other in os.listdir(above):
-            if not other.startswith(name):
-                os.unlink(os.path.join(above, other))
-        write(file, json.dumps(sent.SOURCES))
+            os.unlink(os.path.join(above, other))
+        write(file, text)
     keep(file)
     for path, name in ((file, sent.FILE), (sent.place(file), sent.place(sent.FILE))):
         try:

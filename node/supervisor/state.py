@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 from node.files import read_text
 
@@ -69,13 +70,35 @@ def stop_reason() -> str | None:
         return None
 
 
-def lease_age(state: dict[str, Any], now: float, path: str = LEASE) -> float:
-    """Seconds since the lease's mtime was seen to change (its value is never compared)."""
+def lease_over(seen: dict[str, Any], now: float, lost_s: float, path: str = LEASE) -> float:
+    """Return how long a lease held that nobody renewed in time; 0 while it holds.
+
+    It holds as many seconds as stand in the file, or `lost_s`. The value of its mtime is never
+    compared with a clock; `seen` keeps what was seen of it.
+    """
     stamp = stamp_of(path)
-    if stamp != state.get("stamp"):
-        state["stamp"] = stamp
-        state["since"] = now
-    return now - float(state["since"])
+    if not seen or stamp != seen["stamp"]:
+        seen.update(stamp=stamp, since=now, holds_s=lease_s(path) or lost_s)
+    over = now - float(seen["since"]) > seen["holds_s"]
+    return float(seen["holds_s"]) if over else 0.0
+
+
+def lease_s(path: str = LEASE) -> float:
+    """Return how many seconds a lease says that it holds; 0 where it does not say."""
+    try:
+        return float(read_text(path) or 0)
+    except ValueError:
+        return 0.0
+
+
+def renew(holds_s: float, path: str = LEASE) -> None:
+    """Say that the control node is there, and for how long the run goes on without it."""
+    if lease_s(path) != float("%g" % holds_s):
+        try:
+            write(path, "%g" % holds_s)
+        except OSError:
+            pass  # a full disk ends no lease
+    os.utime(path, ns=(time.time_ns(), time.time_ns()))
 
 
 def finish(done: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from node.compiled import keep
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import head, orders, scratch
+from . import head, node_tasks, orders, scratch
 from .answers import RefusedError
 from .daemon import enter, hold, identify, lease_lost, watch
 from .files import read_json, size_of, write
@@ -37,6 +37,7 @@ from .names import (
     PLACEMENT,
     PREPARED,
     RUN,
+    SETUP_LOG,
     STARTED,
     SUBMITTED,
     TIMELINE,
@@ -44,7 +45,8 @@ from .names import (
 )
 from .placeholders import WORD, filled, needs_others
 from .preparation import check, lay_out
-from .state import TERMINATED, boot_id, finish, lease_age
+from .shell_lines import HIDDEN, set_up, take_down
+from .state import TERMINATED, boot_id, finish
 from .stopping import lost_supervisor
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
@@ -78,6 +80,7 @@ class Task:
         self.job = job_of(run, mine, spec)
         self.job["dir"] = os.path.join(self.folder, node(self.rank, mine["host"]))
         self.job["runs"] = self.folder  # whose disk the run's files are on
+        self.setup: list[str] = run.get("setup") or []
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
         self.looked, self.written, self.noted = -1.0, 0, time.time()
@@ -87,6 +90,7 @@ class Task:
         self.watchman = head.Stalls(watched, self.job["stall_limit_s"])
         self.parent = os.getppid()  # slurmstepd
         self.guarded: int | None = None
+        self.was_set_up = False
 
     def halt(self, cause: Cause, words: str) -> None:
         """Say first why the run ends; whoever comes later leaves it as it is."""
@@ -111,9 +115,7 @@ class Task:
         if halt is not None:
             return {"ended_by": EndedBy.STOP, "message": str(halt.get("cause"))}
         lease = self.spec.get("lease")
-        if lease and lease_age(self.lease, now, lease) > self.job["lost_contact_s"]:
-            return lease_lost(self.job)
-        return None
+        return lease_lost(self.lease, self.job, lease) if lease else None
 
     def note_log(self) -> None:
         """Write down how many bytes the log has by now, so that its steps have times; and when it
@@ -137,10 +139,15 @@ def task(spec: dict[str, Any]) -> NoReturn:
 
     `spec`: run (the attempt's folder), restart (how often Slurm had started the job before it),
     mark, programs (where these modules lie), inspect (the folder that hosts are described in),
-    patience_s (for the others to come), lease (a file that somebody renews; empty: the job lives by
-    its own limits), lost_contact_s.
+    patience_s (for the others to come), variables (whether the trainer gets Slurm's), lease (a file
+    that somebody renews; empty: the job lives by its own limits), lease_s (how long it holds).
     """
+    if not node_tasks.is_first():
+        taken_secrets()
+        node_tasks.follow(spec)
     part = Task(spec)
+    if part.job["tasks"]:
+        part.job["listener"] = node_tasks.meet_at(spec["mark"])
     try:
         prepare(part)
     except RefusedError as refusal:
@@ -168,6 +175,8 @@ def if_told(done: dict[str, Any]) -> dict[str, Any]:
 
 def end(part: Task, done: dict[str, Any]) -> NoReturn:
     """Write how this node ended, wait for the others, and leave."""
+    if part.was_set_up:
+        take_down(part.job)
     finish(done)
     wait_for_others(part)
     if part.guarded is not None:
@@ -192,6 +201,7 @@ def lost(part: Task) -> None:
         placement = read_json(os.path.join(part.folder, PLACEMENT))
         after = filled(part.job["after"], placement) if placement else []
         lost_supervisor(dict(part.job, after=after))
+        take_down(part.job)
     wait_for_others(part)
 
 
@@ -208,10 +218,13 @@ def prepare(part: Task) -> None:
     job = part.job
     try:
         take_devices(job)
+        lay_out(job)
+        if part.setup:
+            part.was_set_up = True
+            set_up(job, part.setup, os.path.join(job["dir"], SETUP_LOG))
         noted = check(job) + scratch.notes(job)
         limit_log(job)
         scratch.make(job)
-        lay_out(job)
         told = {"boot_id": boot_id(), "noted": noted}
         write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))
     except FileExistsError:  # its records are the other's: nothing is written there
@@ -265,8 +278,12 @@ def begin(part: Task, placement: dict[str, Any]) -> None:
         if WORD.search(text):
             write(name, filled(text, placement))
     started = {key: job[key] for key in ("argv", "env", "cwd", "device_ids", "processes")}
+    started["env"] = {**job["env"], **dict.fromkeys(job.get("hidden", ()), HIDDEN)}
     late_s = visibility.delay_s(os.path.join(part.folder, MEETING))
     write(STARTED, json.dumps(dict(started, schema=1, late_s=late_s), indent=1))
+    if part.spec.get("variables"):
+        slurms = {name: os.environ[name] for name in os.environ if name.startswith("SLURM")}
+        job["env"] = {**slurms, **job["env"]}
     job["env"] = dict(job["env"], **part.secrets)
     part.watchman.begin(time.monotonic())
 
@@ -294,7 +311,9 @@ def job_of(run: dict[str, Any], mine: dict[str, Any], spec: dict[str, Any]) -> d
     """Return what the supervisor is to do, of its orders and of what srun's task was told."""
     node = {key: value for key, value in mine.items() if key != "host"}
     told = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
-    limits = dict(run["supervisor"], lost_contact_s=spec.get("lost_contact_s") or 0.0)
+    told["teardown"] = run.get("teardown") or []
+    told["tasks"] = node.get("tasks") or 0
+    limits = dict(run["supervisor"], lease_s=spec.get("lease_s") or 0.0)
     return {**node, **limits, **told}
 
 

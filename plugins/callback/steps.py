@@ -33,6 +33,15 @@ def step_of(task: Any, play: Any) -> str:
     return str(role.get_name() if role is not None else play.get_name())
 
 
+def told(result: Any) -> str:
+    """The lines `told` of a program's answer, or the message of `debug`: what a change is."""
+    answer = result.result.get("answer")
+    lines = answer.get("told") if isinstance(answer, dict) else None
+    if result.task.action.rpartition(".")[2] == "debug":
+        lines = [result.result.get("msg")]
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else ""
+
+
 def forgiven(task: Any) -> bool:
     """Whether a block around the task goes on where it fails."""
     block = task._parent
@@ -70,9 +79,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # untyped where mypy 
         tell("result", step=step, host=result.host.get_name(), status=status, words=words)
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Say whether it changed something."""
-        if result.task.action.rpartition(".")[2] not in OURS:
-            self._ended(result, "changed" if result.result.get("changed") else "ok")
+        """Say whether it changed something, and what of it is for a person to know."""
+        if result.result.get("changed"):
+            self._ended(result, "changed", told(result))
+        elif result.task.action.rpartition(".")[2] not in OURS:
+            self._ended(result, "ok")
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         """Keep what an item of a loop says: the task's own words are of no use."""

@@ -1,16 +1,19 @@
-"""What of a node's run comes home, into its folder here: log, samples, stacks, event files."""
+"""What of a node's run comes home, into its folder: log, samples, stacks, event files, traces."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from node.files import open_to_append
 from node.schema import unfit
 from node.supervisor import kinds
-from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES
+from node.supervisor.names import is_trace
+from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES, TRACES_BYTES
 from plugins.brought import BroughtLog
 from plugins.launching.talk import BROKEN, LostError, Talk
 from plugins.node_action import one_line
+from runner.base.exclusive import make_private
 from runner.folder import names
 
 if TYPE_CHECKING:
@@ -32,12 +35,13 @@ class Home:
         """Write down what a poll brought."""
         self.log.add(answer["offset"], answer["data"])
         if answer["samples"] and self.sampled < SAMPLES_BYTES:
-            with (self.folder / names.SAMPLES).open("ab") as stream:
+            with open_to_append(self.folder / names.SAMPLES) as stream:
                 stream.write(answer["samples"])
             self.sampled += len(answer["samples"])
 
     def complete(self, done: dict[str, Any]) -> None:
-        """Bring what the polls did not: the log up to its cap, samples, stacks, event files.
+        """Bring what the polls did not: the log up to its cap, samples, stacks, event files and
+        traces.
 
         How the node's launcher ended is known by now. So what cannot be brought is only noted, in
         done's `log` for the log, in its `others` for the rest.
@@ -47,19 +51,24 @@ class Home:
         except (LostError, *BROKEN) as error:
             done["log"] = f"incomplete: {one_line(error)}"
         try:
-            left = EVENTS_BYTES
+            events, traces = EVENTS_BYTES, TRACES_BYTES
             for name, size in done["files"].items():
-                events = name.startswith(names.EVENTS)
-                self.bring(name, min(size, left if events else SAMPLES_BYTES))
-                left -= size if events else 0
+                if name.startswith(names.EVENTS):
+                    self.bring(name, min(size, events))
+                    events -= size
+                elif is_trace(name):
+                    self.bring(name, min(size, traces))
+                    traces -= size
+                else:
+                    self.bring(name, min(size, SAMPLES_BYTES))
         except (LostError, *BROKEN) as error:
             done["others"] = f"incomplete: {one_line(error)}"
 
     def bring(self, name: str, size: int) -> None:
         """Bring the rest of a file of the node's run folder."""
         path = self.folder / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.open("ab") as stream:
+        make_private(path.parent)
+        with open_to_append(path) as stream:
             while stream.tell() < size:
                 stream.write(self.fetch(name, stream.tell(), size - stream.tell()))
 
@@ -95,7 +104,8 @@ def fetchable(name: str) -> bool:
         return True
     parts = name.split("/")
     plain = all(part and not part.startswith(".") and part.isprintable() for part in parts)
-    return plain and parts[0] == names.EVENTS and "tfevents" in parts[-1] and len(name) < 1000
+    event = parts[0] == names.EVENTS and "tfevents" in parts[-1]
+    return plain and (event or is_trace(name)) and len(name) < 1000
 
 
 def size_of(path: Path) -> int:

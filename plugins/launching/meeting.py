@@ -6,10 +6,12 @@ import fcntl
 import hashlib
 import platform
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from node.causes import Cause
+from node.files import open_plain
+from plugins.awake import awake_s
+from plugins.launching.patience import Patience
 from runner.folder import names
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class Meeting:
         # Nodes that only wait for others end after those that do not.
         self.launchers = {node.node_rank for node in orders.nodes if not node.waits}
         self._came = threading.Condition()
-        self.heard = time.monotonic()  # when any node printed something last
+        self.patience = Patience(orders.limits.lost_contact_s, len(orders.nodes))
+        self.heard = awake_s()  # when any node printed something last
 
     def come(self, node: NodeRun) -> None:
         """Say that a node is ready."""
@@ -82,7 +85,7 @@ class Meeting:
 
     def hear(self) -> None:
         """Say that a node printed something, or that it may print only from now on."""
-        self.heard = time.monotonic()
+        self.heard = awake_s()
 
     def halted(self) -> str:
         """Why the run is to end, or an empty string."""
@@ -103,7 +106,7 @@ class Meeting:
         A lock that cannot be asked is taken for held.
         """
         try:
-            with self.lock.open("rb") as handle:
+            with open_plain(self.lock) as handle:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:

@@ -21,14 +21,17 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from node.causes import Cause, EndedBy
+from node.files import open_to_append
 from node.schema import UnfitError
 from node.supervisor import kinds
 from node.supervisor.names import GO, PROGRAMS
+from plugins.awake import awake_s
 from plugins.launching.action import RefusalError
 from plugins.launching.home import Home, fetchable
 from plugins.launching.talk import BROKEN, LostError, Talk
 from plugins.node_action import one_line, save
 from plugins.program import bundle
+from runner.base.exclusive import make_private
 from runner.base.shape import read
 from runner.folder import names
 from runner.folder.endings import Ending
@@ -44,7 +47,7 @@ PREPARE_S = 300.0  # for a node to prepare: large folders are removed there
 PREPARE = "supervisor.preparation:prepare"
 BARRIER_S = 600.0  # for all nodes to be prepared, which end by themselves long before
 BARRIER_LOOK_S = 0.1  # between two looks whether the run ends before it begins
-BARRIER_RENEW_S = 2.0  # renew the lease this often while others still prepare
+BARRIER_RENEWALS = 10  # of a lease, in its time, while others still prepare
 GO_S = 2.0  # for all other nodes to be told to go
 WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
 
@@ -84,19 +87,21 @@ class Part:
         self.folder = meeting.run_folder.node(node.node_rank)
         programs = f"{node.runs}/{PROGRAMS}/{bundle(PREPARE)[0]}"
         self.job = {**meeting.orders.job(node), "mark": meeting.mark, "programs": programs}
+        self.patience = meeting.patience
+        self.job["lease_s"] = self.patience.lease_s
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
-        # The lease is renewed between polls: three of them fit into it.
+        # The lease is renewed by each poll: six of them fit into it.
         longest = min(8.0, self.limits.lost_contact_s / 3)
         self.wait_s = min(max(len(meeting.orders.nodes) / 50, 1.0), longest)
         if node.waits:
             self.wait_s = min(WAITING_POLL_S, longest)
-        self.talk = Talk(action, node.dir, self.limits.lost_contact_s)
+        self.talk = Talk(action, node.dir, meeting.patience, node.node_rank)
         self.home = Home(self.folder, self.talk, self.limits.log_cap_bytes)
 
     def run(self) -> dict[str, Any]:
         """Prepare, wait for the others, start, tail, end; how it ended, as data."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.folder)
             self.prepare()
             done = self.follow()
             self.home.complete(done)
@@ -132,13 +137,14 @@ class Part:
         offset_s = facts["now"] - (began + time.time()) / 2
         told = {"boot_id": facts["boot_id"], "noted": facts.get("noted", [])}
         save(self.folder / names.PREPARED, {"clock_offset_s": offset_s, **told})
-        self.talk.contact = renewed = waits = time.monotonic()
+        self.talk.begin()
+        renewed = waits = time.monotonic()
         self.meeting.come(self.node)
         while not self.meeting.all_came(BARRIER_LOOK_S) and not self.meeting.halted():
             if time.monotonic() - waits > BARRIER_S:
                 words = f"{self.meeting.late()} did not prepare the run within {BARRIER_S:g} s"
                 raise RefusalError(Cause.LAUNCH_ERROR, words)
-            if time.monotonic() - renewed > BARRIER_RENEW_S:
+            if time.monotonic() - renewed > self.patience.lease_s / BARRIER_RENEWALS:
                 self.poll(go=False, wait_s=0.0)
                 renewed = time.monotonic()
 
@@ -172,11 +178,9 @@ class Part:
         # The node ends a run at its time limit; this is for a node that answers and does not.
         limits = self.limits
         patience_s = limits.time_limit_s + limits.grace_s + limits.lost_contact_s + OVERDUE_S
-        overdue = time.monotonic() + patience_s
+        overdue = awake_s() + patience_s
         while True:
             reason = self.meeting.halted()
-            if time.monotonic() > overdue:
-                raise LostError("its supervisor does not end the run")
             if go and not reason and len(self.meeting.orders.nodes) > 1:
                 self.go()
             began = time.monotonic()
@@ -186,6 +190,8 @@ class Part:
             self.look_for_a_stall(grew=bool(answer["data"]))
             if answer["done"] is not None:
                 return self.done(answer)
+            if awake_s() > overdue:
+                raise LostError("its supervisor does not end the run")
             # One that answers at once, and has not ended, is not asked the more often for it.
             time.sleep(max(0.0, began + self.wait_s - time.monotonic()))
 
@@ -194,7 +200,7 @@ class Part:
 
         So they start at the same time. Where it does not come, the first poll says so, too.
         """
-        self.action.patience_s = self.limits.lost_contact_s
+        self.action.patience_s = self.patience.silence_s
         with contextlib.suppress(*BROKEN):
             self.action.exchange(["touch", f"{self.node.dir}/{GO}"])
         self.meeting.gone(self.node, GO_S)
@@ -219,18 +225,18 @@ class Part:
         if grew:
             self.meeting.hear()
         limit_s = self.limits.stall_limit_s
-        if time.monotonic() - self.meeting.heard > limit_s:
+        if awake_s() - self.meeting.heard > limit_s:
             words = f"no node printed anything for {limit_s:g} s (stall_limit_s)"
             self.meeting.halt(Cause.STALLED, words, self.host)
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
         known = {"offset": self.home.log.offset, "sampled": self.home.sampled}
-        over = self.meeting.over(self.node)
-        spec = {**known, "wait_s": wait_s, "go": go, "stop": stop, "over": over}
-        patience_s = wait_s + self.limits.lost_contact_s
+        told = {"go": go, "stop": stop, "over": self.meeting.over(self.node)}
+        spec = {**known, **told, "wait_s": wait_s, "lease_s": self.patience.lease_s}
+        patience_s = wait_s + self.patience.silence_s
         answer, sent = self.talk.ask("news:poll", spec, kinds.POLLED, patience_s)
         entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
-        with (self.folder / names.TIMELINE).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({**entry, "log_bytes": answer["size"]}) + "\n")
+        with open_to_append(self.folder / names.TIMELINE) as stream:
+            stream.write(json.dumps({**entry, "log_bytes": answer["size"]}).encode() + b"\n")
         return answer

@@ -1,1 +1,1 @@
-"""A campaign as one file, and back; without names on request. Logs from elsewhere as one."""
+"""A campaign as one file, and back, without names on request; logs from elsewhere; trackers."""

@@ -14,9 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from node.checked import InsidePath
+from node.files import open_plain
 from node.printable import printable
 from node.schema import UnfitError
-from runner.archive.extraction import MANIFEST, MOST_FILES, unpack
+from runner.archive.extraction import MANIFEST, MOST_FILES, MOST_PARTS, unpack
+from runner.archive.tar import MOST_BYTES
 from runner.base.errors import UserError
 from runner.base.files import whole
 from runner.folder import names
@@ -74,10 +76,13 @@ def pack(root: str, named: Mapping[str, Path], target: Path) -> None:
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        sums = {}
+        sums, total = {}, 0
         for name, path in inside.items():
-            with path.open("rb") as content:
+            with open_plain(path) as content:
                 size = os.fstat(content.fileno()).st_size  # a log that grows is cut here
+                total += size
+                if total > MOST_BYTES:
+                    raise _too_large(name)
                 mode = 0o755 if path.suffix == ".sh" else 0o644
                 sums[name.partition("/")[2]] = _add(archive, name, content, size, mode)
         manifest = json.dumps({"sha256": sums}, indent=1).encode()
@@ -85,7 +90,23 @@ def pack(root: str, named: Mapping[str, Path], target: Path) -> None:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """Return a campaign's plain files, name to path: no lock, nothing half written, no link."""
+    """Return a campaign's plain files, name to path: no lock, nothing half written, no link, and
+    none that no archive could hold.
+    """
+    return {name: path for name, path in _plain(folder).items() if _fits(folder.name, name)}
+
+
+def unfit_files(folder: Path) -> list[str]:
+    """List the plain files whose names are too long for an archive, or in too many folders."""
+    return [name for name in _plain(folder) if not _fits(folder.name, name)]
+
+
+def _fits(root: str, name: str) -> bool:
+    # A copy without names may have a longer one for a host, or a user.
+    return len(name) + len(root) < InsidePath.most * 9 // 10 and name.count("/") < MOST_PARTS - 1
+
+
+def _plain(folder: Path) -> dict[str, Path]:
     paths = {}
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
@@ -95,6 +116,29 @@ def files(folder: Path) -> dict[str, Path]:
         if path.is_file() and inside != Path(MANIFEST):
             paths[inside.as_posix()] = path
     return dict(sorted(paths.items()))
+
+
+def evidence_sha256(folder: Path) -> str:
+    """Return one checksum of a run's files: of the lines that `sha256sum` prints of them, by name.
+
+    `find . -type f | LC_ALL=C sort | sed 's,^./,,' | xargs sha256sum | sha256sum` in a folder that
+    was copied without links and hidden files gives the same.
+    """
+    lines = []
+    for name, path in files(folder).items():
+        with open_plain(path) as stream:
+            if os.fstat(stream.fileno()).st_size > MOST_BYTES:
+                raise _too_large(name)
+            digest = hashlib.file_digest(cast("io.BufferedReader", stream), "sha256")
+            lines.append(f"{digest.hexdigest()}  {name}\n")
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _too_large(name: str) -> UserError:
+    return UserError(
+        f"with {printable(name)} there are more than {MOST_BYTES >> 30} GiB, more than an export"
+        " can have; cut that file"
+    )
 
 
 class _Hashed:

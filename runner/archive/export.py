@@ -3,27 +3,29 @@
 import contextlib
 import getpass
 import json
+import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from node.files import open_plain
 from node.schema import MOST_DEPTH, MOST_ITEMS, Plain
+from node.supervisor.names import is_trace
 from runner.archive import archive
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.base.text import blocks
+from runner.document.campaign_document import CampaignDocument
+from runner.document.campaign_reading import read_campaign
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError, load
-from runner.load.evidence import evidence_of_records
-from runner.load.records import records_of
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
 from runner.systems.common.registry import load_system, system_names
-from runner.terms.record import Record
 
 TABLES = "tables"  # in the archive: what `collect` makes of it, for a reader without TrainBench
 _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "report.html": "html"}
@@ -31,14 +33,14 @@ _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "rep
 
 @dataclass(frozen=True)
 class Gathered:
-    """What an archive of a campaign holds: `files` by their names in it, and the records.
+    """What an archive of a campaign holds: `files` by their names in it, and the document.
 
     `campaign` is the one that is shown: a copy without names where it is redacted. `folder` is for
     more files, as long as the block lasts.
     """
 
     campaign: Campaign
-    records: Sequence[Record]
+    document: CampaignDocument
     files: Mapping[str, Path]
     folder: Path
 
@@ -46,15 +48,30 @@ class Gathered:
 @contextlib.contextmanager
 def gathered(campaign: Campaign, *, redact: bool) -> Iterator[Gathered]:
     """Gather it. Raises UserError where redaction would change a figure."""
+    with read_to_show(campaign, redact=redact) as (shown, document, folder):
+        tables = _tables(document, shown.settings.matrix, folder / TABLES)
+        yield Gathered(shown, document, {**archive.files(shown.path), **tables}, folder)
+
+
+@contextlib.contextmanager
+def read_to_show(
+    campaign: Campaign, *, redact: bool
+) -> Iterator[tuple[Campaign, CampaignDocument, Path]]:
+    """Read the campaign, or a copy of it without names; with a folder for more files as long as
+    the block lasts.
+
+    Raises UserError where redaction would change a figure.
+    """
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
         shown = campaign
         if redact:
             shown = _redacted(campaign, Path(folder) / "redacted")
-        records = records_of(shown, shown.path / TABLES, of=campaign)
+        document = read_campaign(
+            shown, shown.path / TABLES, copy_of=campaign, shape="flat", evidence=True
+        )
         if redact:
-            _same_figures(records_of(campaign, campaign.path), records)
-        tables = _tables(records, shown, Path(folder) / TABLES)
-        yield Gathered(shown, records, {**archive.files(shown.path), **tables}, Path(folder))
+            _same_figures(read_campaign(campaign, campaign.path), document)
+        yield shown, document, Path(folder)
 
 
 def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
@@ -63,26 +80,20 @@ def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
         archive.pack(found.campaign.name, found.files, target)
 
 
-def _tables(records: Sequence[Record], campaign: Campaign, folder: Path) -> dict[str, Path]:
+def _tables(document: CampaignDocument, matrix: str, folder: Path) -> dict[str, Path]:
     """Write what is read from the evidence today; return the files, name in the archive to path."""
     folder.mkdir()
-    settings = campaign.settings
-    hidden = campaign.hidden.words
-    evidence = evidence_of_records(campaign, records, campaign.path / TABLES)
-    texts = {
-        name: render(records, format, settings.baseline, hidden=hidden, evidence=evidence)
-        for name, format in _NAMES.items()
-    }
+    texts = {name: render(document, format) for name, format in _NAMES.items()}
     paths = {}
-    for name, text in {**texts, "matrix.yaml": settings.matrix}.items():
+    for name, text in {**texts, "matrix.yaml": matrix}.items():
         paths[f"{TABLES}/{name}"] = folder / name
         (folder / name).write_text(text, encoding="utf-8")
     return paths
 
 
-def _same_figures(before: list[Record], after: list[Record]) -> None:
+def _same_figures(before: CampaignDocument, after: CampaignDocument) -> None:
     """Refuse a redaction that took a word for a name which a parser needs."""
-    for ours, theirs in zip(before, after, strict=True):
+    for ours, theirs in zip(before.records, after.records, strict=True):
         if ours.measurement.intervals != theirs.measurement.intervals:
             raise UserError(
                 f"redaction would change what the log of cell {ours.cell} says, because a host or"
@@ -95,16 +106,18 @@ def _same_figures(before: list[Record], after: list[Record]) -> None:
 
 def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     """Write a copy of the campaign without names, in a folder of its own under `folder`."""
-    # TensorBoard's files name the host that wrote them, in bytes that have a checksum.
+    # TensorBoard's files name the host that wrote them, in bytes that have a checksum; traces are
+    # compressed.
     named = {
         name: path
         for name, path in archive.files(campaign.path).items()
-        if "tfevents" not in path.name
+        if "tfevents" not in path.name and not is_trace("/".join(name.split("/")[5:]))
     }
     hosts = _hosts(campaign)
     known = map(load_system, system_names())
     reserved = {word for s in known for word in (s.name, *(item.name for item in s.parameters))}
     redaction = Redaction([], [_user()], reserved)
+    redaction.learn_content({"HOME": os.path.expanduser("~")})
     for name, host in hosts.items():
         redaction.host(name, host)
     for path in named.values():
@@ -153,7 +166,7 @@ def _hosts(campaign: Campaign) -> dict[str, str]:
 
 def _json(path: Path) -> Any:
     """Return a file's content, if it is JSON; None otherwise: what is too large is a log."""
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         if stream.read(1) not in (b"{", b"["):
             return None
     try:

@@ -14,8 +14,8 @@ from typing import Any
 
 from node.checked import CellId, InsidePath
 from node.printable import printable
-from runner.base.env import SECRET
 from runner.base.errors import UserError
+from runner.base.masking import is_secret
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
 from runner.logs.kinds import KINDS, kinds_of
@@ -53,6 +53,7 @@ class Declared:
 
     system: str | None = None
     family: str | None = None
+    log: Any = None  # a matrix's `log`, in place of a family
     nodes: int = 1
     global_batch_size: int | None = None
     known: Known = UNKNOWN
@@ -68,7 +69,7 @@ def check_keys(keys: Mapping[str, Any]) -> None:
             raise UserError(f"--set {key}: {option} says it")
         if key in _OF_A_START or not NAME.fullmatch(key):
             raise UserError(f"--set {key}: it is no key of a run that is over; take it out")
-        if key not in MODEL and SECRET.search(key):
+        if key not in MODEL and is_secret(key):
             raise UserError(f"--set {key}: it is named like a secret, and is shown; leave it out")
         plain = isinstance(value, str | int | float | bool) and len(str(value)) <= MOST_LETTERS
         if not plain and key not in MODEL:
@@ -94,7 +95,7 @@ def cell_of(name: str, log: str, reading: Reading, said: Declared) -> Cell:
         )
     one_size = sizes[0] if sizes and sizes[0] == sizes[1] else None
     parameters = {
-        "log": _family(log, reading, said),
+        "log": said.log or _family(log, reading, said),
         "samples_per_step": said.global_batch_size or one_size,
         "tokens_per_sample": tokens,
         "train_iters": whole(reading.facts.get(TRAIN_ITERS)) or None,
@@ -136,7 +137,8 @@ def _family(log: str, reading: Reading, said: Declared) -> str:
 def printed_by(reading: Reading, cell: Cell) -> str:
     """Name the trainer: one of ours that was recognised, else the family of its lines."""
     known = reading.system if reading.system != COMMAND.name else None
-    return known or str(cell.parameters["log"])
+    family = cell.parameters["log"]
+    return known or (family if isinstance(family, str) else COMMAND.name)
 
 
 def outcome_of(verdict: Verdict, reading: Reading) -> Outcome:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from node.checked import FileName, Sha256
 from node.files import open_plain
@@ -27,7 +28,8 @@ from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.judge.log_result import end_of
 from runner.logs.read import Reading, read
-from runner.terms.cell import MOST_CELLS, MOST_REPEATS, AskedCell, Cell
+from runner.systems.command import readers
+from runner.terms.cell import MOST_CELLS, MOST_REPEATS, OF_READING, AskedCell, Cell
 from runner.terms.orders import LOG_LIMIT_BYTES, Limits, NodeRun
 from runner.terms.outcome import Outcome
 from runner.terms.run import Imported, ImportedLog, Run
@@ -85,7 +87,7 @@ def import_logs(
             _planned(cell or name, group, said) for name, group in zip(called, groups, strict=True)
         ]
         _check(campaign, planned, cell)
-        with campaign.locked():
+        with campaign.locked(group=None):  # nothing of it is executed
             settings = _check(campaign, planned, cell)
             made = []
             for one in planned:
@@ -143,6 +145,7 @@ def _planned(name: str, logs: tuple[Brought, ...], said: Declared) -> LogRun:
         family=said.family,
         global_batch_size=said.global_batch_size,
         known=said.known,
+        readers=None if said.log is None else readers({"log": said.log}),
     )
     return LogRun(cell_of(name, str(logs[0].source), reading, said), logs, reading)
 
@@ -183,12 +186,17 @@ def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> S
                 f"campaign {campaign.name} has a cell {one.cell.name}; --cell {one.cell.name} makes"
                 " this log a repeat of it, --cell with another name a cell of its own"
             )
-        if other is not None and other.id != one.cell.id:
+        if other is not None and _identity(other) != _identity(one.cell):
             raise UserError(
                 f"cell {other.name} {_differs(other, one.cell)}; give --cell another name"
             )
         known[one.cell.name] = AskedCell(**vars(one.cell))
     return settings
+
+
+def _identity(cell: Cell) -> tuple[str, dict[str, Any]]:
+    """Return what repeats of an imported cell have alike: what ran, and how it is counted."""
+    return cell.id, {key: cell.parameters.get(key) for key in OF_READING}
 
 
 def _differs(was: Cell, now: Cell) -> str:

@@ -17,10 +17,9 @@ from typing import Any
 
 from node.parsing import parse
 from node.schema import MOST_LETTERS, Plain
-from runner.base.env import SECRET
 from runner.base.errors import UserError
+from runner.base.masking import MASKED, Masks, is_secret
 
-REDACTED = "redacted"
 PLACED = "placement"  # of a cell: what it asks of a scheduler
 MOST_USERS = 2_000  # each word of each log is compared with all of them
 # Users whose name tells nobody anything, or is a word that logs are full of.
@@ -31,12 +30,20 @@ _COMMON = frozenset(
     }
 )
 _LOCAL = frozenset({"localhost", "localhost.localdomain"})
-_HOME = re.compile(r"(?<![\w.])/(?:home|Users)/([^\s/:\"',;)\]]+)")
+# Folders that hold a home for each user, wherever they are mounted: /home, /gpfs/users, /nfs/home2.
+_HOMES = r"(?:(?<![\w.~/-])|(?<=file://))(?P<above>(?:/[\w.+-]+){0,6}?)/(?P<homes>home\d*|homes|[Uu]sers)"
+_HOME = re.compile(rf"{_HOMES}/(?P<owner>[^\s/:\"',;)\]}}>]+)")
+# What tells the name of a user, or a home folder, wherever it lies.
+_ACCOUNT = re.compile(r"(?:USER|LOGNAME|USERNAME|SUDO_USER|ansible_user)", re.IGNORECASE)
+_TOLD = re.compile(r"\b(HOME|USER|LOGNAME|SUDO_USER|ansible_user)=[\"']?([^\s\"',;)\]}]+)")
 _IPV4 = r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\w)"
-_IPV6 = r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])"
+_IPV6 = (  # with the last four bytes as IPv4, too
+    r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,7}"
+    r"(?:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|[0-9A-Fa-f]{0,4}(?![\w:]|\.\d))"
+)
+_DASHED = r"(?<![\w-])ip(?:-\d{1,3}){4}(?!\w)"
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 _AT = re.compile(rf"(?<![\w.-])([A-Za-z_][\w-]*)@(?=[\w-]+\.|{_IPV4}|[\w-]+[:\s]|[\w-]+$)")
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 # DeepSpeed's launcher prints the nodes once more, as base64 of JSON.
 _WORLD = re.compile(r"(?<=world_info=)[\w+/=-]{8,}")
 # Lines of job.sh that tell the site: its accounts, partitions and nodes, also as n[01-04].
@@ -52,16 +59,17 @@ def distinct(host: str) -> bool:
 class Redaction:
     """The names of one campaign and the words that stand for them.
 
-    `words` are no users' names, but for in a path or a login: those of systems and parameters.
+    `words` are no users' names, except in a path or a login: those of systems and parameters.
     """
 
     def __init__(self, hosts: list[str], users: list[str], words: Iterable[str] = ()) -> None:
+        self._masks = Masks()
         self._words = _COMMON.union(words)
         self._hosts: dict[str, str] = {}
         self._nodes = 0  # that they are names of
         self._addresses: dict[str, str] = {}
         self._users: dict[str, str] = {}
-        self._secrets: set[str] = set()
+        self._homes: dict[str, None] = {}  # that lie elsewhere
         self._pattern: re.Pattern[str] | None = None
         for host in hosts:
             self.host(host)
@@ -89,28 +97,46 @@ class Redaction:
     # --- first: who is there -------------------------------------------------------------------
 
     def learn(self, text: str) -> None:
-        """Learn users by their home folders and logins."""
-        if "/home/" in text or "/Users/" in text:
-            for match in _HOME.finditer(text):
-                self._user(match[1])
+        """Learn users by their home folders and logins, and secrets by their names."""
+        self._masks.learn(text)
+        for match in _HOME.finditer(text):
+            self._user(match["owner"])
+        for match in _TOLD.finditer(text) if "=" in text else ():
+            self._account(*match.groups())
         if "@" in text:
             for match in _AT.finditer(text):
                 if match[1] not in self._words:
                     self._user(match[1])
 
     def learn_content(self, content: Any) -> None:
-        """Learn the same from JSON, and the values of variables that are named like secrets."""
+        """Learn the same from JSON, whose keys and arguments name secrets, too."""
+        self._masks.learn(content)
+        self._learn_users(content)
+
+    def _learn_users(self, content: Any) -> None:
         if isinstance(content, Mapping):
             for key, value in content.items():
-                if isinstance(value, str) and len(value) >= 6 and SECRET.search(str(key)):
-                    self._secrets.add(value)
+                if isinstance(value, str):
+                    self._account(str(key), value)
                 self.learn(str(key))
-                self.learn_content(value)
+                self._learn_users(value)
         elif isinstance(content, list):
             for item in content:
-                self.learn_content(item)
+                self._learn_users(item)
         elif isinstance(content, str):
             self.learn(content)
+
+    def _account(self, name: str, value: str) -> None:
+        """Learn a user by what is called USER, and a home folder by what is called HOME."""
+        if name == "HOME" and value.startswith("/"):
+            folder = value.rstrip("/")
+            user = folder.rpartition("/")[2]
+            if folder.count("/") > 1 and not _HOME.fullmatch(folder):
+                self._homes[folder] = None
+            if folder.count("/") > 1 and user not in self._words:
+                self._user(user)
+        elif _ACCOUNT.fullmatch(name) and value not in self._words and "/" not in value:
+            self._user(value)
 
     # --- then: words for them ------------------------------------------------------------------
 
@@ -126,38 +152,38 @@ class Redaction:
     def content(self, content: Any, key: str = "") -> Any:
         """Redact every string of JSON; a host's name by itself is one, however short."""
         if isinstance(content, Mapping) and key == PLACED:
-            return dict.fromkeys(content, REDACTED)
+            return dict.fromkeys(content, MASKED)
         if isinstance(content, Mapping):
             return {
                 self._hosts.get(str(name)) or self.text(str(name)): self.content(value, str(name))
                 for name, value in content.items()
             }
         if isinstance(content, list):
+            if all(isinstance(item, str) for item in content):
+                content = list(self._masks.argv(content))
             return [self.content(item, key) for item in content]
         if not isinstance(content, str):
             return content
-        if SECRET.search(key) and content:
-            return REDACTED
+        if is_secret(key) and content:
+            return MASKED
         return self._hosts.get(content) or self.text(content)
 
     def text(self, text: str) -> str:
         """Redact text of whole lines."""
         if self._pattern is None:
             self._pattern = self._compiled()
-        return self._pattern.sub(self._word, text)
+        return self._pattern.sub(self._word, self._masks.text(text))
 
     def _compiled(self) -> re.Pattern[str]:
         def names(hosts: list[str]) -> str:
             return "|".join(re.escape(word) for word in sorted(hosts, key=len, reverse=True))
 
-        parts = []
-        if self._secrets:
-            parts.append(f"(?P<secret>{names(list(self._secrets))})")
-        parts.append(rf"(?P<site>{_SITE})")
-        parts.append(rf"(?P<world>{_WORLD.pattern})")
-        parts.append(rf"(?P<login>{_LOGIN.pattern})")
+        parts = [rf"(?P<site>{_SITE})", rf"(?P<world>{_WORLD.pattern})"]
+        if self._homes:
+            parts.append(rf"(?<![\w.~-])(?P<place>{names(list(self._homes))})(?![\w.-])")
         # Python names the group that was closed last: the outer one.
         parts.append(rf"(?P<home>{_HOME.pattern})")
+        parts.append(rf"(?P<dashed>{_DASHED})")
         parts.append(rf"(?P<v4>{_IPV4})")
         parts.append(rf"(?P<v6>{_IPV6})")
         clear = [host for host in self._hosts if distinct(host)]
@@ -181,37 +207,43 @@ class Redaction:
         if kind == "world":
             return self._world(text)
         if kind == "site":
-            return f"{text.partition('=')[0]}={REDACTED}"
+            return f"{text.partition('=')[0]}={MASKED}"
         if kind == "home":
-            return self._home(text)
+            return self._home(match["above"], match["homes"], match["owner"])
+        if kind == "place":
+            return self._home("", "home", text.rpartition("/")[2])
+        if kind == "dashed":
+            return self._address(text[3:].replace("-", "."), "")
         if kind in ("v4", "v6"):
             return self._address(text, match.string[max(0, match.start() - 12) : match.start()])
         if kind in ("host", "vague"):
             return self._hosts[match[kind]]
-        if kind == "user":
-            return self._users[text]
-        return REDACTED if kind == "secret" else f"{REDACTED}@"
+        return self._users[text]
 
     def _world(self, text: str) -> str:
         try:
             content = parse(base64.urlsafe_b64decode(text), Plain(), most=MOST_LETTERS)
         except ValueError:  # UnfitError is one
-            return REDACTED
+            return MASKED
         return base64.urlsafe_b64encode(json.dumps(self.content(content)).encode()).decode()
 
-    def _home(self, text: str) -> str:
-        folder, _, user = text[1:].partition("/")
+    def _home(self, above: str, homes: str, user: str) -> str:
+        """Return a home folder without its user's name, nor where a site has its file systems."""
         self._user(user)
-        return f"/{folder}/{self._users.get(user, user)}"
+        return f"/{'home' if above else homes}/{self._users.get(user, user)}"
 
     def _address(self, text: str, before: str) -> str:
+        key = text
         if not _MAC.fullmatch(text):
             if not _is_address(text) or _VERSION.search(before):
                 return text
             address = ipaddress.ip_address(text)
+            if isinstance(address, ipaddress.IPv6Address):
+                address = address.ipv4_mapped or address
             if address.is_loopback or address.is_unspecified or text.startswith("255."):
                 return text
-        return self._addresses.setdefault(text, f"address{len(self._addresses) + 1}")
+            key = str(address)
+        return self._addresses.setdefault(key, f"address{len(self._addresses) + 1}")
 
 
 def _is_address(text: str) -> bool:

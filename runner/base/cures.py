@@ -19,6 +19,11 @@ def doctor(inventory: object) -> str:
     return f"`{CALLED} doctor -i {_word(inventory)}`"
 
 
+def accept(inventory: object) -> str:
+    """Return the command that accepts the nodes of an inventory."""
+    return f"`{CALLED} accept -i {_word(inventory)}`"
+
+
 def spelled_out(words: str, inventory: object) -> str:
     """Return what a node says, `run setup` in it as the command: the node knows no inventory."""
     if not inventory:

@@ -1,12 +1,14 @@
-"""Variables of processes as people write them, and names whose values are secrets."""
+"""Variables of processes as people write them."""
 
 import json
-import re
 from typing import Any
 
 from node.checked import VariableName
 from node.schema import UnfitError, shown
+from node.secret_names import SECRET
 from runner.base.errors import UserError
+
+__all__ = ["SECRET", "read_env"]
 
 MOST_VARIABLES = 1_000  # of one mapping
 
@@ -36,9 +38,3 @@ def read_env(value: Any, where: str) -> dict[str, str]:
         if "\0" in str(text):
             raise UserError(f"{where}: {name} holds a NUL character, which no variable can")
     return {str(name): str(text) for name, text in value.items()}
-
-
-# Names of variables and keys whose values are secrets; not TOKENIZERS_PARALLELISM, not `tokens`.
-SECRET = re.compile(
-    r"TOKEN(?!I|S)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE", re.IGNORECASE
-)

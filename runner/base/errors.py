@@ -1,10 +1,57 @@
 """The one exception that a user sees: one sentence that says what is wrong and names the cure."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+MOST_FAULTS = 12  # that are told at once
+
 NODES = "nodes"  # the inventory's group of machines to train on
 
 
 class UserError(Exception):
     """Bad input or a refused request; the command line prints it and exits with code 2."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """What is wrong, a line for each."""
+        return (str(self),)
+
+
+class SeveralFaultsError(UserError):
+    """Several faults of one input, told together so that they can be corrected at once."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """What is wrong, a line for each."""
+        return self.args
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+class Faults:
+    """The faults of one input so far, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Keep what the block raises for `check`. Raises SeveralFaultsError when there are many."""
+        try:
+            yield
+        except UserError as error:
+            self._found |= dict.fromkeys(error.sentences)
+            if len(self._found) > MOST_FAULTS:
+                self.check()
+
+    def check(self) -> None:
+        """Raise SeveralFaultsError, or UserError of one; nothing where there was no fault."""
+        found = list(self._found)
+        if len(found) > MOST_FAULTS:
+            found[MOST_FAULTS:] = ["and more, which are told once these are corrected"]
+        if found:
+            raise SeveralFaultsError(*found) if len(found) > 1 else UserError(found[0])
 
 
 def no_nodes(inventory: object) -> str:

@@ -4,10 +4,12 @@
 | --- | --- | --- |
 | a terminal | `TerminalText`, `TerminalLine` | `base/streams.py`, `base/console.py` |
 | a shell, by a person | `ShellWord` | `plan/dryrun.py` |
+| a person who decides what runs | `ExactLine`, `ExactWord` | `plan/shown.py`, `dryrun.py` |
 | Markdown | `MarkdownText` | `tables/markdown.py` |
 | CSV | `CsvCell` | `tables/spreadsheet.py` |
 | HTML, SVG | `markupsafe.Markup` | `report/page.py`, whose templates escape all else |
 | JSON | `json_text` | its strings hold anything, as escapes |
+| XML | `ElementTree`, given what `printable` returned | `compare/rendering.py` |
 
 Given an instance, a type returns it as it is, so that nothing is escaped twice. Ruff (T20, TID251,
 S701, S704) and tests/runner/base/test_escapes.py find what goes around them.
@@ -88,6 +90,47 @@ class ShellWord(_Escaped):
             for c in quoted
         )
         return f"$'{''.join(letters)}'"
+
+
+def _spelled(text: str) -> str:
+    """Quote text as $'...' in which each character but plain ASCII is an escape of its number."""
+    letters = (
+        c
+        if " " <= c <= "~"
+        else f"\\x{ord(c):02x}"
+        if c < "\x80"
+        else f"\\u{ord(c):04x}"
+        if c <= "\uffff"
+        else f"\\U{ord(c):08x}"
+        for c in text.replace("\\", r"\\").replace("'", r"\'")
+    )
+    return f"$'{''.join(letters)}'"
+
+
+class ExactLine(_Escaped):
+    """A line of which a person sees every character: nothing is left out, hidden or reordered.
+
+    What is not plain ASCII is $'...' with escapes; so is text that itself begins like that.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def escape(text: str) -> str:
+        """Return plain ASCII as it is, all else spelled."""
+        plain = text.isascii() and text.isprintable() and not text.startswith("$'")
+        return text if plain else _spelled(text)
+
+
+class ExactWord(_Escaped):
+    """One word of a command, shown as `ExactLine` and quoted as bash reads it."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def escape(text: str) -> str:
+        """Quote plain ASCII where it needs that; spell all else."""
+        return shlex.quote(text) if text.isascii() and text.isprintable() else _spelled(text)
 
 
 class MarkdownText(_Escaped):

@@ -3,10 +3,16 @@
 The standard library alone.
 """
 
+import errno
 import fcntl
+import os
+import stat
 import time
 from pathlib import Path
 from typing import IO, Any
+
+from node.trusted_folder import UntrustedError, check, own_groups, refuse
+from runner.base.errors import UserError
 
 
 def make_private(folder: Path) -> None:
@@ -14,6 +20,50 @@ def make_private(folder: Path) -> None:
     above = (folder, *folder.parents)
     for each in reversed([path for path in above if not path.exists()]):
         each.mkdir(mode=0o700, exist_ok=True)
+
+
+def refuse_untrusted(folder: Path, group: str = "", *, above: bool = True) -> None:
+    """Refuse a folder to execute from that anybody else can change, except the named group.
+
+    Raises UserError that names the cure.
+    """
+    try:
+        check(str(folder), own_groups(group), above)
+    except UntrustedError as error:
+        raise UserError(str(error)) from None
+
+
+def refuse_untrusted_inside(folder: Path, group: str = "") -> None:
+    """Refuse a folder, or a link to one, inside a trusted folder that anybody else can change.
+
+    One that was open to others before may still hold theirs. Raises UserError.
+    """
+    groups = own_groups(group)
+    try:
+        for above, folders, _ in os.walk(folder):
+            for name in folders:
+                path = os.path.join(above, name)
+                refuse(path, os.lstat(path), groups)
+    except UntrustedError as error:
+        raise UserError(str(error)) from None
+
+
+def open_lock(path: Path) -> IO[bytes]:
+    """Open a lock file, new where there is none: a plain file of that one name, and no link.
+
+    So nothing else is emptied by who writes into it. Raises OSError, UserError.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o600)
+        facts = os.fstat(handle)
+        if stat.S_ISREG(facts.st_mode) and facts.st_nlink <= 1:  # 0: it was just removed
+            return open(handle, "r+b")
+        os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+    raise UserError(f"{path} is not a plain file, so nothing can hold it; remove it")
 
 
 def take(handle: IO[Any], patience_s: float) -> bool:

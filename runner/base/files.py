@@ -1,13 +1,14 @@
 """Files that a person names: read within bounds, and written whole or not at all."""
 
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from node.files import read_start
+from node.files import NEW, read_start
 from node.printable import printable
 from runner.base.errors import UserError
 
@@ -20,7 +21,7 @@ def read_text(path: Path, most: int, what: str) -> str:
     """
     where = printable(str(path))
     try:
-        content = read_start(path, most + 1)
+        content = read_start(path.resolve(), most + 1)  # a person may name a link
         if content is None:
             raise UserError(f"{where} is not a plain file, so it cannot be {what}")
         if len(content) > most:
@@ -33,26 +34,35 @@ def read_text(path: Path, most: int, what: str) -> str:
         raise UserError(f"{where} cannot be read: {why}") from None
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file that a person asked for, whole or not at all. Raises UserError."""
+    try:
+        with whole(path) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+
+
 @contextmanager
-def whole(target: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+def whole(target: Path, mode: int = 0o666, *, follow: bool = True) -> Iterator[IO[bytes]]:
     """Give a stream whose bytes take the place of `target` once all are on the disk.
 
     Until then, and where anything fails, `target` is what it was. What is no plain file, such as
-    /dev/stdout, is written as it is. `mode` is that of a new file. Raises OSError.
+    /dev/stdout, is written as it is. `mode` is that of a new file. A link leads to the file that
+    it names; without `follow` it is replaced, as in folders of runs. Raises OSError.
     """
-    target = target.resolve()
+    target = target.resolve() if follow else target.parent.resolve() / target.name
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists() and not target.is_file():
+    if follow and target.exists() and not target.is_file():
         with target.open("wb") as stream:
             yield stream
         return
-    if target.is_file():
+    if follow and target.is_file():
         mode = stat.S_IMODE(target.stat().st_mode)
-    fresh = target.with_name(f".{target.name}.tmp")
+    # Two processes that write one file have each their own, so that none takes half of the other's.
+    fresh = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
     try:
-        fresh.unlink(missing_ok=True)  # of a process that was killed, and whatever else it may be
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(fresh, flags, mode), "wb") as stream:
+        with open(os.open(fresh, NEW, mode), "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.console import Screen, one_line
+from runner.base.escapes import TerminalLine
 
 GAP = 2  # what `aligned` puts between two columns
 
@@ -58,8 +59,33 @@ def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
 
 
 def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Draw the rows below their headers and a rule, in `width` columns."""
+    """Draw the rows below their headers and a rule, in `width` columns.
+
+    Where words would be broken, each row is a paragraph: its first text, and a line for each other.
+    """
+    if not fits(headers, rows, width):
+        return "\n\n".join(_paragraph(headers, row, width) for row in rows)
     return plain_text([ruled(headers, rows, box=SIMPLE_HEAD)], width).rstrip()
+
+
+def _paragraph(headers: Sequence[str], row: Sequence[str], width: int) -> str:
+    named = max(map(len, headers[1:]), default=0)
+    lines = [filled(row[0], width)]
+    for header, text in zip(headers[1:], row[1:], strict=True):
+        if text:
+            indent = " " * (2 + named + GAP)
+            first = f"  {header:<{named}}{' ' * GAP}"
+            lines.append(
+                textwrap.fill(
+                    text,
+                    max(width, 40),
+                    initial_indent=first,
+                    subsequent_indent=indent,
+                    break_on_hyphens=False,
+                    break_long_words=False,
+                )
+            )
+    return "\n".join(map(TerminalLine, "\n".join(lines).split("\n")))
 
 
 def fits(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:

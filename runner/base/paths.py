@@ -62,8 +62,13 @@ def search_path() -> str:
 
 
 def ansible_environment() -> dict[str, str]:
-    """Return what Ansible's programs are told: PATH, their configuration, and the own folder."""
+    """Return what Ansible's programs are told: PATH, their configuration, the own folder, and where
+    Python finds what is shipped, of which a wheel tells no other program.
+    """
+    others = os.environ.get("PYTHONPATH", "")
+    found = {} if IS_CHECKOUT else {"PYTHONPATH": f"{PROJECT}:{others}".rstrip(":")}
     return {
+        **found,
         "PATH": search_path(),
         "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
         FOLDER_VARIABLE: str(FOLDER),
@@ -89,5 +94,5 @@ def not_installed(what: str) -> str:
             f" `source {activate}` activates it"
         )
     else:
-        cure = "install TrainBench again, with all that it needs: pipx reinstall trainbench"
+        cure = "install TrainBench again, with all that it needs: pipx reinstall trainbench-cluster"
     return f"{what} is not installed for {sys.executable}; {cure}"

@@ -40,8 +40,11 @@ def kind_of(message: str) -> str:
     return next((kind for kind, pattern, _ in _SAYS if re.search(pattern, message)), "")
 
 
-def cure(kind: str, addresses: Sequence[str]) -> str:
-    """Say what mends it for these addresses; empty where only a look at the machine can tell."""
+def cure(kind: str, addresses: Sequence[str], why: str = "") -> str:
+    """Say what mends it for these addresses; empty where only a look at the machine can tell.
+
+    `why`, ssh's words, may name the user.
+    """
     named = " ".join(addresses)
     record = (
         f"look at their fingerprints (`ssh-keyscan {named} | ssh-keygen -lf -`), and where they are"
@@ -56,8 +59,10 @@ def cure(kind: str, addresses: Sequence[str]) -> str:
             " else another machine answers in its place"
         )
     if kind == NO_KEY:
+        login = why.partition(": Permission denied")[0]
+        whom = login if re.fullmatch(r"[\w.-]{1,64}@[\w.-]{1,255}", login) else addresses[0]
         return (
-            f"give it your key (`ssh-copy-id {addresses[0]}`), or name the right user and key in"
+            f"give it your key (`ssh-copy-id {whom}`), or name the right user and key in"
             " the inventory (ansible_user, ansible_ssh_private_key_file); it must not ask"
         )
     if kind == NO_NAME:
@@ -66,11 +71,12 @@ def cure(kind: str, addresses: Sequence[str]) -> str:
 
 
 def out_of_reach(
-    whys: Mapping[str, str], addresses: Mapping[str, str], *, listed: bool = True
+    whys: Mapping[str, str], addresses: Mapping[str, str], *, listed: bool = True, user: str = ""
 ) -> list[str]:
     """Name all nodes that ssh does not reach, one sentence for all of one reason.
 
-    `whys`: node to ssh's words; `addresses`: node to its address; `listed`: in an inventory.
+    `whys`: node to ssh's words; `addresses`: node to its address; `listed`: in an inventory;
+    `user`: whom ssh connects as, where it was told.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for host, words in whys.items():
@@ -82,9 +88,9 @@ def out_of_reach(
             host if host == place else f"{host} ({place})"
             for host, place in zip(hosts, at, strict=True)
         )
-        mends = cure(kind, at) or (
+        mends = cure(kind, at, why) or (
             "see that it is on, that its address in the inventory is right and that it takes your"
-            f" key (`ssh {at[0]}` must not ask)"
+            f" key (`ssh {user and f'{user}@'}{at[0]}` must not ask)"
         )
         it = "it" if len(hosts) == 1 else "them"
         left_out = ":".join(f"!{host}" for host in hosts)
@@ -101,7 +107,7 @@ def unusable(whys: Mapping[str, str], inventory: object, addresses: Mapping[str,
         hosts.setdefault((kind_of(words), silence(words)), []).append(host)
     sentences = []
     for (kind, why), named in hosts.items():
-        mends = cure(kind, [addresses.get(host, host) for host in named])
+        mends = cure(kind, [addresses.get(host, host) for host in named], why)
         sentences.append(f"{', '.join(named)} cannot be used: {why}{mends and '; '}{mends}")
     each = "it" if len(whys) == 1 else "each"
     its = "its" if len(whys) == 1 else "each one's"

@@ -4,6 +4,7 @@ Ruff forbids print, sys.stdout and sys.stderr elsewhere (T20, TID251). rich writ
 base/console.py, which is held to the same.
 """
 
+import errno
 import io
 import os
 import shutil
@@ -59,9 +60,29 @@ def guard() -> None:
     )
 
 
+def reader_is_gone(error: OSError) -> bool:
+    """Return whether what read our output has gone: a pipe's reader, or the terminal."""
+    return isinstance(error, BrokenPipeError) or error.errno == errno.EIO
+
+
 def nobody_reads() -> None:
     """Send what is left of our output nowhere, since whoever read it has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def flush() -> None:
+    """Have what was printed be written, before this process becomes two."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def leave_terminal(file: int) -> None:
+    """Read nothing any more, and print into an open file."""
+    flush()
+    null = os.open(os.devnull, os.O_RDONLY)
+    for number, source in enumerate((null, file, file)):
+        os.dup2(source, number)
+    os.close(null)
 
 
 class Leaving:

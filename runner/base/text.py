@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from node.files import open_plain
-
-BLOCK_BYTES = 1 << 20
+from runner.base.log_file import BLOCK_BYTES, open_log
 
 
 def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Yield a file's bytes in blocks of at most `size`; nothing where there is no file."""
     try:
-        with open_plain(path) as stream:
+        with open_log(path) as stream:
             while block := stream.read(size):
                 yield block
     except FileNotFoundError:
@@ -21,7 +19,7 @@ def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
 def tail(path: Path, size: int = 1 << 16) -> bytes:
     """Return the last bytes of a file, from the start of a line; empty where there is no file."""
     try:
-        with open_plain(path) as stream:
+        with open_log(path) as stream:
             end = stream.seek(0, 2)
             stream.seek(max(0, end - size))
             data = stream.read()

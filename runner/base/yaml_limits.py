@@ -11,6 +11,23 @@ import yaml
 from runner.base.errors import UserError
 
 TAB = "a tab stands where only spaces may; indent with spaces"
+# What PyYAML says of a mistake, as problem and context, and what a person does about it.
+_PLAIN = {
+    ("expected ',' or ']'", ""): "the list that begins with [{at} has no ]",
+    ("expected ',' or '}'", ""): "the mapping that begins with {{{at} has no }}",
+    ("unexpected end of stream", "quoted"): "the quote that opens{at} is not closed",
+    ("<block end>", ""): "this line is indented otherwise than the part{at} that it belongs to",
+    ("mapping values are not allowed", ""): (
+        "a `:` stands where none can; put text that holds `: ` in quotes, and begin a mapping on a"
+        " new line"
+    ),
+    ("found undefined alias", ""): (
+        "*{quoted} repeats what is marked &{quoted}, and nothing is; put text that begins with * in"
+        " quotes"
+    ),
+    ("cannot start any token", ""): "text that begins so needs quotes",
+    ("could not find expected ':'", ""): "a line without `:`; write KEY: VALUE",
+}
 FastLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -26,9 +43,14 @@ class YamlLimits:
 
 def problem_of(error: yaml.MarkedYAMLError) -> str:
     """Say what is wrong where a parser stopped; of a tab, which no reader sees, with its cure."""
-    if "'\\t'" in str(error.problem):
+    problem, context = str(error.problem), str(error.context)
+    if "'\\t'" in problem:
         return TAB
-    return str(error.problem)
+    at = f" at line {error.context_mark.line + 1}" if error.context_mark else ""
+    for (of_problem, of_context), words in _PLAIN.items():
+        if of_problem in problem and of_context in context:
+            return words.format(at=at, quoted=problem.rpartition(" alias ")[2].strip("'"))
+    return problem
 
 
 class _Counter:

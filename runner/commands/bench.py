@@ -11,13 +11,14 @@ import shutil
 import tempfile
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import found
-from runner.base.streams import complain, nobody_reads, say
+from runner.base.streams import complain, nobody_reads, reader_is_gone, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ Before anything starts every cell is checked, and every node asked whether it is
 finished cell is not run again: the same command goes on where it stopped, and a matrix with more
 values, repeats or tables adds to what ran; what it names no more is kept, and not shown. Logs,
 plans and outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into
-tables.
+tables. A terminal that closes ends nothing: `status --watch` looks in again, `stop` ends it.
 docs/matrix.md explains the matrix file, key by key.
 
   python -m runner bench matrix.yaml                      the quickstart, on this machine
@@ -63,6 +64,12 @@ def add_parser(commands: Commands) -> None:
     add_runs(command)
     before = command.add_mutually_exclusive_group()
     before.add_argument("--dry-run", action="store_true", help="show what would run; no connection")
+    command.add_argument(
+        "--script",
+        action="store_true",
+        help="with --dry-run: print a script that runs the chosen cell without bench, by sbatch on"
+        " Slurm (one cell: --only)",
+    )
     before.add_argument(
         "--plan",
         action="store_true",
@@ -83,8 +90,30 @@ def add_parser(commands: Commands) -> None:
         metavar="FILE",
         help="write the report (collect --format html) to FILE after each run",
     )
+    command.add_argument(
+        "--metrics",
+        type=_writable,
+        metavar="FILE",
+        help="write how far it is to FILE every 5 s, as node_exporter's textfile collector reads it"
+        " (docs/how-to/other-tools.md)",
+    )
+    command.add_argument(
+        "--detach",
+        action="store_true",
+        help="once all is checked, go on without this terminal; says how to look in again"
+        " (docs/how-to/leave-it-running.md)",
+    )
     add_only(command)
-    command.add_argument("--again", action="store_true", help="also run finished cells once more")
+    once_more = command.add_mutually_exclusive_group()
+    once_more.add_argument("--again", action="store_true", help="also run finished cells once more")
+    once_more.add_argument(
+        "--failed", action="store_true", help="also run once more what did not end ok"
+    )
+    command.add_argument(
+        "--name",
+        help="begin or go on with a campaign of this name (default: the matrix's), as after a"
+        " change to the trainer",
+    )
     command.add_argument(
         "--retry", type=_count, default=0, metavar="N", help="try a run that fails N times more"
     )
@@ -158,11 +187,12 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.inventory.inventory import load_inventory
     from runner.launch import outlook
     from runner.launch.bench import bench
+    from runner.launch.detached import Detached
     from runner.launch.engines import engine_of
     from runner.launch.notify import Notifier
     from runner.launch.view import View
-    from runner.matrix.file import load_matrix
-    from runner.plan.dryrun import describe, dry_run
+    from runner.matrix.file import campaign_word, load_matrix
+    from runner.plan.dryrun import describe, dry_run, runs_of
     from runner.plan.make import campaign_name
 
     for path in (chosen.runs, chosen.inventory):
@@ -172,9 +202,32 @@ def run(chosen: argparse.Namespace) -> int:
     # A mistake in the matrix is told at once: the inventory is read when a cell asks for it.
     inventory = functools.cache(functools.partial(load_inventory, chosen.inventory))
     wanted = load_matrix(chosen.file or chosen.matrix, lambda nodes: inventory().devices_of(nodes))
+    if chosen.name is not None:
+        wanted = replace(wanted, name=campaign_word(chosen.name, "--name"))
+    if wanted.tune is not None:
+        raise UserError(
+            f"the matrix {wanted.name} has `tune`, knobs in place of axes; run it with"
+            " `python -m runner tune`, or name axes in their place"
+        )
     machines = inventory()
     campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
     as_json = chosen.format == "json"
+    if chosen.script and not chosen.dry_run:
+        raise UserError("--script prints a part of a dry run; add --dry-run")
+    if chosen.dry_run and chosen.script:
+        runs = runs_of(
+            wanted,
+            machines,
+            chosen.only,
+            lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
+        )
+        if len(runs) > 1:
+            raise UserError(
+                f"--script is of one cell, and there are {len(runs)}; choose one, such as --only"
+                f" '{runs[0].cell.name}'"
+            )
+        say(engine_of(machines, chosen.runs).by_hand(runs[0])[1].rstrip("\n"))
+        return 0
     if chosen.dry_run:
         plans = dry_run(
             wanted,
@@ -186,17 +239,26 @@ def run(chosen: argparse.Namespace) -> int:
         say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
         return 0
     if chosen.plan:
-        seen = outlook.look(campaign, wanted, machines, chosen.only, again=chosen.again)
+        seen = outlook.look(campaign, wanted, machines, chosen.only, chosen.again, chosen.failed)
         say(json.dumps(seen.to_json(), indent=1) if as_json else seen.words())
         return 0
+    detached = Detached(campaign) if chosen.detach else None
+    if detached and detached.process:
+        return detached.see_off()
     with Notifier(chosen.notify, complain) as notify, ExitStack() as stack:
         page = _Page(chosen, campaign, stack)
 
         def tell(event: Event) -> None:
+            if detached:
+                detached.tell(event)
             notify(event)
             page.tell(event, lambda line: view.console.print(one_line(line)))
 
-        view = View(tell=tell)
+        view = View(tell=tell, watched=False if detached else None)
+        if chosen.metrics is not None:
+            from runner.serve.metrics_file import metrics_file
+
+            stack.enter_context(metrics_file(chosen.metrics, view.status))
         try:
             tally = bench(
                 wanted,
@@ -205,6 +267,7 @@ def run(chosen: argparse.Namespace) -> int:
                 engine=engine_of(machines, chosen.runs),
                 only=chosen.only,
                 again=chosen.again,
+                failed=chosen.failed,
                 retry=chosen.retry,
                 limit_s=chosen.stop_after,
                 view=view,
@@ -216,7 +279,9 @@ def run(chosen: argparse.Namespace) -> int:
         if campaign.begun:
             try:
                 print_campaign(chosen.runs, campaign.name, None, chosen.format, None)
-            except BrokenPipeError:
+            except OSError as error:
+                if not reader_is_gone(error):
+                    raise
                 nobody_reads()
         page.finish(interrupted=tally.interrupted)
     return tally.exit_code

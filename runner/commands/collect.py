@@ -68,6 +68,13 @@ def add_parser(commands: Commands) -> None:
         help="every note below the table: a terminal gets the first three of them",
     )
     command.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="what machines and electricity cost: cost per million tokens and to the target loss"
+        " (docs/how-to/expect.md)",
+    )
+    command.add_argument(
         "--strict",
         action="store_true",
         help="exit code 1 where a cell is not publishable, with why (docs/measures.md)",
@@ -89,6 +96,10 @@ def run(chosen: argparse.Namespace) -> int:
     """Print or write the table; exit code 1 where it is to be publishable, and is not."""
     if chosen.logs is not None and chosen.format != "html":
         raise UserError("--logs says how much of the logs a page has; it needs --format html")
+    if chosen.format == "html" and chosen.output is None and watched():
+        raise UserError("a page is for a browser: name its file with --output report.html")
+    if chosen.published is not None and chosen.prices is not None:
+        raise UserError("--prices are of a campaign's cells; leave it out with --published")
     if chosen.published is not None:
         _print_published(chosen)
         return 0
@@ -101,6 +112,7 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.shape,
         all_notes=chosen.notes,
         logs_mib=chosen.logs,
+        prices=chosen.prices,
     )
     return _refused(table) if chosen.strict else 0
 
@@ -116,6 +128,7 @@ def _refused(table: Sequence[Row]) -> int:
 
 
 def _print_published(chosen: argparse.Namespace) -> None:
+    from runner.document.campaign_document import CampaignDocument
     from runner.matrix.dialect import read_file, read_yaml
     from runner.matrix.published import check_published, published_rows
     from runner.matrix.table_shape import shape_of
@@ -125,9 +138,10 @@ def _print_published(chosen: argparse.Namespace) -> None:
         needs = "--shape osdi or ascend, and no --format html or --strict"
         raise UserError(f"--published needs {needs}")
     layout, where = shape_of({}, chosen.shape), str(chosen.published)
-    text = read_file(chosen.published, "published figures, as matrices/published/ has")
+    text = read_file(chosen.published, "published figures, as matrices/documents/published/ has")
     documents = published_rows(check_published(read_yaml(text, where), where))
-    _write(render([], chosen.format, layout=layout, published=documents), chosen.output)
+    document = CampaignDocument(layout=layout, published=documents)
+    _write(render(document, chosen.format), chosen.output)
 
 
 def print_campaign(
@@ -140,59 +154,50 @@ def print_campaign(
     *,
     all_notes: bool = False,
     logs_mib: float | None = None,
-) -> list[Row]:
+    prices: Path | None = None,
+) -> Sequence[Row]:
     """Print a campaign's table, or write it to `output`; its rows. A terminal gets fewer notes.
 
-    A page has whole logs up to `logs_mib`. Raises UserError where there is no campaign.
+    A page has whole logs up to `logs_mib`; `prices` is a file of them. Raises UserError where there
+    is no campaign.
     """
     from runner.archive import archive
-    from runner.load.evidence import evidence_of_records
-    from runner.load.records import layout_of, records_of
-    from runner.load.whole_logs import DEFAULT_MIB, MIB, packed_logs
-    from runner.report.formats import render_rows
-    from runner.tables.build import rows
+    from runner.document.campaign_reading import PAGE_LOGS_MIB, read_campaign
+    from runner.expect.prices import read_prices
+    from runner.report.formats import render
     from runner.tables.footnotes import MOST_SHOWN
 
     base = output.parent if output else Path.cwd()
+    paid = None if prices is None else read_prices(prices)
+    most_mib = PAGE_LOGS_MIB if logs_mib is None else logs_mib
     with archive.opened(runs, name) as source:
-        records = records_of(source.campaign, base.resolve(), shown=source.shown)
-        layout, documents = layout_of(source.campaign, shape)
-        baseline = baseline or source.campaign.settings.baseline
-        hidden = source.campaign.hidden.words
-        evidence, logs = {}, []
-        if format == "html":
-            evidence = evidence_of_records(
-                source.campaign, records, base.resolve(), shown=source.shown
-            )
-            most = DEFAULT_MIB if logs_mib is None else logs_mib
-            logs = packed_logs(records, evidence, round(most * MIB))
-    table = rows(records, baseline, documents)
-    text = render_rows(
-        table,
+        document = read_campaign(
+            source.campaign,
+            base.resolve(),
+            shown=source.shown,
+            baseline=baseline,
+            shape=shape,
+            evidence=format in ("html", "json"),
+            logs_mib=most_mib if format == "html" else 0,
+            prices=paid,
+        )
+    text = render(
+        document,
         format,
         width=terminal_width(),
-        layout=layout,
-        published=documents,
         most_notes=MOST_SHOWN if output is None and watched() and not all_notes else None,
-        hidden=hidden,
-        evidence=evidence,
-        logs=logs,
     )
     _write(text, output)
-    if hidden and (format == "csv" or output):  # a file is read by others, and CSV cannot say it
-        complain(hidden)
-    return table
+    if document.hidden and (format == "csv" or output):  # others read a file; CSV cannot say it
+        complain(document.hidden)
+    return document.rows
 
 
 def _write(text: str, output: Path | None) -> None:
-    from runner.base.files import whole
+    from runner.base.files import write_text
 
     if output is None:
         say(text, end="")
         return
-    try:
-        with whole(output) as stream:
-            stream.write(text.encode())
-    except OSError as error:
-        raise UserError(f"{output} cannot be written: {error.strerror}") from None
+    write_text(output, text)
     complain(f"wrote {output}")

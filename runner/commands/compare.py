@@ -21,6 +21,7 @@ that `collect --format json` wrote.
   python -m runner compare baseline.json zero-vs --threshold samples_per_s=5%
   python -m runner compare zero-vs part --only nodes=1 --allow-missing
   python -m runner compare a.tar.gz b.tar.gz --format markdown
+  python -m runner compare a b --junit compare.xml     for CI: a test case for each cell
 
 A cell is worse when a quantity differs by more than its threshold (3 % of samples_per_s and of each
 figure of memory unless you set another) and by more than the noise between the runs of both sides.
@@ -62,18 +63,33 @@ def add_parser(commands: Commands) -> None:
         action="store_true",
         help="B may have run less: a cell that it lacks is no regression",
     )
+    command.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="also say what a device-hour of B may cost for the same cost per token as on A",
+    )
     command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    command.add_argument(
+        "--junit",
+        type=Path,
+        metavar="FILE",
+        help="also write JUnit XML: worse cells fail, those without a result are skipped",
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the comparison; exit code 1 where something is worse, 3 where nobody can tell."""
+    from runner.base.files import write_text
     from runner.compare import rendering
     from runner.compare.verdicts import compare_campaigns, thresholds
+    from runner.expect.prices import read_prices
 
     limits = thresholds(chosen.threshold)
+    prices = None if chosen.prices is None else read_prices(chosen.prices)
     a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
     comparison = compare_campaigns(
-        a, b, limits, only=chosen.only, allow_missing=chosen.allow_missing
+        a, b, limits, only=chosen.only, allow_missing=chosen.allow_missing, prices=prices
     )
     if chosen.format == "json":
         text = rendering.to_json(comparison)
@@ -81,6 +97,8 @@ def run(chosen: argparse.Namespace) -> int:
         text = rendering.to_markdown(comparison)
     else:
         text = rendering.to_table(comparison, terminal_width())
+    if chosen.junit is not None:
+        write_text(chosen.junit, rendering.to_junit(comparison))
     say(text, end="")
     return 1 if comparison.regressions else CANNOT_TELL_CODE if comparison.untold else 0
 
@@ -91,7 +109,7 @@ def _side(name: str, runs: Path) -> Any:
     from runner.archive import archive
     from runner.base.files import read_text
     from runner.compare.verdicts import saved, side
-    from runner.load.records import records_of
+    from runner.document.campaign_reading import read_campaign
 
     path = Path(name)
     if path.is_file():
@@ -107,6 +125,4 @@ def _side(name: str, runs: Path) -> Any:
                     " `collect --format json`"
                 ) from None
     with archive.opened(runs, name) as source:
-        records = records_of(source.campaign, Path.cwd(), shown=source.shown)
-        campaign = source.campaign
-        return side(name, records, live=campaign.is_locked(), hidden=campaign.hidden.words)
+        return side(name, read_campaign(source.campaign, Path.cwd(), shown=source.shown))

@@ -1,4 +1,4 @@
-"""`python -m runner export CAMPAIGN`: a campaign as one archive that can be sent and kept."""
+"""`python -m runner export CAMPAIGN`: a campaign as one archive, or for an experiment tracker."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain
+from runner.base.text import counted
 
+TRACKERS = ("mlflow", "wandb")
 DESCRIPTION = """\
 Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
 
@@ -21,7 +23,17 @@ addresses and the trainers' environment variables.
 folders, the same everywhere, also inside logs, and takes out the values of variables that are
 named like secrets. It cannot know a host that the campaign never names: look before you publish.
 
-exit codes: 0 the archive was written, 2 bad input
+--to mlflow and --to wandb write the runs for a tracker instead, without a network, into a folder
+(default: CAMPAIGN.mlflow, CAMPAIGN.wandb): an SQLite store, and Weights & Biases' offline format.
+Runs that are in the folder stay, so that several campaigns may share it. Values of variables named
+like secrets are masked, with or without --redact.
+
+  python -m runner export quickstart-local --to mlflow -o store   then: mlflow ui
+                                       --backend-store-uri sqlite:///store/mlflow.db
+  python -m runner export quickstart-local --to wandb             then, to send them: wandb sync
+                                       quickstart-local.wandb/wandb/offline-run-*
+
+exit codes: 0 it was written, 2 bad input
 """
 
 
@@ -31,13 +43,16 @@ def add_parser(commands: Commands) -> None:
     command.add_argument("campaign", metavar="CAMPAIGN", help="its name, or its folder")
     add_runs(command)
     command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="default: CAMPAIGN.tar.gz, here"
+        "-o", "--output", type=Path, metavar="PATH", help="default: CAMPAIGN.tar.gz, here"
     )
+    command.add_argument("--to", choices=TRACKERS, help="a tracker's folder, not an archive")
     command.add_argument("--redact", action="store_true", help="without names and addresses")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write the archive; say where, and how large it is."""
+    """Write the archive or a tracker's folder; say where."""
+    if chosen.to:
+        return _track(chosen)
     from rich.filesize import decimal
 
     from runner.archive import archive
@@ -52,7 +67,38 @@ def run(chosen: argparse.Namespace) -> int:
         except OSError as error:
             raise UserError(f"{target} cannot be written: {error.strerror}") from None
         hidden = source.campaign.hidden.words
+        unfit = archive.unfit_files(source.campaign.path)
     complain(f"wrote {target}, {decimal(target.stat().st_size)}")
+    if unfit:
+        complain(
+            f"{counted(len(unfit), 'file')} left out, such as {Path(unfit[0]).name[:80]}:"
+            " an archive has no names of such length, or in so many folders"
+        )
     if hidden:
         complain(f"{hidden}; the archive has them, its tables do not")
+    return 0
+
+
+def _track(chosen: argparse.Namespace) -> int:
+    """Write the runs for a tracker."""
+    from runner.archive import archive
+    from runner.archive.export import read_to_show
+    from runner.archive.mlflow_store import write_mlflow
+    from runner.archive.tracked_runs import tracked_runs
+    from runner.archive.wandb_folder import write_wandb
+
+    with (
+        archive.opened(chosen.runs, chosen.campaign) as source,
+        read_to_show(source.campaign, redact=chosen.redact) as (shown, document, _),
+    ):
+        target = chosen.output or Path(f"{shown.name}.{chosen.to}")
+        if target.exists() and not target.is_dir():
+            raise UserError(f"{target} is a file; name a folder")
+        runs = tracked_runs(document)
+        write = {"mlflow": write_mlflow, "wandb": write_wandb}[chosen.to]
+        added = write(shown.name, runs, target)
+    there = f", {len(runs) - added} were there" if added < len(runs) else ""
+    complain(f"wrote {added} runs into {target}{there}")
+    if document.hidden:
+        complain(document.hidden)
     return 0

@@ -8,7 +8,7 @@ from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import say
-from runner.commands.log_options import MOST, add_log_options, check_log_options
+from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
 
 if TYPE_CHECKING:
     from runner.archive.importing import Made
@@ -111,6 +111,7 @@ def _said(chosen: argparse.Namespace) -> Any:
     return Declared(
         system=None if chosen.system == "auto" else chosen.system,
         family=chosen.family,
+        log=None if chosen.matrix is None else patterns_of(chosen.matrix),
         nodes=nodes,
         global_batch_size=chosen.global_batch_size,
         known=Known(chosen.tokens_per_sample, chosen.devices),

@@ -1,7 +1,10 @@
 """What a user may say of a log that it need not say itself: options of `parse` and `import`."""
 
 import argparse
+from pathlib import Path
+from typing import Any
 
+from runner.base.called import CALLED
 from runner.base.errors import UserError
 
 MOST = 10**9  # of any size of a run
@@ -19,6 +22,9 @@ def add_log_options(command: argparse.ArgumentParser) -> None:
         help=f"auto (default), {', '.join(system_names())}",
     )
     command.add_argument(
+        "--matrix", type=Path, metavar="FILE", help="read by the patterns of this matrix's `log:`"
+    )
+    command.add_argument(
         "--family", metavar="NAME", help="read only lines of this family (docs/parsers.md)"
     )
     command.add_argument("--devices", type=int, metavar="N", help="devices of the whole job")
@@ -33,12 +39,36 @@ def add_log_options(command: argparse.ArgumentParser) -> None:
     )
 
 
+def patterns_of(matrix: Path) -> Any:
+    """Return the `log` of a matrix of `system: command`: patterns, or a family.
+
+    Raises UserError where it has none, or several.
+    """
+    from runner.matrix.file import load_matrix
+    from runner.systems.command import readers
+
+    cells = load_matrix(matrix, lambda _: 1).cells
+    logs = [cell.parameters["log"] for cell in cells if cell.parameters.get("log") is not None]
+    if not logs:
+        raise UserError(f"{matrix} has no `log:`; it needs a cell of `system: command`")
+    if any(log != logs[0] for log in logs):
+        raise UserError(f"{matrix} has several `log:`; leave the one to be tried")
+    readers({"log": logs[0]})
+    return logs[0]
+
+
 def check_log_options(chosen: argparse.Namespace) -> None:
     """Refuse what no log can be of, in one sentence."""
     from runner.base.suggest import nearest
     from runner.logs.kinds import families
     from runner.systems.common.registry import system_names
 
+    for path in chosen.log:
+        if path.name.endswith((".tar.gz", ".tgz")):
+            raise UserError(
+                f"{path} is an archive, no log: `{CALLED} collect --campaign {path}` makes the"
+                " table of one that `export` or `publish` wrote"
+            )
     if chosen.system not in (known := ["auto", *system_names()]):
         hint = nearest(chosen.system, known)
         raise UserError(
@@ -51,6 +81,8 @@ def check_log_options(chosen: argparse.Namespace) -> None:
             f"there is no family {chosen.family!r}{hint}; --family is one of"
             f" {', '.join(families())}"
         )
+    if chosen.matrix is not None and (chosen.family is not None or chosen.system != "auto"):
+        raise UserError("--matrix says how the log reads; leave --family and --system out")
     for name in _SIZES:
         value = getattr(chosen, name)
         if value is not None and not 1 <= value <= MOST:

@@ -14,10 +14,11 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.streams import say, terminal_width
-from runner.commands.log_options import add_log_options, check_log_options
+from runner.commands.log_options import add_log_options, check_log_options, patterns_of
 from runner.terms.memory import MEMORY
 from runner.terms.record import UNREADABLE
 
+LONGEST_LINE = 1 << 16  # characters, beyond which a line is read in pieces
 DESCRIPTION = """\
 Read the logs of one run and say what they measured, without a campaign's folder.
 
@@ -32,6 +33,7 @@ says so, and no numbers.
   python -m runner parse ds.out --global-batch-size 512     the log itself names no batch size
   python -m runner parse titan.log --devices 8 --tokens-per-sample 8192   it says tokens/s a device
   python -m runner parse output.log --warmup-iters 20       figures without the first 20 iterations
+  python -m runner parse train.log --matrix mine.yaml       try the patterns of a matrix's `log:`
 
 JSON keys: system, family (of lines), status, reason, logged_lines (an iteration that several nodes
 logged is one), counted_lines (those that enter the figures), runs (in one file), first_iteration,
@@ -43,6 +45,9 @@ the steps took than median ones), skipped, nan, last_loss, last_validation_loss,
 figures of memory (docs/measures.md); memory_mib is of older versions (the first of them that the
 log has); null: the log has none; with --each also log. docs/parsers.md lists the statuses and what
 is read from which line.
+
+A log of nccl-tests or rccl-tests gives a table of its collectives by size; JSON has them as
+collective_tests beside the keys above.
 
 exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --each cannot be read
 """
@@ -76,6 +81,11 @@ def run(chosen: argparse.Namespace) -> int:
         return _each(chosen)
     with _files(chosen.log) as paths:
         result = parse(paths, **_options(chosen))
+        tests = [] if result["logged_lines"] else _collective_tests(paths)
+    if tests and chosen.format in ("table", "json"):
+        more = {**result, "collective_tests": tests}
+        say(json.dumps(more, indent=1) if chosen.format == "json" else _collectives_table(tests))
+        return 0
     if chosen.format in ("markdown", "csv"):
         _say_table([{"log": ", ".join(map(str, chosen.log)), **result}], chosen.format)
     else:
@@ -92,6 +102,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
         "tokens_per_sample": chosen.tokens_per_sample,
         "devices": chosen.devices,
         "warmup_iters": chosen.warmup_iters,
+        "log": None if chosen.matrix is None else patterns_of(chosen.matrix),
     }
 
 
@@ -112,6 +123,41 @@ def _each(chosen: argparse.Namespace) -> int:
     return 2 if broken else 0
 
 
+def _collective_tests(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return what nccl-tests or rccl-tests printed into the logs."""
+    from runner.logs.collective_tests import collective_tests
+
+    tests = []
+    for path in paths:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            lines = iter(lambda: stream.readline(LONGEST_LINE), "")
+            tests += collective_tests(lines)
+    return tests
+
+
+def _collectives_table(tests: Sequence[dict[str, Any]]) -> str:
+    """Lay collectives out for a person: a line for each size, out of place."""
+    from runner.base.grid import aligned
+
+    blocks = []
+    for test in tests:
+        rows = [("bytes", "type", "time us", "algbw GB/s", "busbw GB/s", "in place", "wrong")]
+        for row in test["rows"]:
+            out, inside = row["out_of_place"], row["in_place"]
+            counts = [way["wrong"] for way in (out, inside) if way["wrong"] is not None]
+            wrong = f"{sum(counts):g}" if counts else "not checked"
+            rows.append((f"{row['bytes']:,}", row["type"], f"{out['time_us']:,.1f}",
+                         f"{out['algorithm_gb_per_s']:.2f}", f"{out['bus_gb_per_s']:.2f}",
+                         f"{inside['bus_gb_per_s']:.2f}", wrong))  # fmt: skip
+        name = test["operation"] or "a collective"
+        where = f"{test['ranks']} ranks on {len(test['hosts'])} hosts" if test["ranks"] else ""
+        average = test["average_bus_gb_per_s"]
+        mean = f"average bus bandwidth {average:.2f} GB/s" if average is not None else "cut off"
+        head = ", ".join(filter(None, (name, where, *test["devices"][:1], mean)))
+        blocks.append(f"{head}\n{aligned(rows, 'plain')}")
+    return "\n\n".join(blocks)
+
+
 def _say_table(rows: Sequence[dict[str, Any]], format: str) -> None:
     from runner.tables.log_table import render
 
@@ -124,14 +170,19 @@ def parse(
     *,
     tokens_per_sample: int | None = None,
     devices: int | None = None,
+    log: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Read the logs; return the result as the JSON object has it."""
+    """Read the logs, by a matrix's `log` where it is given; return the result as the JSON object
+    has it.
+    """
     from runner.judge.log_result import log_result
     from runner.logs.known import Known
     from runner.logs.read import read
+    from runner.systems.command import readers
 
-    reading = read(paths, system, known=Known(tokens_per_sample, devices), **options)
+    own = None if log is None else readers({"log": log})
+    reading = read(paths, system, known=Known(tokens_per_sample, devices), readers=own, **options)
     return asdict(log_result(paths, reading))
 
 

@@ -54,6 +54,16 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
         complain(f"error: {name} failed on {failed or 'a node'}; {kept}")
         return 1
     changes = ended.steps.changes
-    done = counted(changes, "change") if changes else "nothing to change"
-    say(f"{name}: {done}, {duration(ended.took_s)}. {kept}")
+    say(f"{name}: {_done(changes, chosen)}, {duration(ended.took_s)}. {kept}")
     return 0
+
+
+def _done(changes: int, chosen: argparse.Namespace) -> str:
+    """Say what was done, of a whole playbook, of parts of it, or by --check."""
+    if chosen.check and not changes:
+        return "nothing would change"
+    if chosen.check:
+        return f"{counted(changes, 'change')} would be made; nothing was changed"
+    if chosen.tags == "validate":
+        return "nothing stands in the way of setup, nothing was installed"
+    return counted(changes, "change") if changes else "nothing to change"

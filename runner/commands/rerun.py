@@ -1,4 +1,4 @@
-"""`python -m runner rerun WHAT`: one recorded run once more, one's own or of a bundle."""
+"""`python -m runner rerun WHAT`: one recorded run once more, one's own or anybody else's."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from runner.base.paths import found
 from runner.base.streams import say, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from runner.launch.rerun import Recorded
-    from runner.terms.cluster import Cluster
+    from runner.terms.run import Run
 
 DESCRIPTION = """\
-Run one recorded run again: the same command and environment, from its run.json.
+Run one recorded run again.
 
-Of a run of your own (its folder): on the same nodes, refused where the inventory, or what is
-installed on the nodes, is not what it was, and says what differs.
+A run that bench made here for you (its folder): the command and environment of its run.json, on the
+same nodes. It is refused where the inventory, or what is installed on the nodes, is not what it
+was, and says what differs.
 
   python -m runner rerun \\
     runs/quickstart-local/devices_per_node=1,zero_stage=0-4c0397a0/repeat1/attempt1
 
-Of a bundle (`publish`, `export`), whoever made it: on nodes of yours. It shows what it would
-execute, node by node, and what of it is not as recorded (your nodes, their root folder, the first
-one's address), and asks; --yes is for scripts. What is installed on the nodes must be the same.
+Anybody else's (a bundle of `publish` or `export`, or a run's folder of an unpacked one): the cell
+of its matrix, planned for nodes of yours as `bench` plans it. It shows what differs from the
+recording and everything that it would execute, node by node, and asks; --yes is for scripts. What
+is installed on the nodes must be the same.
 
   python -m runner rerun zero.publication.tar.gz --cell zero_stage=1 -i inventory/mine
 
-The new run lies in the campaign rerun-<campaign>, as one more repeat of its cell; the old
-campaign's table stays what it was (`bench --again --only CELL` replaces a result in its own
-campaign). At the end the two are compared.
+The new run is in the campaign rerun-<campaign>, as one more repeat of its cell; the old campaign's
+table stays what it was (`bench --again --only CELL` replaces a result in its own campaign). At the
+end the two are compared.
 
-What a run says is executed on the nodes, whoever wrote it: look before you say yes.
+What a run says is executed on the nodes, whoever wrote it: read it before you say yes.
 
 exit codes: 0 the run is ok, 1 it is not, 2 bad input, nothing was launched, 130 Ctrl-C
 """
@@ -52,14 +54,13 @@ def add_parser(commands: Commands) -> None:
         "-i",
         "--inventory",
         type=found,
-        help="inventory folder (default: the one of the run's campaign, by its name; of a bundle"
-        " there is none)",
+        help="inventory folder (default for a run of your own: its campaign's, by its name)",
     )
     command.add_argument("--cell", metavar="CELL", help="of a bundle, by its name or id")
     command.add_argument(
         "--repeat", type=_number, metavar="N", help="of a bundle (default: the first that is ok)"
     )
-    command.add_argument("--yes", action="store_true", help="of a bundle: do not ask")
+    command.add_argument("--yes", action="store_true", help="of anybody else's run: do not ask")
     add_runs(command)
 
 
@@ -74,18 +75,43 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; print how it compares with what was recorded."""
     from runner.compare import rendering
     from runner.compare.verdicts import compare_campaigns, side, thresholds
+    from runner.document.campaign_reading import read_run
+    from runner.folder.campaign import Campaign
+    from runner.inventory.inventory import load_inventory
     from runner.launch import rerun
     from runner.launch.engines import engine_of
     from runner.launch.view import View
-    from runner.load.records import record_of
+    from runner.plan.shown import would_execute
 
-    with _recorded(chosen) as (recorded, machines, runs):
+    with _recorded(chosen) as recorded:
+        if not recorded.own and chosen.inventory is None:
+            raise UserError(
+                f"bench did not make {chosen.what} here for you, so it is a stranger's: name the"
+                " nodes that it is to be planned for with -i INVENTORY, and it is shown first"
+            )
+        machines = load_inventory(chosen.inventory or rerun.inventory(recorded))
+        runs = recorded.campaign.path.parent if recorded.own else chosen.runs
         engine = engine_of(machines, runs)
+        allowed: list[str] = []
+
+        def listed(run: Run) -> list[str]:
+            scheduled = engine.preview(Campaign(runs / recorded.target), [run], 1)
+            return [*would_execute(run, recorded.run, recorded.settings, scheduled)]
+
+        if not recorded.own:
+            recorded = rerun.adopted(recorded, machines)
+            allowed = listed(rerun.next_run(recorded, machines, runs))
+            _agree(allowed, recorded.run.cell.nodes, sure=chosen.yes)
         attempt, campaign, tally = rerun.rerun(
-            recorded, machines, engine=engine, view=View(), runs=runs
+            recorded,
+            machines,
+            engine=engine,
+            view=View(),
+            runs=runs,
+            agreed=lambda run: listed(run) == allowed,
         )
-        was = side("recorded", [record_of(recorded.attempt, recorded.campaign)])
-        now = side("rerun", [record_of(attempt, campaign)])
+        was = side("recorded", read_run(recorded.attempt, recorded.campaign))
+        now = side("rerun", read_run(attempt, campaign))
         try:
             compared = compare_campaigns(was, now, thresholds([]))
         except UserError:  # neither has a number: how the new one ended was said
@@ -95,65 +121,38 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _recorded(chosen: argparse.Namespace) -> Iterator[tuple[Recorded, Cluster, Path]]:
-    """Read what is to be run, where, and in which folder of runs; a bundle is asked about."""
-    from runner.folder import names
-    from runner.inventory.inventory import load_inventory
-    from runner.launch import rerun
-
-    if chosen.what.is_file() or (chosen.what / names.PUBLISHED).is_file():
-        with _of_bundle(chosen) as found:
-            yield found
-        return
-    if chosen.cell or chosen.repeat or chosen.yes:
-        raise UserError(
-            f"--cell, --repeat and --yes are of a bundle, and {chosen.what} is none; name its file"
-        )
-    recorded = rerun.recorded(chosen.what)
-    home = recorded.campaign.path
-    if (home / names.PUBLISHED).is_file():
-        raise UserError(f"{chosen.what} is of a bundle; name {home} and --cell, to be asked first")
-    machines = load_inventory(chosen.inventory or rerun.inventory(recorded))
-    yield recorded, machines, home.parent
-
-
-@contextmanager
-def _of_bundle(chosen: argparse.Namespace) -> Iterator[tuple[Recorded, Cluster, Path]]:
-    """Show what a bundle's run would execute here, and ask. Raises UserError without a yes."""
+def _recorded(chosen: argparse.Namespace) -> Iterator[Recorded]:
+    """Read what is to be run again; a bundle is unpacked as long as the block lasts."""
     from dataclasses import replace
 
     from runner.archive import archive
-    from runner.inventory.inventory import load_inventory
+    from runner.folder import names
     from runner.launch import rerun
-    from runner.plan.rehomed import rehome
-    from runner.plan.shown import would_execute
 
-    if chosen.inventory is None:
-        raise UserError("name the nodes that a bundle's run is to be made on: -i INVENTORY")
-    name = str(chosen.what.resolve())
-    with archive.opened(chosen.runs, name) as source:
-        recorded = rerun.of_bundle(source.campaign, chosen.cell, chosen.repeat)
-        machines = load_inventory(chosen.inventory)
-        rehomed = rehome(recorded.run, machines)
-        for line in would_execute(rehomed):
-            say(line)
-        if not chosen.yes:
-            _agree(len(rehomed.run.nodes))
-        settings = replace(
-            recorded.settings, inventory=machines.name, inventory_digest=machines.digest
-        )
-        yield replace(recorded, run=rehomed.run, settings=settings), machines, chosen.runs
+    if chosen.what.is_file() or (chosen.what / names.PUBLISHED).is_file():
+        with archive.opened(chosen.runs, str(chosen.what.resolve())) as source:
+            run = rerun.of_bundle(source.campaign, chosen.cell, chosen.repeat)
+            yield replace(run, own=False)
+    elif chosen.cell or chosen.repeat:
+        raise UserError(f"--cell and --repeat choose a run of a bundle; {chosen.what} is not one")
+    else:
+        yield rerun.recorded(chosen.what)
 
 
-def _agree(nodes: int) -> None:
-    """Ask a person. Raises UserError where there is none, or no yes."""
+def _agree(lines: Sequence[str], nodes: int, *, sure: bool) -> None:
+    """Show what would be executed, and ask a person. Raises UserError without a yes."""
     from runner.base.escapes import TerminalLine
 
+    for line in lines:
+        say(line)
+    if sure:
+        return
     if not sys.stdin.isatty():
         raise UserError("nobody is there to be asked; read the above, and say --yes to have it run")
     on = "this node" if nodes == 1 else f"these {nodes} nodes"
+    question = f"Execute this, all {len(lines)} lines above, on {on}? [y/N] "
     try:
-        answer = input(TerminalLine(f"Execute this on {on}? [y/N] ")).strip().lower()
+        answer = input(TerminalLine(question)).strip().lower()
     except EOFError:
         answer = ""
     if answer not in ("y", "yes"):

@@ -7,9 +7,10 @@ from runner.base.paths import DEFAULT_INVENTORY, found
 from runner.base.streams import complain, say
 
 DESCRIPTION = """\
-End what a bench left behind. Ctrl-C ends a bench that lives; this is for one that is gone.
+End what a bench left behind; with --campaign end a bench that lives, too, as Ctrl-C does.
 
-  python -m runner stop --campaign NAME       this campaign's jobs, queued and running
+  python -m runner stop --campaign NAME       the bench of this machine that runs it, and its
+                                              jobs, queued and running
   python -m runner stop -i inventory/slurm    all campaigns' jobs
   python -m runner stop -i inventory/mine     over ssh: every run on these nodes, whoever's
 
@@ -32,20 +33,26 @@ def add_parser(commands: Commands) -> None:
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )
-    which.add_argument("--campaign", metavar="NAME", help="jobs of this campaign alone")
+    which.add_argument("--campaign", metavar="NAME", help="this campaign's bench and jobs alone")
     add_runs(command)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """End it, and say what was ended; exit code 0. Raises UserError where that fails."""
+    from runner.folder.campaign import Campaign
     from runner.inventory.inventory import load_inventory
     from runner.launch.engines import engine_of, stop_jobs
     from runner.launch.interrupts import Interrupts
+    from runner.launch.living_bench import end_bench
 
     interrupts = Interrupts()
     with interrupts.handled():
         if chosen.campaign:
-            lines, meant = stop_jobs(chosen.runs, chosen.campaign, interrupts.once)
+            bench = end_bench(Campaign(chosen.runs / chosen.campaign), interrupts.once)
+            lines, meant = stop_jobs(
+                chosen.runs, chosen.campaign, interrupts.once, needed=not bench
+            )
+            lines = [bench, *lines] if bench else lines
         else:
             cluster = load_inventory(chosen.inventory)
             lines, meant = engine_of(cluster, chosen.runs).stop(interrupts.once)
@@ -54,8 +61,8 @@ def run(chosen: argparse.Namespace) -> int:
     for campaign in meant:
         if campaign.is_locked():
             complain(
-                f"a bench runs campaign {campaign.name} now, and goes on with the next cell: end it"
-                " with Ctrl-C there"
+                f"a bench{campaign.by_whom} runs campaign {campaign.name} now, and goes on with the"
+                f" next cell: end it by `python -m runner stop --campaign {campaign.name}` there"
             )
     if interrupts.once():
         raise KeyboardInterrupt

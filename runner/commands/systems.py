@@ -19,6 +19,8 @@ Documents 000 to 004 are the write-ups that TrainBench reproduces: docs/document
 exit codes: 0 listed, 2 there is no such system
 """
 
+REPRODUCTIONS = "Reproductions of documented benchmarks (docs/documents.md)"
+
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
@@ -39,12 +41,18 @@ def _all(width: int) -> str:
     from runner.base.grid import grid
     from runner.systems.common.registry import load_system, system_names
 
-    rows = [
-        (item.name, item.launcher, ", ".join(item.pins), item.summary)
-        for item in map(load_system, system_names())
-    ]
-    listed = grid(("system", "launcher", "pins", "what it is"), rows, width)
-    return f"{listed}\n\n`{CALLED} systems NAME` lists a system's parameters."
+    listed = []
+    systems = [load_system(name) for name in system_names()]
+    for title, historic in (("Trainers of today", False), (REPRODUCTIONS, True)):
+        rows = [
+            (item.name, item.launcher, ", ".join(item.pins), item.summary)
+            for item in systems
+            if item.historic is historic
+        ]
+        listed.append(
+            f"{title}\n\n{grid(('system', 'launcher', 'pins', 'what it is'), rows, width)}"
+        )
+    return "\n\n".join([*listed, f"`{CALLED} systems NAME` lists a system's parameters."])
 
 
 def _one(name: str, width: int) -> str:

@@ -1,15 +1,19 @@
-"""A comparison as text: for a terminal, for Markdown (a pull request's comment), as JSON."""
+"""A comparison as text: for a terminal, for Markdown (a pull request's comment), as JSON, as JUnit
+XML (a CI system's list of tests).
+"""
 
 from dataclasses import asdict, dataclass
+from xml.etree import ElementTree
 
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import counted
-from runner.compare.quantity import Measure
+from runner.compare.break_evens import break_even_lines
+from runner.compare.quantity import CANNOT_TELL, Measure
 from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell
 from runner.tables.catalogue.every_column import JUDGED, title
-from runner.tables.formatting import MISSING, number_text
+from runner.tables.formatting import MISSING, number_text, short_digests
 from runner.tables.markdown import bulleted, piped
 
 
@@ -53,7 +57,67 @@ def to_json(comparison: CampaignComparison) -> str:
         "notes": list(comparison.notes),
         "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
     }
+    if comparison.break_even:
+        even = {name: asdict(one) for name, one in comparison.break_even.items()}
+        document["break_even"] = even
     return json_text(document) + "\n"
+
+
+# Verdicts that are no result, and why; each cell's notes say more.
+_NO_RESULT = {
+    CANNOT_TELL: "the runs vary too much, or are too few, to tell",
+    "not_ok": "it did not end ok on either side",
+    "running": "it runs now",
+    "left_out": "the second campaign left it out",
+    "appeared": "the first campaign has no result of it",
+}
+
+
+def to_junit(comparison: CampaignComparison) -> str:
+    """Write JUnit XML: a test case for each cell, which fails where the second is worse and is
+    skipped where there is no result.
+    """
+    cells = comparison.cells
+    counts = {
+        "tests": len(cells),
+        "failures": comparison.regressions,
+        "errors": 0,
+        "skipped": sum(cell.verdict in _NO_RESULT for cell in cells),
+    }
+    name = printable(f"{comparison.b} against {comparison.a}")
+    attributes = {"name": name, **{key: str(count) for key, count in counts.items()}}
+    top = ElementTree.Element("testsuites", attributes)
+    suite = ElementTree.SubElement(top, "testsuite", attributes)
+    for cell in cells:
+        _test_case(suite, cell, classname=printable(comparison.b))
+    notes = ElementTree.SubElement(suite, "system-out")
+    notes.text = "\n".join([*_above(comparison), *_below(comparison), _summary(comparison)])
+    ElementTree.indent(top)
+    content: bytes = ElementTree.tostring(top, "utf-8", xml_declaration=True)
+    return content.decode() + "\n"
+
+
+def _test_case(suite: ElementTree.Element, cell: ComparedCell, classname: str) -> None:
+    names = {"classname": classname, "name": printable(cell.name)}
+    case = ElementTree.SubElement(suite, "testcase", names)
+    notes = [*map(printable, cell.notes)]
+    figures = []
+    for name, measure in cell.measures.items():
+        values, change = _pair(name, measure)
+        figures.append(f"{title(name)} {values.replace(', ', ' → ')}: {change}")
+    if cell.regressed:
+        changed = [
+            text
+            for text, one in zip(figures, cell.measures.values(), strict=True)
+            if one.verdict != "same"
+        ]
+        why = "; ".join([_verdict(cell), *(changed or notes)])
+        failure = ElementTree.SubElement(case, "failure", type=cell.verdict, message=why)
+        failure.text = "\n".join([*figures, *notes])
+    elif cell.verdict in _NO_RESULT:
+        why = "; ".join([f"{cell.verdict}: {_NO_RESULT[cell.verdict]}", *notes])
+        ElementTree.SubElement(case, "skipped", message=why)
+    ElementTree.SubElement(case, "system-out").text = "\n".join([_verdict(cell), *figures, *notes])
 
 
 @dataclass(frozen=True)
@@ -80,7 +144,7 @@ def as_texts(comparison: CampaignComparison) -> ComparisonText:
 
 def _above(comparison: CampaignComparison) -> list[str]:
     lines = [f"{comparison.b} against {comparison.a}"]
-    lines += [f"{key}: {a}, then {b}" for key, a, b in comparison.environment]
+    lines += [short_digests(f"{key}: {a}, then {b}") for key, a, b in comparison.environment]
     return [*map(printable, (*lines, *comparison.notes))]
 
 
@@ -153,6 +217,7 @@ def _below(comparison: CampaignComparison) -> list[str]:
         for cell in comparison.cells
         if cell.notes
     ]
+    lines += break_even_lines(comparison.break_even)
     return lines
 
 

@@ -6,7 +6,6 @@ same target_loss, a cell that needs more samples to it, beyond chance, learns sl
 that silently ran less must not pass. Where bench runs a side now, what has ended is compared.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +29,7 @@ from node.schema import (
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.base.text import some
+from runner.compare.break_evens import cell_break_even
 from runner.compare.quantity import (
     CANNOT_TELL,
     NOT_JUDGED,
@@ -37,16 +37,17 @@ from runner.compare.quantity import (
     measure,
     told,
 )
+from runner.document.campaign_document import CampaignDocument
+from runner.document.machine_document import values
+from runner.expect.cost import BreakEven
+from runner.expect.prices import Prices
 from runner.figures.publishable import CODES
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
-from runner.tables.build import rows
 from runner.tables.catalogue.every_column import COLUMNS, JUDGED, THRESHOLDS, title
 from runner.tables.formatting import value_text
-from runner.tables.machine import to_json
-from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS
-from runner.terms.record import NOT_ENDED, UNDER_WAY, Record
+from runner.terms.record import NOT_ENDED, UNDER_WAY
 
 # Worst first; what is worse is a regression. The words are explained in docs/runs.md.
 VERDICTS: Mapping[str, bool] = {
@@ -113,7 +114,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class CampaignComparison:
-    """The whole comparison, worst cells first."""
+    """The whole comparison, worst cells first; `break_even` by cell, where prices were given."""
 
     a: str
     b: str
@@ -121,6 +122,7 @@ class CampaignComparison:
     cells: Sequence[ComparedCell]
     environment: Sequence[tuple[str, str, str]]
     notes: Sequence[str] = ()
+    break_even: Mapping[str, BreakEven] = field(default_factory=dict)
 
     @property
     def untold(self) -> int:
@@ -133,12 +135,10 @@ class CampaignComparison:
         return sum(cell.regressed for cell in self.cells)
 
 
-def side(name: str, records: Sequence[Record], *, live: bool = False, hidden: str = "") -> Side:
-    """Return a campaign's records as one side."""
-    document = json.loads(to_json(rows(records)))
-    parameters = {record.cell_id: record.parameters for record in records}
-    table = [{**row, "parameters": parameters[row["cell_id"]]} for row in document["rows"]]
-    return Side(name, table, facts_as_text(environment_section(records)), live, hidden)
+def side(name: str, document: CampaignDocument) -> Side:
+    """Return a campaign as one side."""
+    table = values(document)
+    return Side(name, table["rows"], table["environment"], document.live, document.hidden)
 
 
 def saved(name: str, document: Any) -> Side:
@@ -180,6 +180,9 @@ _ROW = Fields(
     {
         **{name: (Maybe(Text()), None) for name in ("numbers_from", "verdict")},
         **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
+        **{name: (Maybe(Whole(1)), None) for name in ("devices", "nodes")},
+        "device": (Maybe(Text()), None),
+        **dict.fromkeys(("tokens_per_s", "energy_per_token_j"), (_FIGURE, None)),
         "target_loss": (_FIGURE, None),
         **dict.fromkeys(
             ("samples_per_s_steps_half_percent", "repeats_until_percent"), (_FIGURE, None)
@@ -224,10 +227,12 @@ def compare_campaigns(
     *,
     only: Sequence[str] = (),
     allow_missing: bool = False,
+    prices: Prices | None = None,
 ) -> CampaignComparison:
     """Compare the second with the first. Raises UserError where the two have no cell to compare.
 
-    `only` has globs of cells; with `allow_missing` the second may have run less.
+    `only` has globs of cells; with `allow_missing` the second may have run less; with `prices` the
+    break-even of their machines is worked out.
     """
     pairs = choose(_pairs(a.rows, b.rows), only, _named)
     cells = [_cell(ours, theirs, limits, b.live, allow_missing) for ours, theirs in pairs]
@@ -238,6 +243,11 @@ def compare_campaigns(
         raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
     if b.live and not any(theirs and has_ended(theirs) for _, theirs in pairs):
         raise UserError(f"no cell of {b.name} has ended yet: `status` says how far it is")
+    even = {}
+    for (ours, theirs), cell in zip(pairs, cells, strict=True):
+        speed = cell.measures.get("samples_per_s")
+        if prices is not None and ours and theirs and speed is not None:
+            even[cell.name] = cell_break_even(prices, ours, theirs, speed)
     order = list(VERDICTS)
     cells.sort(key=lambda cell: order.index(cell.verdict))
     notes = _parameter_notes(pairs)
@@ -248,7 +258,7 @@ def compare_campaigns(
     if silent := [one.name for one in (a, b) if one.environment is None]:
         does = "does not say what it" if len(silent) == 1 else "do not say what they"
         notes.append(f"{' and '.join(silent)} {does} ran on, so that machines are not compared")
-    return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes)
+    return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes, even)
 
 
 _Row = Mapping[str, Any]

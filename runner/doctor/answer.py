@@ -133,7 +133,7 @@ class Answer:
                 parts.append(one_line(f"to mend what setup brings: {mend}; then {look}"))
             parts.append(self._summary())
         if self.judgement is not None:
-            parts += table.measured_parts(self.judgement)
+            parts += table.measured_parts(self.judgement, width)
         for key, value in self.exclusion.items():
             parts.append(one_line(f"to leave out what is odd or slow: {key}: {value}"))
         return parts

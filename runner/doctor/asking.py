@@ -1,7 +1,7 @@
 """Ask the nodes of an inventory: verify.yml, then the probe. The effects of `runner doctor`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from runner.base.ssh_words import unusable
 from runner.base.text import counted, tail
 from runner.doctor import judgement, probing
 from runner.doctor.answer import Answer, gather
+from runner.doctor.effort import DOCTORS, Effort
 from runner.folder.checkup import Checkup, checkup_of
 from runner.folder.products import keep_products
 from runner.inventory.inventory import load_inventory, refuse_unedited
@@ -29,22 +30,22 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
     engine, interrupts = engine_of(cluster, runs), Interrupts()
     console = Screen(stderr=True, soft_wrap=True)
     with (
-        checkup.locked(),
+        checkup.locked(cluster.group),
         interrupts.handled(),
         engine.gathered(checkup.path, interrupts.once),
     ):
-        answer = _survey(checkup, cluster, engine, "env" in only, interrupts, console)
+        answer = survey(checkup, cluster, engine, "env" in only, interrupts, console)
         if checks := [one for one in only if one != "env"]:
             answer = replace(
                 answer,
-                judgement=_measure(checkup, cluster, answer, checks, engine, interrupts, console),
+                judgement=measure(checkup, cluster, answer, checks, engine, interrupts, console),
             )
     if interrupts.count:
         raise KeyboardInterrupt
     return answer
 
 
-def _survey(
+def survey(
     checkup: Checkup,
     cluster: Cluster,
     engine: Surveyor,
@@ -69,7 +70,7 @@ def _survey(
     return replace(answer, engine=cluster.engine)
 
 
-def _measure(
+def measure(
     checkup: Checkup,
     cluster: Cluster,
     answer: Answer,
@@ -77,8 +78,12 @@ def _measure(
     engine: Engine,
     interrupts: Interrupts,
     console: Screen,
+    *,
+    effort: Effort = DOCTORS,
+    without: Collection[str] = (),
+    told: str = "measuring",
 ) -> judgement.Judgement:
-    """Run the probe on the nodes that could be asked."""
+    """Run the probe on the nodes that could be asked, `without` some; `told` is its line."""
     pin, reason = probing.torch_of(answer.envs, cluster.path)
     if reason:
         return judgement.Judgement(reason=reason)
@@ -86,13 +91,14 @@ def _measure(
     def line(elapsed_s: float) -> str:
         logs = next((run.logs() for run in interrupts.running), {})
         now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
-        return f"measuring{': ' + now if now else ''}, {elapsed_s:.0f} s"
+        return f"{told}{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
-    nodes = [node for node in cluster.nodes if node.host in answer.envs]
+    wanted = answer.envs.keys() - set(without)
+    nodes = [node for node in cluster.nodes if node.host in wanted]
     if cluster.engine.in_jobs:  # whose step takes all of them, in an order of its own
         nodes = list(cluster.nodes[: len(answer.nodes)])
     with live(console, line):
-        judged = probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts)
+        judged = probing.launch(checkup, cluster, nodes, pin, checks, engine, interrupts, effort)
     now = time.time()
     keep_products(checkup.path, judged.products(now), now)
     return judged

@@ -83,7 +83,7 @@ def compare_nodes(
                 differences.append(observed[0])
                 findings += observed[1]
                 break
-    for threshold in (_time(envs), _disk(envs)):
+    for threshold in (_swapped(envs), _time(envs), _disk(envs)):
         if threshold is not None:
             differences.append(threshold[0])
             findings += threshold[1]
@@ -234,6 +234,19 @@ def _never(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
     rest = {text for host, text in texts.items() if host not in odd}
     usual = rest.pop() if len(rest) == 1 else None
     return ItemDifference(name, rule.severity, texts, odd, usual), findings
+
+
+def _swapped(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
+    """Find nodes that call themselves by the name of another node of the inventory."""
+    texts = {host: str(env.get("hostname") or ABSENT) for host, env in envs.items()}
+    odd = tuple(host for host, own in texts.items() if own != host and own in envs)
+    if not odd:
+        return None
+    why = "what is said of one node is another's: its address belongs to another name"
+    findings = [
+        Finding("host name", SPOILS, (h,), texts[h], f"in the inventory {h}", why) for h in odd
+    ]
+    return ItemDifference("host name", SPOILS, texts, odd, "the inventory's"), findings
 
 
 def _time(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:

@@ -88,6 +88,9 @@ ITEM_RULES = _rules(
     ItemRule("CPU cores", SPOILS, "the same"),
     ItemRule("CPU threads", SPOILS, "simultaneous threads on one node and not on another"),
     ItemRule("usable CPUs", SPOILS, "the training user may use fewer than there are"),
+    ItemRule(
+        "CPU quota", SPOILS, "a process that waits for its processors looks like a slow device"
+    ),
     ItemRule("NUMA nodes", SPOILS, "a BIOS setting that moves memory away from devices"),
     ItemRule("CPU governor", SPOILS, "powersave slows whatever the CPU feeds"),
     ItemRule("memory MiB", SPOILS, "a missing module takes bandwidth with it", near=0.05),
@@ -97,6 +100,7 @@ ITEM_RULES = _rules(
     ItemRule("operating system", NOTE, "what matters of it is compared on its own"),
     ItemRule("kernel", NOTE, "the same"),
     ItemRule("architecture", SPOILS, "other machine code"),
+    ItemRule("IOMMU", NOTE, "it slows copies between devices, and to and from them"),
     ItemRule("setting", NOTE, "kernel settings that move memory or bound sockets' buffers"),
     ItemRule("limit", NOTE, "what a process of the training user may have"),
     ItemRule("time synchronised", NOTE, "clocks that nothing sets drift apart", never="no"),
@@ -226,6 +230,8 @@ def _host(env: Mapping[str, Any]) -> Iterator[Item]:
     yield _item("CPU cores", cpu.get("cores"))
     yield _item("CPU threads", cpu.get("threads"))
     yield _item("usable CPUs", cpu.get("usable"))
+    quota = cpu.get("quota_percent")
+    yield _item("CPU quota", None if quota is None else f"{quota / 100:g} CPUs")
     yield _item("NUMA nodes", cpu.get("numa_nodes"))
     yield _item("CPU governor", cpu.get("governor"))
     total = memory.get("total_mib")
@@ -238,6 +244,7 @@ def _host(env: Mapping[str, Any]) -> Iterator[Item]:
     yield _item("architecture", system.get("architecture"))
     yield _item("operating system", system.get("os"))
     yield _item("kernel", system.get("kernel"))
+    yield _item("IOMMU", _word(system.get("iommu")))
     for name, value in sorted((system.get("settings") or {}).items()):
         yield _item("setting", value, name)
     for name, value in sorted((system.get("limits") or {}).items()):

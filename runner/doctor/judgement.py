@@ -1,29 +1,36 @@
 """What the probe measured: which device, node or pair is slow, and what is only noise. Pure.
 
-A figure is the median of its samples; of two tries the better one, since other work on a machine
+A figure is the median of its samples; of several tries the best one, since other work on a machine
 only ever slows it. It is slow if it is below the reference (the upper quartile of its like) by
-more than its tolerance: FLOORS, or three times its noise where that is more. Noise is the samples'
-MAD as a standard deviation (x 1.4826), of the figure itself or of its like, and how far two tries
-are apart. node/probe.py has the units and formulas.
+more than its tolerance: FLOORS, or what noise explains (runner/figures/outliers.py). Noise is the
+standard error of the median, by the samples' MAD, of the figure itself or of its like, and how far
+two tries are apart. node/probe.py and node/probe_deep.py have the units and formulas. What `accept`
+measures beside doctor is judged here, too.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from node.kinds import having
 from node.parsing import parse
 from node.probe import reference
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
+from runner.figures.outliers import error, is_low, slowed, spread
 from runner.terms.product import Product, Products
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
 # paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
-FLOORS: Mapping[str, float] = {"devices": 0.05, "cpu": 0.20, "network": 0.10}
-NOISES = 3.0
+# A disk's speed depends on what it holds, and a message's time on what else the kernel does.
+FLOORS: Mapping[str, float] = {
+    **{"devices": 0.05, "cpu": 0.20, "network": 0.10},
+    **{"small": 0.50, "storage": 0.50, "copies": 0.10, "delivered": 0.01},
+}
+NOISY = "too noisy to tell"
 TOO_NOISY = 2.0  # floors of noise, beyond which nothing slow could be told from it
 TESTS: Mapping[str, tuple[str, str]] = {
     "matmul_fp32": ("matrix product fp32", "TFLOP/s"),
@@ -34,7 +41,22 @@ TESTS: Mapping[str, tuple[str, str]] = {
     "node": ("all-reduce within a node", "GB/s bus"),
     "all": ("all-reduce between all nodes", "GB/s bus"),
     "pair": ("all-reduce of pairs of nodes", "GB/s bus"),
+    "pair_small": ("small messages of pairs", "1/s"),
+    "pair_delivered": ("packets of pairs that need not be sent again", "%"),
+    "sustained": ("matrix product, sustained", "TFLOP/s"),
+    "to_device": ("copy from host to device", "GB/s"),
+    "from_device": ("copy from device to host", "GB/s"),
+    "all_gather": ("all-gather between all nodes", "GB/s bus"),
+    "all_to_all": ("all-to-all between all nodes", "GB/s bus"),
+    "send_receive": ("send and receive around all nodes", "GB/s"),
+    "storage_write": ("write and sync", "MB/s"),
+    "storage_read": ("read", "MB/s"),
+    "storage_sync": ("sync of 4 KiB", "1/s"),
+    "storage_files": ("small files made and removed", "1/s"),
+    "train_alone": ("training on one node", "samples/s"),
+    "train_groups": ("training on a group of nodes", "samples/s"),
 }
+CORRECT = "correct"
 MATMUL = "matmul_"  # and an arithmetic
 # What the kinds of devices multiply in: a CPU has no units for halves but bf16's, if any.
 DEVICE_TESTS: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +64,27 @@ DEVICE_TESTS: Mapping[str, tuple[str, ...]] = {
     "npu": ("matmul_fp32", "matmul_bf16", "matmul_fp16", "memory"),
     "cuda": ("matmul_fp32", "matmul_tf32", "matmul_bf16", "matmul_fp16", "memory"),
 }
-NETWORK_TESTS = ("node", "all", "pair")
+COLLECTIVES = ("all_gather", "all_to_all", "send_receive")
+NETWORK_TESTS = ("node", "all", "pair", *COLLECTIVES)
+PAIRS = ("pair", "pair_small", "pair_delivered")
+# What a check of node/probe_deep.py gives; each of these is judged like one of doctor's.
+DEEP_TESTS: Mapping[str, tuple[str, ...]] = {
+    "products": ("sustained",),
+    "copies": ("to_device", "from_device"),
+    "collectives": COLLECTIVES,
+    "storage": ("storage_write", "storage_read", "storage_sync", "storage_files"),
+}
+
+
+# Tests of which what seems slow is measured again only by a second probe (`with_tries`).
+ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"])
+
+
+def check_of(test: str) -> str:
+    """Return the check of the probe that measures a test."""
+    deep = (check for check, tests in DEEP_TESTS.items() if test in tests)
+    own = "devices" if any(test in tests for tests in DEVICE_TESTS.values()) else "network"
+    return next(deep, own)
 
 
 @dataclass(frozen=True)
@@ -63,10 +105,13 @@ class Figure:
 
     @property
     def noise(self) -> float:
-        """Relative: the widest try's MAD as a standard deviation, and the tries' distance."""
-        middles = [statistics.median(samples) for samples in self.tries]
-        spread = max(_sigma(samples) for samples in self.tries)
-        return (spread + max(middles) - min(middles)) / max(middles)
+        """Relative: the larger standard error of the two best tries' medians, and how far these are
+        apart.
+        """
+        best = sorted(self.tries, key=statistics.median)[-2:]
+        middles = [statistics.median(samples) for samples in best]
+        widest = max(error(samples) for samples in best)
+        return (widest + max(middles) - min(middles)) / max(middles)
 
     @property
     def label(self) -> str:
@@ -87,13 +132,18 @@ class ProbeResult:
     reason: str = ""
 
     @property
+    def noisy(self) -> bool:
+        """Whether noise hid what was to be seen: another try may show it."""
+        return self.reason.startswith(NOISY)
+
+    @property
     def name(self) -> str:
         """For people."""
         return TESTS[self.test][0]
 
     def value(self, one: Figure) -> float:
         """Return what is shown of a figure: of a pair, as it was beside all others."""
-        return statistics.median(one.tries[0]) if self.test == "pair" else one.value
+        return statistics.median(one.tries[0]) if self.test in PAIRS else one.value
 
 
 @dataclass(frozen=True)
@@ -107,7 +157,10 @@ class SlowPart:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All tests; `torch` is where it came from, `reason` why nothing was measured at all."""
+    """All tests; `torch` is where it came from, `reason` why nothing was measured at all.
+
+    `failed` is why the probe did not end well, `held_up` names the nodes that ended it for all.
+    """
 
     rows: tuple[ProbeResult, ...] = ()
     slow: tuple[SlowPart, ...] = ()
@@ -115,6 +168,8 @@ class Judgement:
     torch: str = ""
     reason: str = ""
     took_s: float = 0.0
+    failed: str = ""
+    held_up: tuple[str, ...] = ()
 
     @property
     def unanswered(self) -> bool:
@@ -140,33 +195,20 @@ class Judgement:
                     nodes[host] = (*nodes.get(host, ()), product)
         return Products(nodes)
 
+    def with_rows(self, more: "Judgement") -> "Judgement":
+        """Return this with another's rows in place of its own of these tests."""
+        tests = {row.test: row for row in more.rows}
+        rows = tuple(tests.get(row.test, row) for row in self.rows)
+        slow = (*(one for one in self.slow if one.test not in tests), *more.slow)
+        return replace(self, rows=rows, slow=slow, failed=more.failed, held_up=more.held_up)
+
     def as_json(self) -> dict[str, Any]:
         """Return the object as docs/doctor.md describes it."""
         return {
             "torch": self.torch,
             "reason": self.reason,
             "took_s": round(self.took_s, 1),
-            "tests": [
-                {
-                    "test": row.test,
-                    "name": row.name,
-                    "unit": TESTS[row.test][1],
-                    "reference": row.reference,
-                    "reason": row.reason,
-                    "figures": [
-                        {
-                            "nodes": list(one.nodes),
-                            "device": one.device,
-                            "value": row.value(one),
-                            "noise": round(one.noise, 4),
-                            "tries": [list(samples) for samples in one.tries],
-                            "slow": one in row.slow,
-                        }
-                        for one in row.figures
-                    ],
-                }
-                for row in self.rows
-            ],
+            "tests": [result_json(row) for row in self.rows],
             "slow": [
                 {"test": one.test, "nodes": list(one.nodes), "words": one.words}
                 for one in self.slow
@@ -175,14 +217,49 @@ class Judgement:
         }
 
 
+def with_tries(judged: Judgement, more: Judgement, tests: Sequence[str], device: str) -> Judgement:
+    """Return a judgement in which the figures of some tests have the tries of another, too."""
+    found = {row.test: row for row in more.rows}
+    rows, slow = [], [one for one in judged.slow if one.test not in tests]
+    for row in judged.rows:
+        if row.test in tests and row.test in found:
+            tries = {(one.nodes, one.device): one.tries for one in found[row.test].figures}
+            figures = [
+                replace(one, tries=(*one.tries, *tries.get((one.nodes, one.device), ())))
+                for one in row.figures
+            ]
+            row = judge_figures(row.test, figures, device)
+            slow += named(row, list(dict.fromkeys(h for one in figures for h in one.nodes)))
+            slow += slowing(row, device) if row.test == "sustained" else []
+        rows.append(row)
+    return replace(judged, rows=tuple(rows), slow=tuple(slow))
+
+
+def result_json(row: ProbeResult) -> dict[str, Any]:
+    """Return a test as docs/doctor.md describes it."""
+    return {
+        "test": row.test,
+        "name": row.name,
+        "unit": TESTS[row.test][1],
+        "reference": row.reference,
+        "reason": row.reason,
+        "figures": [
+            {
+                "nodes": list(one.nodes),
+                "device": one.device,
+                "value": row.value(one),
+                "noise": round(one.noise, 4),
+                "tries": [list(samples) for samples in one.tries],
+                "slow": one in row.slow,
+            }
+            for one in row.figures
+        ],
+    }
+
+
 def rounded(value: float) -> str:
     """Write a figure with the digits that it is good for."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _sigma(samples: Sequence[float]) -> float:
-    middle = statistics.median(samples)
-    return 1.4826 * statistics.median(abs(sample - middle) for sample in samples)
 
 
 # --- from the logs ----------------------------------------------------------------------------
@@ -193,12 +270,14 @@ _LINE = having(
     {},
     {
         **dict.fromkeys(("step", "error"), Words(500)),
-        "test": OneOf(*DEVICE_TESTS["cuda"], "all_reduce"),
-        "scope": OneOf(*NETWORK_TESTS),
+        "test": OneOf(*TESTS, "all_reduce", CORRECT),
+        "scope": OneOf(*NETWORK_TESTS, *PAIRS),
         "node": Whole(),
         "nodes": List(Whole()),
         "local": Whole(),
-        "try": Whole(1, 2),
+        "try": Whole(1, 9),
+        **dict.fromkeys(("checked", "wrong", "bytes"), Whole()),
+        "digest": Words(64),
         "samples": List(Number(0, 1e12), most=1_000),
     },
 )
@@ -236,8 +315,13 @@ def judge_probe(
     torch: str = "",
     took_s: float = 0.0,
     failed: str = "",
+    held_up: tuple[str, ...] = (),
+    small: bool = False,
+    left_out: Sequence[str] = (),
 ) -> Judgement:
     """Judge the lines of all nodes; `hosts` are the nodes by rank.
+
+    `small`: small messages of pairs were asked for; tests that are `left_out` are not judged.
 
     `failed` is why the probe did not end well: a test without figures then has it as its reason.
     """
@@ -247,15 +331,22 @@ def judge_probe(
     if "network" in checks:
         tests += ["node"] * (devices_per_node > 1) + ["all"] * (len(hosts) > 1)
         tests += ["pair"] * (len(hosts) > 2)
+        tests += ["pair_small", "pair_delivered"] * (len(hosts) > 2 and small)
+    for check in checks:
+        if check != "copies" or device != "cpu":
+            tests += DEEP_TESTS.get(check, ()) if check != "collectives" or len(hosts) > 1 else ()
+    objects = list(objects)
     collected, errors = _collect(objects, hosts)
-    rows, verdicts, notes = [], [], []
-    for test in tests:
+    rows: list[ProbeResult] = []
+    verdicts, notes = wrong_products(objects, hosts) if "products" in checks else ([], [])
+    for test in (test for test in tests if test not in left_out):
         figures = collected.get(test, ())
         silent = "" if figures else failed or "the probe printed no result"
         reason = errors.get(test) or silent
-        row = _row(test, figures, device, reason)
+        row = judge_figures(test, figures, device, reason)
         rows.append(row)
-        verdicts += _named(row, hosts, devices_per_node)
+        verdicts += named(row, hosts)
+        verdicts += slowing(row, device) if test == "sustained" else []
         notes += [
             f"{one.label}: {row.name} is slow while other pairs talk, and alone it is not: they"
             " share a switch or a link"
@@ -265,7 +356,7 @@ def judge_probe(
         notes.append("two nodes are one pair: there is no other to compare it with")
     if failed and rows and all(row.figures for row in rows):
         notes.append(f"the probe did not end well: {failed}")
-    return Judgement(tuple(rows), tuple(verdicts), tuple(notes), torch, "", took_s)
+    return Judgement(tuple(rows), tuple(verdicts), tuple(notes), torch, "", took_s, failed, held_up)
 
 
 def _collect(
@@ -294,29 +385,80 @@ def _collect(
     }, errors
 
 
-def _row(test: str, figures: Sequence[Figure], device: str, reason: str) -> ProbeResult:
+def wrong_products(
+    objects: Sequence[Mapping[str, Any]], hosts: Sequence[str]
+) -> tuple[list[SlowPart], list[str]]:
+    """Find devices whose products are wrong, or are not the others'; and say what was checked."""
+    said = [one for one in objects if one.get("test") == CORRECT and "digest" in one]
+    digests = [one["digest"] for one in said]
+    usual = max(digests, key=digests.count, default="")
+    agreed = digests.count(usual) * 2 > len(digests)
+    found = []
+    for one in said:
+        where = f"{hosts[one['node']]} device {one.get('local', 0)}"
+        if one["wrong"]:
+            words = f"{where}: {one['wrong']:,} of {one['checked']:,} products are wrong"
+        elif agreed and one["digest"] != usual:
+            words = f"{where}: its product has other bits than those of {digests.count(usual)} more"
+        else:
+            continue
+        found.append(SlowPart(CORRECT, (hosts[one["node"]],), words))
+    checked = sum(one["checked"] for one in said)
+    notes = [f"{checked:,} products checked on {len(said)} devices"] if said else []
+    return found, notes
+
+
+def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
+    """Find devices that slow down while they compute: heat, or a power limit."""
+    found = []
+    for one in row.figures:
+        rates = slowed(one.tries[-1], 2 * floor_of(row.test, device), len(row.figures))
+        if rates:
+            words = f"{one.label}: it slows down from {rounded(rates[0])} to {rounded(rates[1])}"
+            found.append(SlowPart(row.test, one.nodes, f"{words} TFLOP/s while it computes"))
+    return found
+
+
+def floor_of(test: str, device: str) -> float:
+    """Return by how much healthy figures of a test may differ."""
+    if test in ("pair_small", "pair_delivered"):
+        return FLOORS[test.removeprefix("pair_")]
+    if test.startswith("storage_"):
+        return FLOORS["storage"]
+    if device == "cpu":
+        return FLOORS["cpu"]
+    if test in DEEP_TESTS["copies"]:
+        return FLOORS["copies"]
+    return FLOORS["network" if test in NETWORK_TESTS else "devices"]
+
+
+def judge_figures(
+    test: str, figures: Sequence[Figure], device: str, reason: str = ""
+) -> ProbeResult:
+    """Find the slow ones among all figures of a test."""
     if not figures:
         return ProbeResult(test, (), reason=reason)
-    floor = FLOORS["cpu" if device == "cpu" else "network" if test in NETWORK_TESTS else "devices"]
+    floor = floor_of(test, device)
     usual = reference([one.value for one in figures])
     common = statistics.median(one.noise for one in figures)
     slow: list[Figure] = []
     contended: list[Figure] = []
-    if test == "pair":
+    if test in PAIRS:
         slow, contended = _slow_pairs(figures, floor)
         usual = reference([statistics.median(one.tries[0]) for one in figures])
     elif len(figures) > 1:
-        slow = [one for one in figures if _is_slow(one.value, usual, one.noise, common, floor)]
+        between = spread([one.value for one in figures])
+        count = len(figures)
+        slow = [
+            one
+            for one in figures
+            if is_low(one.value, usual, one.noise, common, floor, count, between)
+        ]
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
-            f"too noisy to tell ({common:.0%} of noise): see what else uses the nodes, end it, and"
-            " ask again"
+            f"{NOISY} ({common:.0%} of noise): see what else uses the nodes, end it, and ask again"
         )
     return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
-
-
-def _is_slow(value: float, usual: float, noise: float, common: float, floor: float) -> bool:
-    return value < usual * (1 - max(floor, NOISES * max(noise, common)))
 
 
 def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], list[Figure]]:
@@ -327,20 +469,23 @@ def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], 
     first = {one: statistics.median(one.tries[0]) for one in figures}
     alone = {one: statistics.median(one.tries[1]) for one in figures if len(one.tries) > 1}
     noises = {
-        one: max(_sigma(samples) / statistics.median(samples) for samples in one.tries)
+        one: max(error(samples) / statistics.median(samples) for samples in one.tries)
         for one in figures
     }
     common = statistics.median(noises.values())
     usual = reference(list(first.values()))
-    suspected = [
-        one for one, value in first.items() if _is_slow(value, usual, noises[one], common, floor)
-    ]
+    count = len(first)
+
+    def is_slow(one: Figure, value: float, usual: float) -> bool:
+        return is_low(value, usual, noises[one], common, floor, count)
+
+    suspected = [one for one, value in first.items() if is_slow(one, value, usual)]
     best = max(alone.values(), default=0.0)
     slow: list[Figure] = []
     contended: list[Figure] = []
     for one in suspected:
         if one in alone:
-            still = _is_slow(alone[one], best, noises[one], common, floor)
+            still = is_slow(one, alone[one], best)
             (slow if still else contended).append(one)
     for one in suspected:
         if one not in alone:  # more were slow than are measured again: as those that were
@@ -348,24 +493,34 @@ def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], 
     return slow, contended
 
 
-def _named(row: ProbeResult, hosts: Sequence[str], devices_per_node: int) -> list[SlowPart]:
-    """Name the slow ones: a node instead of its devices or pairs where all of them are slow."""
+def named(row: ProbeResult, hosts: Sequence[str]) -> list[SlowPart]:
+    """Name the slow ones: a node instead of its devices or pairs.
+
+    That is a node of which all are slow; and of pairs, one that is in more slow ones than any other
+    node and in most of its own.
+    """
     if not row.slow or row.reference is None:
         return []
-    verdicts = []
-    left = list(row.slow)
-    for host in hosts:
-        mine = [one for one in row.slow if host in one.nodes]
-        everything = [one for one in row.figures if host in one.nodes]
-        if len(mine) < 2 or len(mine) < len(everything):
-            continue
-        if row.test == "pair" and len(mine) == len(row.figures):
-            continue
-        share = f"{len(mine)} of its {len(everything)} "
-        share += "pairs" if row.test == "pair" else "devices"
+    pairs = row.test in PAIRS
+    own = Counter(host for one in row.figures for host in one.nodes)
+    left, verdicts = list(row.slow), []
+    while True:
+        counts = Counter(host for one in left for host in one.nodes)
+        every = [host for host in hosts if 2 <= counts[host] == own[host]]
+        first, second = ([*counts.most_common(2), ("", 0), ("", 0)])[:2]
+        if pairs and not every and first[1] > max(second[1], own[first[0]] / 2, 1):
+            every = [first[0]]
+        every = [host for host in every if not pairs or counts[host] < len(row.figures)]
+        if not every:
+            break
+        host = every[0]
+        mine = [one for one in left if host in one.nodes]
+        share = f"{len(mine)} of its {own[host]} {'pairs' if pairs else 'devices'}"
         lowest = min(mine, key=row.value)
         verdicts.append(SlowPart(row.test, (host,), f"{host}: {_below(row, lowest)}, {share}"))
+        # A pair of two nodes that are both slow is slow for each of them.
         left = [one for one in left if one not in mine]
+        own.subtract(other for one in mine for other in one.nodes if other != host)
     for one in left:
         verdicts.append(SlowPart(row.test, one.nodes, f"{one.label}: {_below(row, one)}"))
     return verdicts

@@ -17,12 +17,15 @@ from runner.base.cures import played
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.text import tail
 from runner.doctor import judgement
+from runner.doctor.effort import DOCTORS, Effort
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.checkup import Checkup
 from runner.folder.endings import first_bad, incomplete
 from runner.folder.stored import write_json
+from runner.judge import stall
 from runner.judge.decide import last_words
+from runner.judge.judge import stood
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import carry_out, on_a_free_port
@@ -30,10 +33,8 @@ from runner.plan.make import port_of, run_folders
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Limits, NodeRun, Orders
 
-PROGRAM = PROJECT / "node" / "probe.py"
-SECONDS = 1.0  # of one measurement
+PROGRAMS = tuple(PROJECT / "node" / name for name in ("probe.py", "probe_deep.py"))
 LOG_BYTES = 1 << 24  # of a probe's log that are read
-START_S = 120.0  # torch's import from a cold disk on every process, and the rendezvous
 
 
 def torch_of(envs: Mapping[str, Mapping[str, Any]], inventory: object) -> tuple[str, str]:
@@ -78,6 +79,7 @@ def plan(
     number: int,
     port_try: int = 0,
     folder: PurePosixPath | None = None,
+    effort: Effort = DOCTORS,
 ) -> Orders:
     """Order one process of the probe's a node, which starts one for each device.
 
@@ -88,7 +90,7 @@ def plan(
     # A cluster whose nodes have other numbers of devices is measured with the fewest.
     processes = min(node.devices for node in nodes)
     system, pin_name = pin.split("/", 1)
-    source = PROGRAM.read_text(encoding="utf-8")
+    sources = {path.name: path.read_text(encoding="utf-8") for path in PROGRAMS}
     runs = []
     folders = run_folders(cluster, nodes, run_id, folder)
     for rank, (node, run_dir) in enumerate(zip(nodes, folders, strict=True)):
@@ -100,11 +102,23 @@ def plan(
             "address": nodes[0].address,
             "port": MASTER_PORT if cluster.engine.in_jobs else port,
             "device": cluster.device,
-            "seconds": SECONDS,
+            "seconds": effort.seconds,
+            "tries": effort.tries,
+            "rounds": effort.rounds,
+            "small": effort.small,
+            "patience": effort.patience_s,
+            "product_seconds": effort.product_s,
+            "storage_mib": effort.storage_mib,
+            "storage_all": effort.storage_all,
             "checks": list(checks),
-            "tests": judgement.DEVICE_TESTS[cluster.device],
+            "tests": [
+                test
+                for test in judgement.DEVICE_TESTS[cluster.device]
+                if test not in effort.left_out
+            ],
         }
-        env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1", **cluster.env}
+        env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1"}
+        env |= {"PYTHONFAULTHANDLER": "1", **cluster.env}
         runs.append(
             NodeRun(
                 host=node.host,
@@ -112,7 +126,7 @@ def plan(
                 argv=(f"{home}/env/bin/python3", f"{run_dir}/probe.py", json.dumps(spec)),
                 env=env,
                 cwd=str(home),
-                files={"probe.py": source},
+                files=sources,
                 requires={},
                 ports=(port,) if rank == 0 else (),
                 device=cluster.device,
@@ -122,8 +136,8 @@ def plan(
             )
         )
     limits = Limits(
-        time_limit_s=START_S + 10 * SECONDS * (12 + 2 * len(nodes)),
-        stall_limit_s=START_S,
+        time_limit_s=effort.limit_s(len(nodes)),
+        stall_limit_s=effort.stall_s,
         lost_contact_s=cluster.lost_contact_s,
     )
     return Orders(run_id, limits, tuple(runs))
@@ -146,6 +160,7 @@ def launch(
     checks: Sequence[str],
     engine: Engine,
     interrupts: Interrupts,
+    effort: Effort = DOCTORS,
 ) -> judgement.Judgement:
     """Run the probe on the nodes, another port where one is in use, and judge what it said."""
     began = time.monotonic()
@@ -154,7 +169,14 @@ def launch(
         attempt = checkup.new_probe()
         folder = PurePosixPath(attempt.path.resolve())
         orders = plan(
-            cluster, nodes, pin, checks, number=attempt.number, port_try=port_try, folder=folder
+            cluster,
+            nodes,
+            pin,
+            checks,
+            number=attempt.number,
+            port_try=port_try,
+            folder=folder,
+            effort=effort,
         )
         content = {"trainbench": __version__, **orders.to_json()}
         write_json(attempt.path / names.RUN, content)
@@ -179,7 +201,20 @@ def launch(
         torch=pin,
         took_s=time.monotonic() - began,
         failed=failed(attempt, objects, hosts, probed.words),
+        held_up=held_up(attempt, probed.cause),
+        small=effort.small,
+        left_out=effort.left_out,
     )
+
+
+def held_up(attempt: RunFolder, cause: str) -> tuple[str, ...]:
+    """Name the hosts that ended a run for all: lost, refused, or what the others waited for."""
+    if not cause:
+        return ()
+    if cause == Cause.STALLED:
+        return tuple(dict.fromkeys(rank.host for rank in stall.holding(stood(attempt))))
+    host = attempt.halt.host if attempt.halt else None
+    return (host,) if host else ()
 
 
 def failed(

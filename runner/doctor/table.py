@@ -13,7 +13,7 @@ from rich.text import Text
 from node.printable import printable
 from runner.base.console import one_line
 from runner.base.escapes import TerminalLine
-from runner.base.grid import ruled
+from runner.base.grid import filled, fits, ruled
 from runner.doctor.differences import ItemDifference, short
 from runner.doctor.items import SPOILS
 from runner.doctor.judgement import TESTS, Judgement, ProbeResult, rounded
@@ -83,13 +83,17 @@ def failure_lines(failures: Mapping[str, Iterable[Mapping[str, str]]]) -> list[T
     return lines
 
 
-def measured_parts(judgement: Judgement) -> list[Table | Text | str]:
+def measured_parts(judgement: Judgement, width: int) -> list[Table | Text | str]:
     """Show one row a test, the slow ones by name, and one line."""
     if judgement.reason:
         return [one_line(f"devices and network: no result: {judgement.reason}", "yellow")]
-    parts: list[Table | Text | str] = [
-        ruled(_TITLES, map(_cells, judgement.rows), whole=len(_TITLES), right=_NUMBERS)
-    ]
+    rows = [_cells(row) for row in judgement.rows]
+    texts = [[str(text) for text in row] for row in rows]
+    parts: list[Table | Text | str] = (
+        [ruled(_TITLES, rows, whole=len(_TITLES), right=_NUMBERS)]
+        if fits(_TITLES, texts, width)
+        else [filled(_sentence(row), width) for row in texts]
+    )
     reasons: dict[str, list[str]] = {}
     for row in judgement.rows:
         if row.reason:
@@ -108,6 +112,17 @@ def measured_parts(judgement: Judgement) -> list[Table | Text | str]:
         took = f"measured in {judgement.took_s:.0f} s with {judgement.torch}"
         parts.append(one_line(f"{took}: {result}"))
     return parts
+
+
+def _sentence(row: Sequence[str]) -> str:
+    """Write `matrix product bf16: 0.438 TFLOP/s, lowest 0.353 (-19.6%) localhost device 0, ...`."""
+    name, unit, of, reference, lowest, where, noise, result = row
+    if not reference:
+        return f"{name}: {result}"
+    parts = [f"{name}: {reference} {unit} of {of}"]
+    parts += [f"lowest {lowest} {where}"] if lowest != reference else []
+    parts += [f"noise {noise}", result]
+    return ", ".join(filter(None, parts))
 
 
 def _cells(row: ProbeResult) -> list[str | Text]:

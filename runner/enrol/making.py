@@ -51,7 +51,7 @@ def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     unknown = [one for one in machines if kind_of(said[one.name].silent) == NEW_KEY]
     if unknown and _record_keys(unknown, way, talk):
         said |= ask_all(unknown, way, wanted.root, addresses)
-    found = _found(said, machines)
+    found = _found(said, machines, way.user)
     written = files(machines, found, way, wanted)
     for path, text in written.items():
         with whole(folder / path) as stream:
@@ -61,11 +61,13 @@ def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     return cluster
 
 
-def _found(said: Mapping[str, HostAnswer], machines: Sequence[Machine]) -> dict[str, Found]:
+def _found(
+    said: Mapping[str, HostAnswer], machines: Sequence[Machine], user: str
+) -> dict[str, Found]:
     """Read what all said. Raises UserError that names each that is silent or odd."""
     silent = {name: one.silent for name, one in said.items() if not one.answer}
     addresses: dict[str, str] = {machine.name: machine.address for machine in machines}
-    faults = out_of_reach(silent, addresses, listed=False)
+    faults = out_of_reach(silent, addresses, listed=False, user=user)
     found = {}
     for name, one in said.items():
         if name not in silent:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.figures.run_mean import RunMean
-from runner.figures.student import quantile, quantile_80
+from runner.figures.student import quantile, quantile_80, quantile_of
 from runner.terms.cell import FEWEST_REPEATS
 
 CONFIDENCE_PERCENT = 95
@@ -118,8 +118,8 @@ def of_values(values: Sequence[float]) -> CellTimes:
     return CellTimes(tuple(values), missing=ONE_RUN if len(values) < FEWEST_RUNS else "")
 
 
-def rate_difference(ours: CellTimes, theirs: CellTimes) -> RateDifference:
-    """Compare our rate with theirs."""
+def rate_difference(ours: CellTimes, theirs: CellTimes, *, comparisons: int = 1) -> RateDifference:
+    """Compare our rate with theirs; of several `comparisons`, all intervals hold together."""
     change = math.log(theirs.mean) - math.log(ours.mean)
     if abs(change) > _MOST_CHANGE:
         return RateDifference(_percent(change), missing="the two are too far apart to compare")
@@ -127,8 +127,9 @@ def rate_difference(ours: CellTimes, theirs: CellTimes) -> RateDifference:
         return RateDifference(_percent(change), missing=missing)
     freedom = _freedom((ours, theirs))
     by_steps = math.hypot(ours.open_by_steps, theirs.open_by_steps)
-    half = max(quantile(freedom) * math.hypot(ours.error, theirs.error), by_steps)
-    visible = half * (1 + quantile_80(freedom) / quantile(freedom))
+    wide = quantile_of(freedom, comparisons)
+    half = max(wide * math.hypot(ours.error, theirs.error), by_steps)
+    visible = half * (1 + quantile_80(freedom) / wide)
     ends = _percent(change - half), _percent(change + half)
     return RateDifference(_percent(change), ends, _percent(visible))
 

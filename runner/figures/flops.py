@@ -85,6 +85,16 @@ class Decoder:
         layers = self.num_layers
         return layers * attention + (layers - self.moe_layers) * dense + self.moe_layers * experts
 
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """All weights, and those that a token is multiplied with: no biases, norms and positions,
+        and one matrix for embedding and output layer, which some models do not share.
+        """
+        active = self.layer_weights + self.hidden_size * self.vocab_size
+        matrices = 3 if self.gated else 2
+        expert = matrices * self.hidden_size * self.moe_ffn_hidden_size
+        return active + self.moe_layers * (self.num_experts - self.moe_router_topk) * expert, active
+
     def flops(
         self, *, recompute: bool = False, vocab_size: int | None = None, causal: bool = False
     ) -> float:

@@ -238,6 +238,10 @@ def _imported(evidence: CellEvidence) -> str:
     return f"{runs} were imported from logs, and nobody checked their machines" if some else ""
 
 
+def _profiled(evidence: CellEvidence) -> str:
+    return next((run.profile.words for run in evidence.runs if run.profile), "")
+
+
 def _not_clean(evidence: CellEvidence) -> str:
     noted = list(dict.fromkeys(words for run in evidence.runs for words in run.noted))
     most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
@@ -392,6 +396,13 @@ CODES: Mapping[str, Code] = {
             " its runs, and nobody checked their machines",
             "Run it by bench, as `system: command` if it has no other",
             _imported,
+            UNSTEADY,
+        ),
+        Code(
+            "profiled",
+            "a profiler ran along (the key `profile`), which may slow down all of a run",
+            "Run the cell without `profile`; the trace stays with this run",
+            _profiled,
             UNSTEADY,
         ),
         Code(

@@ -18,6 +18,21 @@ def quantile_80(freedom: float) -> float:
     return _between(freedom, _Z80, _T80)
 
 
+def quantile_of(freedom: float, comparisons: int) -> float:
+    """Return the quantile for that many intervals that are to hold together in 95 of 100 cases.
+
+    The error is divided by their number (Bonferroni). Degrees of freedom are rounded down.
+    """
+    if comparisons <= 1:
+        return quantile(freedom)
+    error, whole = 0.05 / comparisons, max(int(min(freedom, 1e4)), 1)
+    low, high = quantile(whole), 1e6
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if tail(middle, whole) > error else (low, middle)
+    return high
+
+
 def _between(freedom: float, normal: float, table: tuple[float, ...]) -> float:
     """Interpolate in 1 / freedom; beyond the table expand (Abramowitz and Stegun, 26.7.5)."""
     freedom = max(freedom, 1.0)

@@ -189,9 +189,11 @@ def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Int
 
 def warmup_of(record: Record) -> int:
     """Return how many first iterations of a run are warm-up: as asked for, else by its step
-    times, and at least its first line where another one remains.
+    times, and at least its first line where another one remains; with a profiler all up to its end.
     """
     lines = record.measurement.intervals
+    if record.profile is not None and lines:
+        return max(record.warmup_iters or 0, min(record.profile.until, lines[-1].iteration))
     if record.warmup_iters is not None or len(lines) < 2:
         return record.warmup_iters or 0
     steps = []
@@ -492,6 +494,8 @@ def _why_no_times(
     if not any(run.measurement.intervals for run in runs):
         return "the log shows no training step"
     if not any(late):
+        if all(run.profile for run in runs):
+            return "a profiler ran along in all logged iterations"
         return f"no logged interval lies wholly after warm-up ({warm[0]} iterations)"
     if not any(counted):
         return "the optimiser skipped a step in every interval after warm-up"

@@ -2,14 +2,16 @@
 
 import contextlib
 import json
+import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from node.causes import Cause, EndedBy
 from node.files import create_once
+from runner.base.masking import Masks
 from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.endings import Ending
@@ -63,9 +65,27 @@ class RunFolder:
         """Return what run.json says: it is written once, and kept once read."""
         planned: Noun | None = self.__dict__.get("planned")
         if planned is None:
+            self._refuse_links(*self._above(), self.path)
             planned = load(self.path / names.RUN, shape(noun), names.RUN)
             self.__dict__["planned"] = planned
         return planned
+
+    def _above(self) -> Iterator[Path]:
+        """Yield the folders of a campaign that a run's lies in: its cell's, its repeat's."""
+        if re.fullmatch(r"attempt\d+", self.path.name) and self.path.parent.name.startswith(
+            "repeat"
+        ):
+            yield from (self.path.parents[1], self.path.parent)
+
+    @staticmethod
+    def _refuse_links(*folders: Path) -> None:
+        """Refuse a folder of a campaign that is a link, which may show files of somebody else's.
+
+        Files themselves are opened so that no link is followed. Raises UnreadableError.
+        """
+        for folder in folders:
+            if folder.is_symlink():
+                raise UnreadableError(f"{folder.name} is a link; put the folder itself there")
 
     @property
     def hosts(self) -> dict[int, str]:
@@ -103,7 +123,9 @@ class RunFolder:
         hosts: dict[int, str] | None = self.__dict__.get("planned_hosts")
         if hosts is None:  # made once: each of thousands of nodes is asked for by it
             orders = self.orders
+            self._refuse_links(self.path / names.NODES)
             hosts = {node.node_rank: node.host for node in orders.nodes} if orders else {}
+            self._refuse_links(*(self.path / names.node(*each) for each in hosts.items()))
             if orders:
                 self.__dict__["planned_hosts"] = hosts
         return hosts
@@ -233,6 +255,19 @@ class Attempt(RunFolder):
         planned = next((node.device_ids for node in run.nodes if node.node_rank == rank), ())
         return planned or range(run.cell.devices_per_node)
 
+    def without_secrets(self, outcome: Outcome) -> Outcome:
+        """Return an outcome without the secrets that a log's own words may hold."""
+        masks = Masks()
+        with contextlib.suppress(UnreadableError):
+            for node in self.run.nodes if self.run and outcome.reason else ():
+                masks.learn_run(node)
+        return replace(
+            outcome,
+            reason=masks.text(outcome.reason),
+            ending=masks.text(outcome.ending),
+            last_words=masks.text(outcome.last_words),
+        )
+
     @property
     def outcome(self) -> Outcome | None:
         """outcome.json: how it ended; None while it runs, or where bench died.
@@ -240,10 +275,11 @@ class Attempt(RunFolder):
         Where it cannot be read, the status is `unreadable`, and the reason says why.
         """
         try:
+            self._refuse_links(*self._above(), self.path)
             ended: Outcome | None = load(self.path / names.OUTCOME, shape(Outcome), names.OUTCOME)
         except UnreadableError as error:
             return Outcome(UNREADABLE, "", str(error))
-        return ended
+        return self.without_secrets(ended) if ended and ended.reason else ended
 
     @property
     def unended(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from runner import __version__
 from runner.base.errors import UserError
+from runner.base.escapes import plain
 from runner.base.exclusive import make_private
 from runner.base.shape import shape
 from runner.base.suggest import nearest
@@ -18,11 +19,14 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.hidden import Hidden, hidden_of, ran
 from runner.folder.lock import HeldFolder
+from runner.folder.machines import changes
+from runner.folder.relied import changed_files, record_files, relied_files
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
 from runner.matrix.growth import Growth, changeable, grown
 from runner.terms.cell import AskedCell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
+from runner.terms.record import UNREADABLE
 from runner.terms.settings import Settings
 
 SETTINGS = OfThisVersion(shape(Settings))  # the kind of campaign.json
@@ -45,6 +49,8 @@ class Campaign(HeldFolder):
 
         Of one whose file cannot be read, `problem` says why.
         """
+        if self.inspected.is_symlink():
+            raise UserError(f"{self.inspected} is a link; put the folder itself there")
         return {
             path.stem: self.inspection(path.stem) or Inspected()
             for path in sorted(self.inspected.glob("*.json"))
@@ -110,13 +116,27 @@ class Campaign(HeldFolder):
             )
         if was is None or not self.begun:
             return Growth(now, matrix)
-        if was.inventory_digest != cluster.digest:
+        growth = grown(was, matrix, ran(self.path))
+        self._refuse_other_machines(growth, cluster)
+        machines = plain(cluster.facts) if was.machines else was.machines
+        return replace(growth, settings=replace(growth.settings, machines=machines))
+
+    def _refuse_other_machines(self, growth: Growth, cluster: Cluster) -> None:
+        """Refuse an inventory in which nodes that ran are others by now."""
+        was = growth.settings
+        if was.inventory_digest == cluster.digest:
+            return
+        there = ran(self.path)
+        used = max((c.nodes for c in (*was.cells, *was.hidden) if c.id in there), default=0)
+        differs = "addresses, devices, root or cluster_env"  # of a campaign that recorded a digest
+        if was.machines:
+            differs = changes(was.machines, plain(cluster.facts), used)
+        if differs:
             raise UserError(
                 f"the inventory {cluster.name} differs from the one that campaign {self.name}"
-                " began with (addresses, devices, root or cluster_env); to start anew give the"
-                f" matrix another `name:`, or move {self.path} away; to go on restore what changed"
+                f" began with ({differs}); to start anew give the matrix another `name:`, or move"
+                f" {self.path} away; to go on restore what changed"
             )
-        return grown(was, matrix, ran(self.path))
 
     def open(self, matrix: Matrix, cluster: Cluster) -> Growth:
         """Do as `grown`; a campaign in which nothing ran is written. Another waits for `adopt`."""
@@ -146,27 +166,46 @@ class Campaign(HeldFolder):
         For who holds it; another who waits for it makes it anew.
         """
         ours = {names.CAMPAIGN, names.HAPPENED, names.LOCK, names.INSPECTED, names.PROGRAMS}
+        ours |= {names.LINES, names.RELIED, names.TUNED, names.WINNER}
         if {path.name for path in self.path.glob("*")} <= ours:
             shutil.rmtree(self.path, ignore_errors=True)
 
-    def fix_environment(self, facts: Mapping[str, Any]) -> None:
-        """Record pins and datasets at the first run; refuse others later, so none are mixed."""
-        was = self.settings
+    def fix_environment(
+        self, facts: Mapping[str, Any], files: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        """Record pins and datasets at the first run; refuse others once a run ended ok.
+
+        So figures of two versions are never mixed. `files` are those of folders among the facts.
+        """
+        was, named = self.settings, relied_files(self.path)
         recorded = was.environment or {}
+        # A rerun is of what ran elsewhere.
+        fixed = self.succeeded or any(cell.repeats is not None for cell in was.cells)
         for name, value in facts.items():
-            if name in recorded and recorded[name] != value:
+            if name in recorded and recorded[name] != value and fixed:
+                known = name in named and name in (files or {})
+                changed = changed_files(named[name], (files or {})[name]) if known else ""
+                what = _what_differs(recorded[name], value, changed)
                 raise UserError(
                     f"{name} on the nodes is not what campaign {self.name} began with"
-                    f"{_what_differs(recorded[name], value)}; its figures would not compare: set"
-                    " the nodes back, or give the matrix another `name:`"
+                    f"{what}; its figures would not compare:"
+                    " begin a campaign of its own with `bench --name NAME`, or set the nodes back"
                 )
-        if set(facts) - set(recorded) or was.environment is None:
+        if was.environment is None or any(recorded.get(name) != facts[name] for name in facts):
             self.write(replace(was, environment={**recorded, **facts}))
+        if any(named.get(name) != each for name, each in (files or {}).items()):
+            record_files(self.path, {**named, **(files or {})})
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether any attempt ended ok, or may have: its outcome cannot be read."""
+        outcomes = (Attempt(path, "", 1, 1).outcome for path in self.path.glob(names.ATTEMPTS))
+        return any(ended is not None and ended.status in ("ok", UNREADABLE) for ended in outcomes)
 
     @property
     def refusal(self) -> str:
         """What a second bench is told."""
-        return f"another bench runs campaign {self.name}"
+        return f"another bench runs campaign {self.name}{self.by_whom}"
 
     def attempts(self, cell_id: str, repeat: int) -> list[Attempt]:
         """List the attempts of one repeat of a cell, oldest first."""
@@ -183,7 +222,7 @@ class Campaign(HeldFolder):
         A bench that was killed leaves runs without an outcome, which do not run any more.
         """
         held_at = self.lock.stat().st_mtime if self.is_locked() else math.inf
-        last = [self.attempts(cell.id, repeat)[-1:] for cell, repeat in self.settings.asked()]
+        last = [self.attempts(cell.id, repeat)[-1:] for cell, repeat in self._may_have_run()]
         unended = [attempt for each in last for attempt in each if attempt.unended]
         now = [run for run in unended if run.queue_has_it or run.planned_at >= held_at]
         return sorted(now, key=lambda attempt: attempt.planned_at)
@@ -195,17 +234,29 @@ class Campaign(HeldFolder):
     def asked(self) -> Iterator[tuple[AskedCell, int]]:
         """Yield each repeat of each cell that runs whatever comes out, or that did run."""
         settings = self.settings
-        for cell, repeat in settings.asked():
+        for cell, repeat in self._may_have_run():
             if not settings.if_needed(cell, repeat) or self.attempts(cell.id, repeat):
                 yield cell, repeat
 
-    def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
-        """Make the next attempt's folder (0700)."""
+    def _may_have_run(self) -> Iterator[tuple[AskedCell, int]]:
+        """Yield each repeat of each cell; of thousands of candidates only those that ran."""
+        settings = self.settings
+        there = ran(self.path) if settings.tuned else None
+        for cell, repeat in settings.asked():
+            if there is None or repeat <= there.get(cell.id, 0):
+                yield cell, repeat
+
+    def next_attempt(self, cell_id: str, repeat: int) -> Attempt:
+        """Return the next attempt, whose folder there is not yet."""
         before = self.attempts(cell_id, repeat)
         number = before[-1].number + 1 if before else 1
-        path = self.attempt_path(cell_id, repeat, number)
-        make_private(path)
-        return Attempt(path, cell_id, repeat, number)
+        return Attempt(self.attempt_path(cell_id, repeat, number), cell_id, repeat, number)
+
+    def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
+        """Make the next attempt's folder (0700)."""
+        attempt = self.next_attempt(cell_id, repeat)
+        make_private(attempt.path)
+        return attempt
 
 
 def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:
@@ -218,19 +269,26 @@ def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:
         cells=tuple(AskedCell(**vars(cell)) for cell in matrix.cells),
         inventory=cluster.name,
         inventory_digest=cluster.digest,
+        machines=plain(cluster.facts),
         trainbench=__version__,
         created_at=time.time(),
     )
 
 
-def _what_differs(was: Any, now: Any) -> str:
-    """Say ` (commit was a, is b)` of two mappings; nothing where they are none."""
+def _what_differs(was: Any, now: Any, changed: str = "") -> str:
+    """Say ` (commit was a, is b)` of two mappings; nothing where they are none.
+
+    Where it is known which files `changed`, they are named in place of their checksum.
+    """
     if not isinstance(was, dict) or not isinstance(now, dict):
         return ""
     keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+    if changed:
+        keys = [key for key in keys if key not in ("checksum", "edits")]
     changes = [
         f"{key} was {str(was.get(key))[:40]}, is {str(now.get(key))[:40]}" for key in keys[:3]
     ]
+    changes += [changed] if changed else []
     return f" ({'; '.join(changes)})" if changes else ""
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from node.files import open_to_append
 from node.parsing import parse
 from node.schema import Number, OneOf, UnfitError, Whole
 from runner.base.escapes import plain
@@ -76,8 +77,7 @@ def add(campaign: Path, event: Event) -> None:
     """Add a line to a campaign's events.jsonl. Raises OSError."""
     line = json.dumps(event.to_json()).encode() + b"\n"
     path = campaign / names.HAPPENED
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "r+b", buffering=0) as stream:
+    with open_to_append(path) as stream:
         size = stream.seek(0, os.SEEK_END)
         if size and os.pread(stream.fileno(), 1, size - 1) != b"\n":  # a killed bench's half line
             line = b"\n" + line

@@ -3,19 +3,29 @@
 import contextlib
 import fcntl
 import os
+import platform
 import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from node.files import open_plain
+from node.printable import printable
 from runner.base.errors import UserError
-from runner.base.exclusive import make_private, take
+from runner.base.exclusive import (
+    make_private,
+    open_lock,
+    refuse_untrusted,
+    refuse_untrusted_inside,
+    take,
+)
 from runner.folder import names
 
 # What is written before it gets its name: by write_json and the launch plugin's save, create_once,
 # and BroughtLog.
 HALF_WRITTEN = re.compile(r"^\..+\.(tmp|[0-9a-f]{16})|" + re.escape(names.PART))
+MOST_HOLDER = 1000  # bytes of a lock that are read
 LOCK_PATIENCE_S = 2.0  # a launch plugin may hold the lock for an instant, to test it
 
 
@@ -44,11 +54,47 @@ class HeldFolder:
         if not self.lock.is_file():
             return False
         try:
-            with self.lock.open("rb") as handle:
+            with open_plain(self.lock) as handle:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError:  # a link, which nothing can hold
+            return False
         return False
+
+    @property
+    def held_by(self) -> tuple[int, str]:
+        """Return the process that took the lock last, and its machine; (0, "") where none says."""
+        try:
+            with open_plain(self.lock) as handle:
+                _, pid, machine = printable(
+                    handle.read(MOST_HOLDER).decode(errors="replace")
+                ).split()
+                return int(pid), machine
+        except (OSError, ValueError):
+            return 0, ""
+
+    @property
+    def by_whom(self) -> str:
+        """Say in brackets which process took the lock."""
+        pid, machine = self.held_by
+        return f" (process {pid} on {machine})" if pid else ""
+
+    def holding_process(self) -> int:
+        """Return the process of this machine that holds the folder; 0 where none can be seen.
+
+        What the lock says is not enough: it is that process only if it has the lock open.
+        """
+        pid, machine = self.held_by
+        if machine != platform.node() or not self.is_locked():
+            return 0
+        with contextlib.suppress(OSError):
+            lock = self.lock.stat()
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.path.samestat(link.stat(), lock):
+                        return pid
+        return 0
 
     @property
     def refusal(self) -> str:
@@ -56,11 +102,17 @@ class HeldFolder:
         raise NotImplementedError
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, group: str | None = "") -> Iterator[None]:
         """Hold the folder for this process, without the half-written files of a killed one.
 
-        Raises UserError where another process has it.
+        What is in it is executed later: nobody but this user and `group` may change it; None where
+        nothing is. Raises UserError where another process has it, or somebody else can.
         """
+        with _kept_as_it_was(self.path):
+            make_held(self.path)
+            if group is not None:
+                refuse_untrusted(self.path, group)
+                refuse_untrusted_inside(self.path, group)
         with held(self.lock, self.refusal) as self.holder:
             for path in self.path.rglob("*"):
                 if HALF_WRITTEN.fullmatch(path.name) and not path.is_dir():
@@ -70,13 +122,13 @@ class HeldFolder:
 
 @contextlib.contextmanager
 def held(lock: Path, refusal: str) -> Iterator[str]:
-    """Hold a lock file and the folder around it; the word in it that says who does.
+    """Hold a lock file and the folder around it; what in it says who does.
 
-    A launch plugin that outlived its bench tells by the word that the lock is a later bench's.
+    A launch plugin that outlived its bench tells by a word in it that the lock is a later bench's.
     Raises UserError where another process holds it.
     """
     with _taken(lock, refusal) as handle:
-        holder = secrets.token_hex(16)
+        holder = f"{secrets.token_hex(16)} {os.getpid()} {platform.node() or '-'}"
         handle.truncate(0)
         handle.write(holder.encode())
         handle.flush()
@@ -87,19 +139,36 @@ def held(lock: Path, refusal: str) -> Iterator[str]:
 def _taken(lock: Path, refusal: str) -> IO[bytes]:
     """Take the lock. Who had it before may have removed it with its folder: then a new one."""
     while True:
-        try:
-            make_private(lock.parent)
-        except OSError as error:
-            raise UserError(
-                f"the folder {lock.parent} cannot be made: {error.strerror}; name another with"
-                " --runs"
-            ) from None
-        if lock.exists() and not lock.is_file():
-            raise UserError(f"{lock} is not a plain file, so nothing can hold it; remove it")
+        make_held(lock.parent)
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as opened:
-            handle = opened.enter_context(lock.open("a+b"))
+            handle = opened.enter_context(open_lock(lock))
             if not take(handle, LOCK_PATIENCE_S):
-                raise UserError(f"{refusal}; wait for it, or end it with Ctrl-C there")
+                raise UserError(
+                    f"{refusal}; wait for it, or end it by `python -m runner stop` or Ctrl-C there"
+                )
             if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):
                 opened.pop_all()
                 return handle
+
+
+@contextlib.contextmanager
+def _kept_as_it_was(folder: Path) -> Iterator[None]:
+    """Remove a folder again that was not there, where it is refused."""
+    there = folder.exists()
+    try:
+        yield
+    except UserError:
+        if not there:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def make_held(folder: Path) -> None:
+    """Make a folder that is to be held, for this user alone. Raises UserError."""
+    try:
+        make_private(folder)
+    except OSError as error:
+        raise UserError(
+            f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
+        ) from None

@@ -1,14 +1,19 @@
 """What the files of a campaign are called, each once: for bench, the launch plugin and readers.
 
-    runs/<campaign>/campaign.json  events.jsonl  lock
+    runs/<campaign>/campaign.json  events.jsonl  lock  bench.log  relied.json
+                    tune.json  winner.yaml
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
           run.json  launch.sh  halt  queue.json  products.json  outcome.json
-          job.sh  slurm.json  slurm.out  orders  roster/  meeting.json  placement.json  ended  lease
+          job.sh (in place of launch.sh)  submitted.sh  slurm.json  slurm.out  orders  roster/
+          meeting.json  placement.json  ended  lease
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
-                                started.json  stacks.txt  tensorboard/
+                                started.json  setup.log  stacks.txt  tensorboard/
     runs/.ansible/               private folders of ansible-runner, removed on success
     runs/.setup/                 <inventory>-setup.log, -verify, -teardown, -prefetch
+    runs/.accept/<inventory>/<N>/  state.json  answer.json  report.html  junit.xml  healthy.txt
+                                 failing.txt, and all that a checkup has
+    runs/.tune/<inventory>/      machine.json
     runs/.doctor/<inventory>/    asked.json  env/<host>.json  products.json  lock
                                  probe<N>/ (as an attempt, above)
 
@@ -56,29 +61,40 @@ __all__ = [
 # Of a folder of runs.
 ANSIBLE = ".ansible"
 DOCTOR = ".doctor"
+ACCEPT = ".accept"
 SETUP = ".setup"
+TUNE = ".tune"
 
 # Of a campaign.
 CAMPAIGN = "campaign.json"
 LOCK = "lock"
 HAPPENED = "events.jsonl"
+LINES = "bench.log"  # what `bench --detach` printed
 INSPECTED = "inspect"
+RELIED = "relied.json"  # the files of a trainer's own folder
 ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
+TUNED = "tune.json"  # what the search of a campaign with `tune` found
+WINNER = "winner.yaml"  # its winner as a matrix
+MACHINE = "machine.json"  # of a folder in TUNE
 PUBLISHED = "publication.json"  # of a bundle that `publish` wrote, who and what it is
 PROGRAMS = "programs"  # what runs on the nodes of its jobs
 ATTEMPTS = "*/repeat*/attempt*"
 
 # Of a run.
-SUBMIT_SCRIPT = "job.sh"
+SUBMIT_SCRIPT = "submitted.sh"  # until today job.sh
 SUBMIT_OUTPUT = "slurm.out"
 SCRIPT = "launch.sh"
+JOB_SCRIPT = "job.sh"  # in its place, for sbatch
 QUEUE = "queue.json"  # where it stands in it
 OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
 
 # Of one node of a run.
 PART = "launcher.log.part"  # while what the polls left of the log is brought
+
+# Of an acceptance.
+STATE = "state.json"
 
 # Of a checkup.
 ASKED = "asked.json"

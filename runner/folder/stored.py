@@ -52,9 +52,19 @@ class OfThisVersion:
         return self.kind.json_schema()
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON so that a crash leaves the old file or the new one, on the disk, whole."""
+def write_json(path: Path, content: dict[str, Any]) -> bytes:
+    """Write JSON so that a crash leaves the old file or the new one, on the disk, whole.
+
+    Returns its bytes.
+    """
     make_private(path.parent)
-    text = json.dumps({"schema": SCHEMA, **content}, indent=1)
-    with whole(path) as stream:
-        stream.write(text.encode() + b"\n")
+    text = json.dumps({"schema": SCHEMA, **content}, indent=1).encode() + b"\n"
+    with whole(path, follow=False) as stream:
+        stream.write(text)
+    return text
+
+
+def write_script(path: Path, text: str) -> None:
+    """Write a program that its owner alone may read and start, in place of whatever is there."""
+    with whole(path, 0o700, follow=False) as stream:
+        stream.write(text.encode())

@@ -12,6 +12,9 @@ from pathlib import Path
 from node.printable import printable
 from runner.archive import archive
 from runner.base.errors import UserError
+from runner.document import machine_document
+from runner.document.campaign_document import CampaignDocument
+from runner.document.campaign_reading import read_campaign
 from runner.folder.campaign import Campaign
 from runner.history.cell_points import (
     IMPORTED,
@@ -24,26 +27,18 @@ from runner.history.cell_points import (
 )
 from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
 from runner.history.workers import each
-from runner.load.records import records_of
-from runner.matrix.published import PublishedRow
-from runner.tables.build import rows
-from runner.tables.machine import to_json
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import Row
-from runner.terms.record import Record
 from runner.terms.settings import Settings
 
 
 @dataclass(frozen=True)
 class OpenCampaign:
-    """A campaign while its files can be read: its records with logs as paths in its folder."""
+    """A campaign while its files can be read; its document has logs as paths in its folder."""
 
     source: Path
     campaign: Campaign
-    settings: Settings
-    records: Sequence[Record]
-    table: Sequence[Row]
-    published: Sequence[PublishedRow] = ()
+    document: CampaignDocument
 
     @property
     def name(self) -> str:
@@ -52,14 +47,13 @@ class OpenCampaign:
 
 
 @contextmanager
-def opened(source: Path) -> Iterator[OpenCampaign]:
+def opened(source: Path, *, evidence: bool = False) -> Iterator[OpenCampaign]:
     """Open a campaign's folder, or an export in a temporary one. Raises UserError."""
     with archive.opened(source, str(source)) as found:
         campaign = found.campaign
         _refuse_links(campaign.path)
-        records = records_of(campaign, campaign.path)
-        settings = campaign.settings
-        yield OpenCampaign(source, campaign, settings, records, rows(records, settings.baseline))
+        document = read_campaign(campaign, campaign.path, evidence=evidence)
+        yield OpenCampaign(source, campaign, document)
 
 
 def _refuse_links(campaign: Path) -> None:
@@ -76,14 +70,14 @@ def _refuse_links(campaign: Path) -> None:
 
 def points_of(read: OpenCampaign) -> CampaignPoints:
     """Return what stays of an open campaign."""
-    settings = read.settings
-    machines = _machines(read.table)
-    keys = _keys(read, machines)
-    document = json.loads(to_json(read.table))
+    settings, table = read.campaign.settings, read.document.rows
+    machines = _machines(table)
+    keys = _keys(table, machines)
+    written = machine_document.values(read.document)["rows"]
     name = read.name
-    digest = hashlib.sha256(json.dumps([name, document["rows"]]).encode()).hexdigest()
-    began = [record.began for record in read.records if record.began is not None]
-    ended = [record.began + record.wall_s for record in read.records if record.began is not None]
+    digest = hashlib.sha256(json.dumps([name, written]).encode()).hexdigest()
+    began = [run.began for run in read.document.records if run.began is not None]
+    ended = [run.began + run.wall_s for run in read.document.records if run.began is not None]
     return CampaignPoints(
         id=safe_name(name, name, settings.inventory_digest, repr(settings.created_at)),
         name=name,
@@ -93,12 +87,11 @@ def points_of(read: OpenCampaign) -> CampaignPoints:
         wall_s=max(ended) - min(began) if began else 0.0,
         machines=tuple(dict.fromkeys(machines)),
         points=tuple(
-            _point(*each, settings)
-            for each in zip(read.table, document["rows"], keys, machines, strict=True)
+            _point(*each, settings) for each in zip(table, written, keys, machines, strict=True)
         ),
-        environment=facts_as_text(environment_section(read.records)),
-        hidden=read.campaign.hidden.words,
-        live=read.campaign.is_locked(),
+        environment=facts_as_text(environment_section(read.document.records)),
+        hidden=read.document.hidden,
+        live=read.document.live,
         imported=settings.imported,
         redacted=settings.redacted,
     )
@@ -114,9 +107,9 @@ def _machines(table: Sequence[Row]) -> list[str]:
     return [other if machine == UNKNOWN_MACHINE else machine for machine in own]
 
 
-def _keys(read: OpenCampaign, machines: Sequence[str]) -> list[str]:
+def _keys(table: Sequence[Row], machines: Sequence[str]) -> list[str]:
     """Return each row's key; those that would be one are told apart by their names."""
-    rows_on = list(zip(read.table, machines, strict=True))
+    rows_on = list(zip(table, machines, strict=True))
     count = Counter(cell_key(row, machine) for row, machine in rows_on)
     return [
         cell_key(row, machine, named=row.record.imported or count[cell_key(row, machine)] > 1)
@@ -138,7 +131,7 @@ def _point(
         campaign=printable(record.campaign),
         key=key,
         machine=machine,
-        row={**values, "parameters": record.parameters},
+        row=values,
         facts=facts_of(row, names=not settings.redacted),
         unofficial=tuple(mark for mark, holds in held.items() if holds),
         began=min(began, default=None),

@@ -99,9 +99,9 @@ def as_data(found: Regression) -> dict[str, Any]:
     }
 
 
-def day(seconds: float | None) -> str:
-    """Write the day on which a campaign began, as far as it is known."""
-    return MISSING if seconds is None else clock.day(seconds)
+def when(seconds: float | None) -> str:
+    """Write when a campaign began, to the minute, as far as it is known."""
+    return MISSING if seconds is None else clock.minute(seconds)
 
 
 def _row(found: Regression) -> list[str]:
@@ -111,7 +111,7 @@ def _row(found: Regression) -> list[str]:
     ]
     quantity = title(found.quantity or "")
     return [
-        day(found.first.began),
+        when(found.first.began),
         printable(found.series.cell),
         printable(found.series.machine),
         f"{found.word} ({quantity})" if quantity else found.word,
@@ -140,7 +140,7 @@ def _changed(found: Sequence[Regression]) -> Iterable[str]:
     cells: dict[tuple[str, tuple[tuple[str, str, str], ...]], list[Regression]] = {}
     for each in found:
         if each.differs:
-            cells.setdefault((day(each.first.began), each.differs), []).append(each)
+            cells.setdefault((when(each.first.began), each.differs), []).append(each)
     for (began, differs), those in cells.items():
         shown = [f"{key}: {was}, then {now}" for key, was, now in differs]
         names = some(list(dict.fromkeys(each.series.cell for each in those)))

@@ -5,13 +5,15 @@ from pathlib import Path
 from runner.base.paths import FOLDER, PROJECT, found
 from runner.base.suggest import match
 
+DOCUMENTS = "documents"  # of inventory/: those of the benchmarks that are reproduced
 HOSTS = ("hosts.yml", "hosts.py")  # one of them makes a folder an inventory
 
 
 def absent(path: Path) -> str:
     """Return one sentence: there is no such inventory, and what to name."""
     there: dict[str, Path] = {}
-    for folder in (path.parent, *(place / "inventory" for place in (Path(), FOLDER, PROJECT))):
+    folders = (place / "inventory" for place in (Path(), FOLDER, PROJECT))
+    for folder in (path.parent, *(f for own in folders for f in (own, own / DOCUMENTS))):
         for file in (file for name in HOSTS for file in sorted(folder.glob(f"*/{name}"))):
             there.setdefault(file.parent.name, file.parent)
     meant = path.name if path.name in there else match(path.name, there)
@@ -25,5 +27,6 @@ def absent(path: Path) -> str:
 
 def _typed(path: Path) -> Path:
     """Return what names it on the command line: `inventory/NAME` from wherever that is found."""
-    short = Path("inventory") / path.name
-    return short if found(str(short)).resolve() == path.resolve() else path
+    names = (Path("inventory") / path.name, Path("inventory") / DOCUMENTS / path.name)
+    found_by = (short for short in names if found(str(short)).resolve() == path.resolve())
+    return next(found_by, path)

@@ -12,8 +12,9 @@ from typing import Any
 
 from node.checked import Address, HostName
 from node.schema import Fields, List, Mapped, Plain, Text, UnfitError
-from runner.base.env import SECRET, read_env
+from runner.base.env import read_env
 from runner.base.errors import NODES, UserError, no_nodes
+from runner.base.masking import is_secret
 from runner.base.paths import node_root
 from runner.base.suggest import nearest
 from runner.inventory import site_engine
@@ -22,7 +23,7 @@ from runner.inventory.declared import declared_pins
 from runner.inventory.engine_keys import nodes_of_jobs, read_engine
 from runner.inventory.key_rules import address_fault, quoted, root_fault, value_faults
 from runner.inventory.listing import Unread, ansible_inventory
-from runner.terms.cluster import CANN_HOME, DEVICES, Cluster, Node
+from runner.terms.cluster import CANN_HOME, DEVICES, LOST_CONTACT_S, Cluster, Node
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
 from runner.terms.container_engines import Containers
 from runner.terms.engines.engine_settings import EngineSettings
@@ -50,7 +51,10 @@ KEYS: Mapping[str, str] = {
         for each in ENGINES.values()
     ),
     "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
-    "cluster_lost_contact_s": "a node out of contact for so long is lost (default 6)",
+    "cluster_lost_contact_s": "a node that bench does not reach for so long is lost (default"
+    f" {LOST_CONTACT_S:g}), longer where polls are slow; the node ends its run after twice that",
+    "cluster_group": "group of users that you trust with your runs: a folder of runs may be theirs,"
+    " and open to them (default: you alone)",
     "cluster_container_engine": "what runs a pin set that is an image ([containers.md]"
     f"(containers.md)): {', '.join(CONTAINER_ENGINES)}; default podman, or in jobs what the login"
     " node has",
@@ -113,6 +117,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
             "cluster_env",
             "cluster_device_memory_mib",
             "cluster_lost_contact_s",
+            "cluster_group",
             "cluster_container_engine",
             "cluster_container_ssh_port",
             "cluster_container_options",
@@ -131,12 +136,12 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
     for fault in value_faults(shared):
         raise UserError(f"{path}: {fault}")
     lost = shared["cluster_lost_contact_s"]
-    lost = 6.0 if lost is None else lost
+    lost = LOST_CONTACT_S if lost is None else lost
     env = shared["cluster_env"]
     if isinstance(env, dict):  # a secret's value was left out, but its name is in launch.sh
-        env = {name: "" if SECRET.search(name) else value for name, value in env.items()}
+        env = {name: "" if is_secret(name) else value for name, value in env.items()}
     env = read_env(env, f"{path}: cluster_env")
-    secrets = tuple(name for name in env if SECRET.search(name))
+    secrets = tuple(name for name in env if is_secret(name))
     nodes = tuple(_node(host, variables[host], path) for host in hosts)
     engine = read_engine(shared, str(path), device, nodes[0].devices)
     if engine.in_jobs:
@@ -156,6 +161,7 @@ def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
         engine=engine,
         scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
         root_shared=_root_shared(shared["cluster_root_shared"], nodes, path),
+        group=shared["cluster_group"] or "",
         command_pins=declared_pins(shared["command_pins"], str(path)),
     )
 
@@ -222,7 +228,7 @@ def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any
             )
     kept = {key: variables[key] for key in (*known, *_FURTHER) if key in variables}
     if isinstance(env := kept.get("cluster_env"), dict):
-        kept["cluster_env"] = {k: None if SECRET.search(str(k)) else v for k, v in env.items()}
+        kept["cluster_env"] = {k: None if is_secret(str(k)) else v for k, v in env.items()}
     for key, value in kept.items():
         Plain(lines=key == "cluster_env").check(value, f"{path}: {key} of {host}")
         if re.search(r"\{[{%]", json.dumps(value)):

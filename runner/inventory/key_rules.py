@@ -6,6 +6,7 @@ from typing import Any
 
 from node.schema import shown
 
+MOST_NAME = 256  # letters of a group's name
 MOST_S = 86_400  # of cluster_lost_contact_s
 
 # What an inventory has in place of an address that its documents do not give.
@@ -59,6 +60,10 @@ def _is_folder(value: Any) -> bool:
     return not value or (isinstance(value, str) and value.startswith("/"))
 
 
+def _is_name(value: Any) -> bool:
+    return not value or (isinstance(value, str) and len(value) <= MOST_NAME)
+
+
 def _is_port(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
@@ -77,6 +82,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "cluster_device_memory_mib": (lambda value: _is_number(value) and value >= 0, "a number"),
     "npu_cann_home": (_is_folder, "an absolute path"),
+    "cluster_group": (_is_name, "the name of a group"),
     "cluster_scratch": (_is_folder, "an absolute path"),
     "cluster_container_ssh_port": (_is_port, "a port"),
     "cluster_container_options": (

@@ -120,7 +120,7 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
 
 
 def is_finished(outcome: Outcome | None) -> bool:
-    """Return whether bench leaves a run with this outcome alone, unless told --again."""
+    """Return whether bench leaves a run with this outcome alone, unless asked for it again."""
     if outcome is None or (outcome.status == UNREADABLE and not outcome.cause):
         return False
     cause = known(outcome.cause)

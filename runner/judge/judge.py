@@ -8,9 +8,10 @@ from pathlib import Path
 from node.causes import EXPLAINED, Cause
 from node.printable import printable
 from runner.base.errors import UserError
+from runner.base.masking import Masks
 from runner.base.text import blocks, tail
 from runner.folder import names
-from runner.folder.attempt import Attempt
+from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.endings import first_bad
 from runner.judge import stall
 from runner.judge.decide import decide, last_words, with_verdict
@@ -40,15 +41,18 @@ def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, 
     """
     try:
         measured = measure_run(cell, attempt.logs())
-        return measured, judge(attempt, cell, measured, play_words)
+        return measured, attempt.without_secrets(judge(attempt, cell, measured, play_words))
     except Exception as error:  # anything: the campaign goes on without this run
         return Measurement(), unreadable(error)
 
 
 def unreadable(error: Exception) -> Outcome:
     """Return the outcome of a run whose folder could not be read; it carries no numbers."""
-    words = printable(str(error))[:300] or "no words"
-    if not isinstance(error, UserError):
+    words = Masks().text(printable(str(error)))[:300] or "no words"
+    if isinstance(error, OSError):
+        where = "/".join(Path(error.filename or "").parts[-2:])
+        words = printable(": ".join(filter(None, (where, error.strerror or str(error)))))
+    elif not isinstance(error, UserError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         words = f"{type(error).__name__} in {place}: {words}; report it with the run's folder"
@@ -70,7 +74,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
     told = ended.status == "ok" or not measured.intervals
     if told:
         ended = adding(ended, *measured.missing.values(), *measured.contradicted)
-    if ended.cause == Cause.STALLED and (ranks := stall.words(_stood(attempt))):
+    if ended.cause == Cause.STALLED and (ranks := stall.words(stood(attempt))):
         ended = adding(ended, ranks)
     return explain(ended, attempt, steps=len(measured.intervals))
 
@@ -81,7 +85,7 @@ def adding(ended: Outcome, *words: str) -> Outcome:
     return replace(ended, ending=said, reason=said) if words else ended
 
 
-def _stood(attempt: Attempt) -> list[stall.RankState]:
+def stood(attempt: RunFolder) -> list[stall.RankState]:
     """Say where the processes of a run that stalled were, by what their nodes' logs and
     stacks say.
     """

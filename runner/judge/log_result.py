@@ -67,7 +67,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
     memory = (mib for key in _MEMORY if (mib := reading.memory.get(key)) is not None)
     return LogResult(
         system=reading.system,
-        family=None if reading.kind is None else KINDS[reading.kind].family(),
+        family=_family(reading.kind),
         status=end.status,
         reason="; ".join(said for said in (end.sentence, reading.why, *reading.notes) if said),
         logged_lines=summary.logged_lines,
@@ -91,6 +91,10 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         memory_mib=_rounded(next(memory, None)) if logged else None,
         **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
     )
+
+
+def _family(kind: str | None) -> str | None:
+    return KINDS[kind].family() if kind and kind in KINDS else kind
 
 
 def _by_steps(rate: RunningSums) -> tuple[float, float] | None:

@@ -69,14 +69,24 @@ def _frames(stack: str) -> list[tuple[str, str, str]]:
     return frames
 
 
-def words(ranks: Sequence[RankState]) -> str:
-    """Say which rank the others waited for, in a few words; nothing where it cannot be said."""
+def holding(ranks: Sequence[RankState]) -> list[RankState]:
+    """Return the ranks that the others waited for; none where it cannot be said."""
     held = [one for one in ranks if one.held]
-    if held and len(held) < len(ranks):
-        return f"the others waited for {_named(held)}, which was {held[0].held}"
+    if held:
+        return held if len(held) < len(ranks) else []
     apart = [one for one in ranks if not one.waited and one.frame]
     if len(apart) == 1 and len(ranks) > 1 and all(one.waited for one in ranks if one not in apart):
-        return f"{_named(apart)} stood at {apart[0].frame}, the others waited in a collective"
+        return apart
+    return []
+
+
+def words(ranks: Sequence[RankState]) -> str:
+    """Say which rank the others waited for, in a few words; nothing where it cannot be said."""
+    found = holding(ranks)
+    if found and found[0].held:
+        return f"the others waited for {_named(found)}, which was {found[0].held}"
+    if found:
+        return f"{_named(found)} stood at {found[0].frame}, the others waited in a collective"
     return ""
 
 

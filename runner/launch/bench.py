@@ -1,21 +1,24 @@
 """A bench: hold the campaign, check all of it, launch what is not finished yet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import hidden_of
+from runner.folder.stored import write_json
 from runner.judge.decide import is_finished
+from runner.judge.read_again import outcome_of
 from runner.launch import inspection
-from runner.launch.engine import Engine, Wanted
+from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
-from runner.launch.repeating import begun, known, once_more
+from runner.launch.repeating import Repeating, RunSource, known
 from runner.launch.rounds import Rounds
-from runner.launch.view import View
+from runner.launch.view import Repeat, View
 from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.make import campaign_name
@@ -23,7 +26,7 @@ from runner.plan.usage import uses
 from runner.terms.cell import Cell, Matrix, first
 from runner.terms.cluster import Cluster
 from runner.terms.outcome import Outcome
-from runner.terms.record import UNREADABLE
+from runner.terms.record import UNREADABLE, WELL
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,16 @@ def bench(
     engine: Engine,
     only: Sequence[str] = (),
     again: bool = False,
+    failed: bool = False,
     retry: int = 0,
     limit_s: float | None = None,
     view: View,
+    source: RunSource | None = None,
 ) -> Tally:
-    """Run what is unfinished or, `again`, all that is selected. Raises UserError for bad input.
+    """Run what is unfinished. Raises UserError for bad input.
+
+    `source` says which runs come next, where it is not the matrix alone that does.
+    `again`: all that is selected; `failed`: what did not end ok, too.
 
     A run that does not end well is tried up to `retry` times more. After `limit_s` seconds the
     running cell is ended and no further one starts; the next bench goes on there.
@@ -73,46 +81,49 @@ def bench(
     cells = select(held, only)
     checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
     interrupts = Interrupts(limit_s)
-    with campaign.locked(), interrupts.handled(), kept_if_begun(campaign):
+    source = source or Repeating(matrix.time_limit_s, until=matrix.until_percent is not None)
+    with campaign.locked(cluster.group), interrupts.handled(), kept_if_begun(campaign):
         growth = campaign.open(matrix, cluster)
         held = growth.matrix
         cells = select(held, only)
-        repeats = begun(campaign, held, cells)
-        kept = {} if again else finished(campaign, repeats, view.unreadable)
+        repeats = source.begun(campaign, held, cells)
+        keep_what_reads_otherwise(campaign, repeats)
+        kept = left_alone(finished(campaign, repeats, view.unreadable), again, failed)
         view.hidden(hidden_of(campaign.path, growth.settings).words)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
-        todo = todo or once_more(campaign, held, cells)
+        todo = todo or source.more(campaign, held, cells)
         repeats += [asked for asked in todo if asked not in repeats]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
         if todo:
-            # A cell that is known well enough may vary too much when others were repeated: all.
-            wanted = [cell for cell, _ in todo] if held.until_percent is None else list(cells)
-            launcher = Launcher(engine, cluster, campaign, view, interrupts)
-            claim = Wanted(wanted, matrix.time_limit_s), campaign.path, lambda: interrupts.over
+            claimed, wanted = source.wanted(todo, cells)
+            launcher = Launcher(engine, cluster, campaign, view, interrupts, source.watching)
+            claim = claimed, campaign.path, lambda: interrupts.over
             try:
                 with engine.claimed(*claim):
-                    sizes = inspection.inspect(engine, campaign, cluster, wanted, interrupts.once)
+                    sizes = inspection.inspect(
+                        engine, campaign, cluster, wanted, interrupts.once, matrix.text
+                    )
                     campaign.adopt(growth)
                     rounds = Rounds(launcher, held, sizes, retry, ended)
                     while todo:
                         rounds.go(todo)
-                        todo = [] if interrupts.over else once_more(campaign, held, cells)
+                        todo = [] if interrupts.over else source.more(campaign, held, cells)
                         repeats += todo
-                        view.more(todo)
+                        view.more(todo, source.said(todo))
             except KeyboardInterrupt:  # where it waited for nodes
                 if not interrupts.expired:
                     raise
         else:
             campaign.adopt(growth)
-        good = sum(each.status == "ok" for each in ended)
+        good = sum(each.status in WELL for each in ended)
         tally = Tally(
             good,
             len(ended) - good,
             len(kept),
             interrupted=interrupts.count > 0,
             expired=interrupts.expired
-            and (good < len(repeats) or bool(once_more(campaign, held, cells))),
+            and (good < len(repeats) or bool(source.more(campaign, held, cells))),
             limit_s=limit_s,
             resumes=not again,
         )
@@ -120,6 +131,24 @@ def bench(
             view.known(cell, judged, held.until_percent)
         view.end(tally)
         return tally
+
+
+def keep_what_reads_otherwise(campaign: Campaign, repeats: Sequence[tuple[Cell, int]]) -> None:
+    """Write how runs ended by the matrix's patterns of today, so that all commands say the same."""
+    for cell, repeat in repeats:
+        for attempt in campaign.attempts(cell.id, repeat)[-1:]:
+            ended = outcome_of(attempt, cell)
+            if ended is not None and ended != attempt.outcome:
+                write_json(attempt.path / names.OUTCOME, ended.to_json())
+
+
+def left_alone(ended: Mapping[Repeat, Outcome], again: bool, failed: bool) -> dict[Repeat, Outcome]:
+    """Return the finished repeats that do not run once more."""
+    return {
+        repeat: outcome
+        for repeat, outcome in ended.items()
+        if not again and not (failed and outcome.status != "ok")
+    }
 
 
 @contextmanager
@@ -143,7 +172,7 @@ def finished(
     outcomes = {}
     for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
-        ended = attempts[-1].outcome if attempts else None
+        ended = outcome_of(attempts[-1], cell) if attempts else None
         if ended is not None and is_finished(ended):
             outcomes[cell.id, repeat] = ended
         elif ended is not None and ended.status == UNREADABLE:

@@ -19,7 +19,8 @@ _DRAWN = ("title", "words", "others")  # fields that only people see
 class Running:
     """A run that goes on now, at its newest step; `hosts` are its nodes by rank.
 
-    None is not known (yet). `left_s` is a guess by the time of a step.
+    None is not known (yet). `left_s` is a guess by the time of a step, `power_w` that of all its
+    devices together.
     """
 
     cell: str
@@ -35,6 +36,8 @@ class Running:
     memory_used_mib: float | None = None
     left_s: float | None = None
     memory_rss_mib: float | None = None
+    tokens_per_s: float | None = None
+    power_w: float | None = None
     title: str = ""
 
     @property

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from node.printable import printable
 from runner.base.errors import UserError
-from runner.base.exclusive import make_private, take
+from runner.base.exclusive import make_private, open_lock, take
 
+MOST_NAME = 4096  # bytes of a campaign's path
 PATIENCE_S = 2.0  # a bench that was killed is gone within that
 
 
@@ -43,14 +45,14 @@ def claimed(things: Mapping[str, str], campaign: Path) -> Iterator[None]:
     with ExitStack() as held:
         # In one order, so that two that begin at once do not wait for each other.
         for key, name in sorted(things.items()):
-            handle = held.enter_context((folder / _file(key)).open("a+", encoding="utf-8"))
+            handle = held.enter_context(open_lock(folder / _file(key)))
             if not take(handle, PATIENCE_S):
-                handle.seek(0)
+                holder = printable(handle.read(MOST_NAME).decode(errors="replace"))
                 raise UserError(
-                    f"{name} is in use by the campaign {handle.read()}; wait for its bench, or"
-                    " end it with Ctrl-C there"
+                    f"{name} is in use by the campaign {holder}; wait for its bench, or end it with"
+                    " Ctrl-C there"
                 )
             handle.truncate(0)
-            handle.write(str(campaign.resolve()))
+            handle.write(os.fsencode(campaign.resolve()))
             handle.flush()
         yield

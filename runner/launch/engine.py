@@ -85,6 +85,9 @@ class Engine(Protocol):
     def goes_on(self, run: RunFolder) -> bool:
         """Say whether a run without an outcome was handed over, so that `run` can follow it."""
 
+    def by_hand(self, run: Run) -> tuple[str, str]:
+        """Return a script by which a person runs a run again without bench: its name, its text."""
+
     def waiting(self, run: RunFolder) -> str:
         """Say what a run that has not begun waits for: `queued, 3rd, Priority, expected 12:40`.
 

@@ -18,10 +18,13 @@ def engine_of(cluster: Cluster, runs: Path) -> Surveyor:
     return _maker(cluster.engine)(cluster, runs)
 
 
-def stop_jobs(runs: Path, name: str, cancelled: Callable[[], bool]) -> Stopped:
+def stop_jobs(
+    runs: Path, name: str, cancelled: Callable[[], bool], *, needed: bool = True
+) -> Stopped:
     """End the jobs of one campaign, which knows them: what that was, and of which campaigns.
 
-    Raises UserError where it never had any: its engine reaches nodes that an inventory names.
+    Raises UserError where they are `needed` and it never had any: its engine reaches nodes that an
+    inventory names.
     """
     found = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
     asked = [campaign for campaign in found if campaign.name == name]
@@ -29,6 +32,8 @@ def stop_jobs(runs: Path, name: str, cancelled: Callable[[], bool]) -> Stopped:
         lines, meant = _maker(settings).stop_campaigns(asked, cancelled)
         if meant:
             return lines, meant
+    if not needed:
+        return (), ()
     raise UserError(
         f"campaign {find_campaign(runs, name).name} handed nothing to a queue; to end what runs on"
         " its nodes: python -m runner stop -i INVENTORY"

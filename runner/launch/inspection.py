@@ -1,5 +1,6 @@
 """Ask the nodes, once a campaign, what they have: reachable, set up, the same, enough data."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -13,6 +14,7 @@ from runner.base.paths import dataset_home, env_file, system_home
 from runner.base.ssh_words import unusable
 from runner.base.text import some
 from runner.folder.campaign import Campaign
+from runner.folder.relied import changed_files
 from runner.inventory.inventory import refuse_unedited
 from runner.launch.engine import Engine
 from runner.systems.common.registry import load_system
@@ -48,11 +50,13 @@ def inspect(
     cluster: Cluster,
     cells: Sequence[Cell],
     cancelled: Callable[[], bool],
+    matrix: str = "",
 ) -> dict[str, dict[str, int]]:
     """Inspect the nodes that `cells` use; return dataset name to its files' sizes in bytes.
 
-    Raises UserError naming the node (all that are out of reach) and the cure: not set up, different
-    from the others, a dataset too small for the cells, or not what the campaign began with.
+    `matrix` is the text of their matrix: that file may lie beside the trainer, and may grow. Raises
+    UserError naming the node (all that are out of reach) and the cure: not set up, different from
+    the others, a dataset too small for the cells, or not what the campaign began with.
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
@@ -62,7 +66,7 @@ def inspect(
     facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
-        facts |= engine.inspect(hosts, _asked(root, cluster, wanted), campaign, cancelled)
+        facts |= engine.inspect(hosts, _asked(root, cluster, wanted, matrix), campaign, cancelled)
     setup = f"run {played('setup', cluster.path)}"
     for host, inspected in facts.items():
         if inspected.problem:
@@ -79,8 +83,15 @@ def inspect(
         name: {host: _stated(name, each, host, setup) for host, each in facts.items()}
         for name in wanted
     }
-    recorded = {name: _same(name, each, setup) for name, each in stated.items()}
-    campaign.fix_environment({name: _identity(value) for name, value in recorded.items()})
+    files = {
+        name: {host: each.relied_files.get(name, {}) for host, each in facts.items()}
+        for name in wanted
+    }
+    recorded = {name: _same(name, each, files[name], setup) for name, each in stated.items()}
+    campaign.fix_environment(
+        {name: _identity(value) for name, value in recorded.items()},
+        next(iter(facts.values())).relied_files,
+    )
     reading = [cell for cell in cells if cell.dataset]
     for cell in reading:
         check_dataset(cell, recorded[f"dataset {cell.dataset}"])
@@ -101,7 +112,7 @@ def _refuse_bare(facts: Mapping[str, Inspected], wanted: Sequence[str], setup: s
         )
 
 
-def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str]) -> Sought:
+def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str], matrix: str) -> Sought:
     """Ask nodes with this root for what cells name as what their figures hang on."""
     relied: dict[str, dict[str, str]] = {kind: {} for kind in SAME}
     # env.json is recorded where verify left it, and not required.
@@ -112,7 +123,8 @@ def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str]) -> Soug
             relied[kind][name] = what
         else:
             paths[name] = str(_manifest_path(root, name))
-    return Sought(paths, folders=relied["folder"], pythons=relied["python"])
+    apart = (hashlib.sha256(matrix.encode()).hexdigest(),) if matrix else ()
+    return Sought(paths, folders=relied["folder"], pythons=relied["python"], apart=apart)
 
 
 def _manifest_path(root: PurePosixPath, name: str) -> PurePosixPath:
@@ -165,14 +177,20 @@ def _identity(stated: Mapping[str, Any]) -> Any:
     return next((stated[key] for key in ("identity", "sha256") if key in stated), dict(stated))
 
 
-def _same(name: str, stated: Mapping[str, Mapping[str, Any]], setup: str) -> Mapping[str, Any]:
+def _same(
+    name: str,
+    stated: Mapping[str, Mapping[str, Any]],
+    files: Mapping[str, Mapping[str, str]],
+    setup: str,
+) -> Mapping[str, Any]:
     """Return what all hosts say. Raises UserError naming the host that says something else."""
     (first, one), *others = stated.items()
     kind = name.partition(" ")[0]
     for host, other in others:
         if _identity(other) != _identity(one):
             keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
-            what = f" ({', '.join(keys)})" if kind in SAME else ""
+            named = changed_files(files[first], files[host])
+            what = f" ({named or ', '.join(keys)})" if kind in SAME else ""
             cure = SAME.get(kind, setup)
             raise UserError(f"{name} on {host} differs from the one on {first}{what}; {cure}")
     return one

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 
 from node.causes import Cause
+from runner.base.log_file import readers_end
 from runner.folder.attempt import RunFolder
 
 
@@ -70,17 +71,22 @@ class Interrupts:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM while a campaign runs."""
+        """Take SIGINT and SIGTERM while a campaign runs, which outlives its terminal.
+
+        What bench starts meanwhile outlives it, too.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         timer = threading.Timer(self.limit_s or 0.0, self.expire)
         timer.daemon = True
         if self.limit_s is not None:
             timer.start()
         try:
-            yield
+            with readers_end(self.twice):
+                yield
         finally:
             timer.cancel()
             for number, handler in before.items():

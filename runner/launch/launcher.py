@@ -2,27 +2,26 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol, TypeVar
 
 from node.causes import Cause
 from runner.base.errors import UserError
-from runner.folder import names
+from runner.folder import names, own_runs
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import checkup_of
 from runner.folder.lock import HeldFolder
 from runner.folder.products import load_products
-from runner.folder.stored import UnreadableError, write_json
+from runner.folder.stored import UnreadableError, write_json, write_script
 from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.times import timed
 from runner.launch.view import View
 from runner.plan.make import make_run
-from runner.plan.script import launch_script
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
@@ -81,6 +80,7 @@ class Launcher:
     campaign: Campaign
     view: View
     interrupts: Interrupts
+    watching: Callable[[Attempt, Run], AbstractContextManager[None]] = lambda *_: nullcontext()
 
     def plan(
         self,
@@ -106,11 +106,11 @@ class Launcher:
         return self.write(attempt, run)
 
     def write(self, attempt: Attempt, run: Run) -> Planned:
-        """Write what is to run into its attempt's folder."""
-        write_json(attempt.path / names.RUN, run.to_json())
-        script = attempt.path / names.SCRIPT
-        script.write_text(launch_script(run), encoding="utf-8")
-        script.chmod(0o700)
+        """Write what is to run into its attempt's folder, and record it as this user's own."""
+        file = attempt.path / names.RUN
+        own_runs.remember(file, write_json(file, run.to_json()))
+        name, text = self.engine.by_hand(run)
+        write_script(attempt.path / name, text)
         return Planned(attempt, run)
 
     def going_on(self, cell_id: str, repeat: int) -> Planned | None:
@@ -133,7 +133,10 @@ class Launcher:
         attempt, run = planned
         cell = run.cell
         began, clock = time.time(), time.monotonic()
-        with self.view.running(cell, run.repeat, attempt, self.engine.waiting):
+        with (
+            self.view.running(cell, run.repeat, attempt, self.engine.waiting),
+            self.watching(attempt, run),
+        ):
             message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
         if self.interrupts.twice() and self._may_go_on(attempt):
             words = f"it goes on, and the same command follows it; {message}".rstrip("; ")

@@ -11,6 +11,7 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.load.over_time import CPU
 from runner.load.samples import read_samples
+from runner.load.utilisation import Sample
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
@@ -22,13 +23,23 @@ _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of
 @dataclass(frozen=True)
 class Now:
     """The newest step; what the fullest device has in use, and the largest process by the log of
-    a CPU, in MiB; seconds to the last iteration. None is not known.
+    a CPU, in MiB; seconds to the last iteration; tokens/s; W of all devices. None is not known.
     """
 
     step: Interval | None = None
     memory_used_mib: float | None = None
     memory_rss_mib: float | None = None
     left_s: float | None = None
+    tokens_per_s: float | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """A node's devices at their newest samples: MiB on the fullest one, W of all of them."""
+
+    memory_used_mib: float | None = None
+    power_w: float | None = None
 
 
 def now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
@@ -42,34 +53,44 @@ def now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
 def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     logs = attempt.logs()
     sampled = [
-        memory(log.with_name(names.SAMPLES), attempt.devices(rank)) for rank, log in logs.items()
+        device_use(log.with_name(names.SAMPLES), attempt.devices(rank))
+        for rank, log in logs.items()
     ]
-    used = max((each for each in sampled if each is not None), default=None)
+    used = max((u for each in sampled if (u := each.memory_used_mib) is not None), default=None)
+    power = [each.power_w for each in sampled]
+    power_w = None if not power or None in power else sum(filter(None, power))
     system = load_system(cell.system)
     measured = latest(lambda ends: system.parse(ends, cell), logs)
     if measured is None:
-        return Now(memory_used_mib=used)
+        return Now(memory_used_mib=used, power_w=power_w)
     step = measured.intervals[-1]
     left = None
     wanted = wanted or measured.iterations_of(cell.parameters)
     if wanted and step.step_time_ms:
         left = max(wanted - step.iteration, 0) * step.step_time_ms / 1000
     in_log = measured.memory_used_mib
-    return Now(step, in_log if used is None else used, measured.memory_rss_mib, left)
+    tokens, length = step.tokens_per_s, system.tokens_per_sample(cell)
+    if tokens is None and length is not None and step.samples_per_s is not None:
+        tokens = step.samples_per_s * length
+    used = in_log if used is None else used
+    return Now(step, used, measured.memory_rss_mib, left, tokens, power_w)
 
 
-def memory(samples: Path, devices: Sequence[int]) -> float | None:
-    """Return MiB in use on the fullest of a node's `devices` (none: all) at the newest samples."""
+def device_use(samples: Path, devices: Sequence[int]) -> DeviceUse:
+    """Read the newest sample of each of a node's `devices` (none: all)."""
     try:
         with open_plain(samples) as stream:
             head = stream.read(_HEAD).splitlines()[:1]
     except OSError:
-        return None
-    newest = {}
+        return DeviceUse()
+    newest: dict[str, Sample] = {}
     for sample in read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:]])):
         if sample.device != CPU and (not devices or sample.device in map(str, devices)):
-            newest[sample.device] = sample.memory_used_mib
-    return max((used for used in newest.values() if used is not None), default=None)
+            newest[sample.device] = sample
+    used = [each.memory_used_mib for each in newest.values() if each.memory_used_mib is not None]
+    power = [each.power_w for each in newest.values() if each.power_w is not None]
+    whole = bool(power) and len(power) == len(newest)
+    return DeviceUse(max(used, default=None), sum(power) if whole else None)
 
 
 def left_s(

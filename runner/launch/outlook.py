@@ -10,7 +10,7 @@ from runner.base.escapes import TerminalLine
 from runner.base.grid import aligned
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import Hidden, hidden_of, repeats_that_ran
-from runner.launch.bench import finished
+from runner.launch.bench import finished, left_alone
 from runner.launch.repeating import begun, once_more
 from runner.matrix.select import select
 from runner.plan import checks
@@ -21,6 +21,7 @@ from runner.terms.cluster import Cluster
 from runner.terms.settings import Settings
 
 OWN, OTHERS = "its own finished runs", "the campaign's finished runs"
+ESTIMATE = "the estimate"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Outlook:
     hidden: Hidden
     warnings: tuple[str, ...]
     side_by_side: bool
+    time_limit_s: float
 
     @property
     def needs(self) -> list[Need]:
@@ -49,7 +51,7 @@ class Outlook:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `bench --plan --format json` prints."""
-        seconds, unknown = time_of(self.needs)
+        seconds, unknown = time_of(self.needs, self.time_limit_s)
         return {
             "schema": 1,
             "campaign": self.campaign,
@@ -86,17 +88,17 @@ class Outlook:
         lines = [f"campaign {self.campaign}: {kept} kept, {new} new, {self.hidden.runs} hidden"]
         lines += [self.hidden.words] if self.hidden.runs else []
         lines += ["", *table.splitlines(), "", *self.warnings]
-        total = in_words(self.needs, side_by_side=self.side_by_side)
+        total = in_words(self.needs, self.time_limit_s, side_by_side=self.side_by_side)
         lines.append(total if self.needs else "nothing is left to run")
-        if time_of(self.needs)[1]:
-            lines.append("no run of the campaign has finished; --dry-run has the estimates")
         return "\n".join(map(TerminalLine, lines))
 
 
 def _each(need: Need) -> str:
     if not need.runs:
         return ""
-    return "unknown" if need.run_s is None else f"about {lasts(need.run_s)}, as {need.by}"
+    if need.run_s is None:
+        return "unknown: nothing like it has run"
+    return f"about {lasts(need.run_s)}, {'by' if need.by == ESTIMATE else 'as'} {need.by}"
 
 
 def look(
@@ -104,8 +106,8 @@ def look(
     matrix: Matrix,
     cluster: Cluster,
     only: Sequence[str] = (),
-    *,
     again: bool = False,
+    failed: bool = False,
 ) -> Outlook:
     """Look at what a bench would do. Reads the campaign's folder alone; raises UserError as bench
     does.
@@ -115,7 +117,7 @@ def look(
     cells = select(held, only)
     checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
     repeats = begun(campaign, held, cells)
-    kept = {} if again else finished(campaign, repeats)
+    kept = left_alone(finished(campaign, repeats), again, failed)
     new = [asked for asked in repeats if (asked[0].id, asked[1]) not in kept]
     new = new or once_more(campaign, held, cells)
     took = {cell_id: times for cell_id, times in _took(campaign, growth.settings) if times}
@@ -126,6 +128,8 @@ def look(
         times, by = (own, OWN) if own else (every, OTHERS)
         estimate = load_system(cell.system).estimate
         expected = estimate(cell, cluster) if estimate else None
+        if not times and expected is not None:
+            times, by = [expected.time_s], ESTIMATE
         there = sum((cell.id, number) in kept for number in held.numbers)
         runs = sum(asked is cell for asked, _ in new)
         need = Need(
@@ -144,6 +148,7 @@ def look(
         hidden=hidden_of(campaign.path, growth.settings),
         warnings=(*_too_long(found, matrix.time_limit_s), *_until(held)),
         side_by_side=cluster.engine.in_jobs,
+        time_limit_s=matrix.time_limit_s,
     )
 
 
@@ -164,7 +169,7 @@ def _too_long(
     for each, estimated_s in found:
         need = each.need
         if need.by != OWN:
-            need = Need(need.cell, need.runs, estimated_s, "the estimate", None, need.train_iters)
+            need = Need(need.cell, need.runs, estimated_s, ESTIMATE, None, need.train_iters)
         if need.runs:
             yield from too_long([need], time_limit_s)
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from runner.base.console import one_line
 from runner.launch.campaign_status import Running, Status, Waiting, lasting
+from runner.terms.record import WELL
 
 BAR = 40  # letters of the widest
 _LEAST = 8  # of the narrowest; where there is less room, what stands before it is cut
@@ -44,7 +45,7 @@ class Picture:
         """Draw it in fewer rows than `height`, each narrower than `width`."""
         width, room = max(width - 1, 20), max(height - 2, 3)
         now = self.status
-        not_ok = now.over - now.ended.get("ok", 0)
+        not_ok = now.over - sum(now.ended.get(status, 0) for status in WELL)
         bad = f", {not_ok} not ok" if not_ok else ""
         left = f", {lasting(now.left_s)}" if now.left_s is not None else ""
         end = f"{now.over} of {now.runs} ended{bad}{left}"

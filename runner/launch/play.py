@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from node.files import read_start
 from node.printable import printable
 from runner.base.paths import PLAYBOOKS, PROJECT, ansible_environment
 from runner.launch.private import in_memory, private_folder
+from runner.terms.cluster import LOST_CONTACT_S
+
+MOST_READ = 16 << 20  # bytes of what Ansible printed, of which the last words are told
 
 WORDS = 2_000  # letters of Ansible's, which may be a node's
-# Silence is noticed after 2 x 2 = 4 s and a new connection is given 3 s, on connections of their
-# own (their control sockets are not those of a setup): docs/performance.md has the measurements.
-LAUNCH_SSH = (
-    "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=2"
-    " -o ServerAliveCountMax=2 -o ConnectTimeout=3 -o BatchMode=yes"
-)
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,25 @@ def play(
     variables: Mapping[str, Any],
     private: Path,
     cancelled: Callable[[], bool],
+    lost_contact_s: float = LOST_CONTACT_S,
 ) -> Played:
     """Run `playbooks/<playbook>` on `hosts`; `private` holds ansible-runner's own folders.
 
-    The folder of a play that succeeded is removed. ansible-runner's `command` file would hold the
-    whole environment, secrets included: it is written to memory alone.
+    `lost_contact_s` is how soon silence is to be noticed. The folder of a play that succeeded is
+    removed. ansible-runner's `command` file would hold the whole environment, secrets included: it
+    is written to memory alone.
     """
     with private_folder(private) as folder:
         with in_memory(folder / "artifacts" / "play" / "command"):
-            played = _play(playbook, inventory, hosts, variables, folder, cancelled)
+            played = _play(
+                playbook,
+                inventory,
+                hosts,
+                variables,
+                folder,
+                cancelled,
+                ssh_options(lost_contact_s),
+            )
         if played.ok:
             shutil.rmtree(folder, ignore_errors=True)
     return played
@@ -66,6 +74,7 @@ def _play(
     variables: Mapping[str, Any],
     folder: Path,
     cancelled: Callable[[], bool],
+    ssh: str,
 ) -> Played:
     import ansible_runner  # 0.2 s: not for commands that run no play
 
@@ -89,7 +98,7 @@ def _play(
         envvars={
             **ansible_environment(),
             "ANSIBLE_FORKS": str(max(len(hosts), 1)),
-            "ANSIBLE_SSH_ARGS": LAUNCH_SSH,
+            "ANSIBLE_SSH_ARGS": ssh,
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(Path.home() / ".ansible" / "tb"),
             "ANSIBLE_HOST_KEY_CHECKING": "True",
         },
@@ -106,10 +115,23 @@ def _play(
     return Played(str(ran.status), rc, printable(message)[:WORDS], tuple(changed))
 
 
+def ssh_options(lost_contact_s: float) -> str:
+    """Return the options of ssh for nodes whose silence is to be noticed so soon.
+
+    Connections are the play's own: their control sockets are not those of a setup.
+    """
+    alive_s = round(min(max(lost_contact_s / 6, 2), 5))
+    connect_s = round(min(max(lost_contact_s / 3, 3), 10))
+    return (
+        f"-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval={alive_s}"
+        f" -o ServerAliveCountMax=2 -o ConnectTimeout={connect_s} -o BatchMode=yes"
+    )
+
+
 def last_words(path: Path) -> str:
     """Return the last of an output's lines that is an error, or else the last."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (read_start(path, MOST_READ) or b"").decode("utf-8", "replace").splitlines()
     except OSError:
         return "Ansible said nothing"
     spoken = [line.strip() for line in lines if line.strip()]

@@ -19,6 +19,7 @@ from rich.table import Column
 from runner.base.called import as_called
 from runner.base.console import Screen
 from runner.base.escapes import TerminalLine
+from runner.base.exclusive import make_private
 from runner.base.paths import PLAYBOOKS, PROJECT, ansible_environment, program
 from runner.base.shape import read
 from runner.base.streams import say
@@ -44,7 +45,7 @@ def run_playbook(
     playbook: str, inventory: Path, arguments: Sequence[str], log: Path, *, verbose: bool
 ) -> PlaybookEnd:
     """Run `playbooks/<playbook>`; Ansible's output goes to `log`, and to a person if `verbose`."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_private(log.parent)
     argv = [program("ansible-playbook"), str(PLAYBOOKS / playbook), "-i", str(inventory.resolve())]
     interrupts, steps, began = Interrupts(), Steps(), time.monotonic()
     with tempfile.NamedTemporaryFile(prefix="trainbench-steps-") as said, interrupts.handled():
@@ -72,7 +73,8 @@ def run_playbook(
 
 def _keep(output: IO[bytes], log: Path, verbose: bool) -> None:
     """Write Ansible's output where only its owner reads it."""
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    log.unlink(missing_ok=True)  # and so is no link, nor open to who opened the last one
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         for line in output:
             file.write(line)
             file.flush()

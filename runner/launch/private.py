@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.base.exclusive import make_private, take
+from runner.base.exclusive import make_private, open_lock, refuse_untrusted, take
 from runner.folder import names
 
 PATIENCE_S = 10.0  # with another bench of the same runs/ that sweeps there
@@ -22,12 +22,13 @@ def private_folder(private: Path) -> Iterator[Path]:
     that benches of other campaigns sweep none but those of the dead.
     """
     make_private(private)
-    with (private / names.LOCK).open("a") as door:
+    refuse_untrusted(private, above=False)  # those above it are the campaign's, which is held
+    with open_lock(private / names.LOCK) as door:
         take(door, PATIENCE_S)
         for folder in private.glob("tmp*"):
             _sweep(folder)
         folder = Path(tempfile.mkdtemp(prefix="tmp", dir=private))
-        lock = (folder / names.LOCK).open("a")
+        lock = open_lock(folder / names.LOCK)
         take(lock, NEVER_S)
     with lock:
         yield folder
@@ -50,6 +51,6 @@ def _sweep(folder: Path) -> None:
     """Remove a play's folder whose runner was killed; one whose play failed stays for a look."""
     if (folder / "artifacts" / "play" / "rc").exists():
         return
-    with (folder / names.LOCK).open("a") as lock:
+    with open_lock(folder / names.LOCK) as lock:
         if take(lock, NEVER_S):
             shutil.rmtree(folder, ignore_errors=True)

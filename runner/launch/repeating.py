@@ -1,15 +1,76 @@
-"""Which cells a matrix with `repeats: {until: ...}` repeats once more, by what is on disk."""
+"""Which runs of a campaign come next, by what is on disk.
+
+Those of its matrix, and with `repeats: {until: ...}` one more of each cell that is not known well
+enough.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from runner.base.errors import UserError
+from runner.base.text import counted
 from runner.figures.enough import Enough, enough
+from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.launch.engine import Wanted
 from runner.load.records import record_of
 from runner.matrix.select import in_order
 from runner.terms.cell import Cell, Matrix
 from runner.terms.record import Record
+from runner.terms.run import Run
+
+Repeat = tuple[Cell, int]
+
+
+class RunSource(Protocol):
+    """Says which runs of a campaign come next. `matrix` has the cells with their folders' ids."""
+
+    def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List the repeats that run whatever comes out, and those that were made before."""
+
+    def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List the next repeats, by what is on disk; none: it is over."""
+
+    def said(self, todo: Sequence[Repeat]) -> str:
+        """Return a line for people on what `more` returned."""
+
+    def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
+        """Return what the engine holds nodes for, and the cells that they must be ready for."""
+
+    def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
+        """Look at a run while it goes on."""
+
+
+@dataclass(frozen=True)
+class Repeating:
+    """The runs of a matrix, `repeats` or `seeds` of each cell, or until samples/s is known."""
+
+    time_limit_s: float
+    until: bool = False
+
+    def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """Do as RunSource's."""
+        return begun(campaign, matrix, cells)
+
+    def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """Do as RunSource's."""
+        return once_more(campaign, matrix, cells)
+
+    def said(self, todo: Sequence[Repeat]) -> str:
+        """Do as RunSource's."""
+        return f"one more run of {counted(len(todo), 'cell')}: samples/s varies"
+
+    def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
+        """Do as RunSource's."""
+        # A cell that is known well enough may vary too much when others were repeated: all.
+        asked = list(cells) if self.until else [cell for cell, _ in todo]
+        return Wanted(asked, self.time_limit_s), asked
+
+    def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
+        """Do as RunSource's."""
+        return nullcontext()
 
 
 def begun(campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[tuple[Cell, int]]:

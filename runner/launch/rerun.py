@@ -1,26 +1,29 @@
-"""Run one recorded run once more: the same command, environment and nodes, from its run.json.
+"""Run one recorded run once more: one's own as it was recorded, a stranger's planned anew.
 
-The new run lies in a campaign of its own beside the old one, `rerun-<campaign>`, as one more
-repeat of its cell, so that the old campaign's table stays what it was. What runs is what was
-recorded, not what this version would plan today; only the run's own folder is another. It is
-refused where the inventory or what is installed on the nodes is not what it was.
+The new run is in a campaign of its own, `rerun-<campaign>`, as one more repeat of its cell, so
+that the old campaign's table stays what it was. Of a run that bench made for this user the recorded
+command runs, not what this version would plan today; it is refused where the inventory is not what
+it was. Of anybody else's the cell alone is taken: it is planned on one's own inventory, as `bench`
+plans it, and runs only as it was shown. What is installed must be what was recorded of either.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from node import parsing
+from node.files import read_start
+from node.schema import UnfitError
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.paths import found
 from runner.base.shape import shape
 from runner.base.text import some
-from runner.folder import names
+from runner.folder import names, own_runs
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.folder.stored import UnreadableError, load
 from runner.judge.decide import is_finished
 from runner.launch import inspection
 from runner.launch.bench import Tally, kept_if_begun
@@ -28,9 +31,12 @@ from runner.launch.engine import Engine, Wanted
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
 from runner.launch.view import View
+from runner.matrix.cells import public_env
+from runner.plan import checks
+from runner.plan.make import make_run
 from runner.plan.usage import uses
 from runner.systems.common.registry import load_system
-from runner.terms.cell import AskedCell
+from runner.terms.cell import SEED, AskedCell, Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.orders import NodeRun
 from runner.terms.run import Run
@@ -39,30 +45,43 @@ from runner.terms.settings import Settings
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run that was made, its campaign, and what it would be to make it again."""
+    """A run that was made, its campaign, and whether bench made it here for this user."""
 
     attempt: Attempt
     campaign: Campaign
     settings: Settings
     run: Run
+    own: bool
+
+    @property
+    def target(self) -> str:
+        """The name of the campaign that its reruns are in."""
+        name = self.run.campaign
+        return name if name.startswith("rerun-") else f"rerun-{name}"
 
 
 def recorded(path: Path) -> Recorded:
     """Read the run in a folder. Raises UserError where it holds none that can be run again."""
     path = path.resolve()
+    file = path / names.RUN
+    if file.is_symlink():
+        raise UserError(f"{file} is a link, which bench does not make; it is refused")
     try:
-        run: Run | None = load(path / names.RUN, shape(Run))
-    except UnreadableError as error:
-        raise UserError(f"{error}, so this version cannot run it again") from None
-    if run is None:
+        content = read_start(file, parsing.MOST_BYTES + 1)  # once: checked and run as these bytes
+    except OSError:
         below = sorted(path.glob(f"**/{names.RUN}"))
         hint = f"; name a run's folder, such as {below[-1].parent}" if below else ""
-        raise UserError(f"there is no {names.RUN} in {path}{hint}")
+        raise UserError(f"there is no {names.RUN} in {path}{hint}") from None
+    try:
+        run: Run = parsing.parse(content or b"", shape(Run), str(file))
+    except UnfitError as error:
+        raise UserError(f"{error}, so this version cannot run it again") from None
     if run.imported is not None:
         raise UserError(f"{path} was imported from a log, and no command of it is known")
     campaign = Campaign(path.parents[2])
+    attempt = Attempt(path, run.cell.id, run.repeat, run.attempt)
     return Recorded(
-        Attempt(path, run.cell.id, run.repeat, run.attempt), campaign, campaign.settings, run
+        attempt, campaign, campaign.settings, run, own_runs.is_own(file, content or b"")
     )
 
 
@@ -103,34 +122,103 @@ def inventory(recorded: Recorded) -> Path:
     return path
 
 
-def rerun(
-    recorded: Recorded, cluster: Cluster, *, engine: Engine, view: View, runs: Path | None = None
-) -> tuple[Attempt, Campaign, Tally]:
-    """Make the run again, in a campaign below `runs` (None: beside the recorded one).
+def adopted(recorded: Recorded, cluster: Cluster) -> Recorded:
+    """Return a stranger's run as one of this cluster: its cell, checked as a matrix's is.
 
-    Raises UserError where the machines are not what they were.
+    Raises UserError where the cluster cannot have it.
     """
-    differs = list(differences(recorded.run, cluster))
-    if differs:
+    run, cell = recorded.run, recorded.run.cell
+    system = load_system(cell.system)
+    parameters = system.recorded(cell.parameters, f"cell {cell.name}")
+    public_env(cell.env, f"cell {cell.name}: env")
+    # Its id is of what runs, not what the file says. Runs with seeds are repeats of one cell.
+    seed = {SEED: None} if recorded.settings.seeds else {}
+    named = replace(cell, id="", parameters={**parameters, **seed})
+    cell = replace(named, parameters=parameters)
+    checks.check_cells([cell], cluster, run.warmup_iters)
+    if lacking := sorted(set(run.secrets) - set(cluster.secrets)):
+        raise UserError(
+            f"the run is given the secrets {', '.join(lacking)}, which the inventory"
+            f" {cluster.name} does not have; set them in its cluster_env"
+        )
+    settings = replace(recorded.settings, inventory=cluster.name, inventory_digest=cluster.digest)
+    run = replace(run, cell=cell, rerun_of=run.rerun_of or run.id)
+    return replace(recorded, run=run, settings=settings, own=False)
+
+
+def next_run(recorded: Recorded, cluster: Cluster, runs: Path) -> Run:
+    """Plan the next rerun of an adopted run, as it would run now. Writes nothing."""
+    target, cell = Campaign(runs / recorded.target), recorded.run.cell
+    return _planned(recorded, cluster, target.next_attempt(cell.id, _next_repeat(target, cell)))
+
+
+def _planned(
+    recorded: Recorded,
+    cluster: Cluster,
+    attempt: Attempt,
+    sizes: Mapping[str, Mapping[str, int]] | None = None,
+) -> Run:
+    """Plan an adopted run's cell as bench does, with those secrets alone that it was given."""
+    was = recorded.run
+    matrix = Matrix(
+        recorded.target,
+        (was.cell,),
+        warmup_iters=was.warmup_iters,
+        time_limit_s=was.limits.time_limit_s,
+        stall_limit_s=was.limits.stall_limit_s,
+    )
+    run = make_run(
+        matrix,
+        was.cell,
+        replace(cluster, secrets=was.secrets),
+        campaign=recorded.target,
+        repeat=attempt.repeat,
+        attempt=attempt.number,
+        dataset_sizes=sizes[was.cell.dataset] if sizes and was.cell.dataset else None,
+        folder=PurePosixPath(attempt.path.resolve()),
+    )
+    return replace(run, rerun_of=was.rerun_of)
+
+
+def rerun(
+    recorded: Recorded,
+    cluster: Cluster,
+    *,
+    engine: Engine,
+    view: View,
+    runs: Path,
+    agreed: Callable[[Run], bool] = lambda _: False,
+) -> tuple[Attempt, Campaign, Tally]:
+    """Make the run again, in a campaign below `runs`.
+
+    Of a stranger's, `agreed` says whether a person has seen and allowed just what is to run.
+    Raises UserError where the machines are not what they were, or something else would run.
+    """
+    if recorded.own and (differs := list(differences(recorded.run, cluster))):
         raise UserError(
             f"the inventory {cluster.name} is not what the run was made on: {'; '.join(differs)};"
             " set it back, or begin a new campaign with bench"
         )
-    name = recorded.campaign.name
-    name = name if name.startswith("rerun-") else f"rerun-{name}"
-    target = Campaign((runs or recorded.campaign.path.parent) / name)
+    cell = recorded.run.cell
+    target = Campaign(runs / recorded.target)
     interrupts = Interrupts()
-    with target.locked(), interrupts.handled(), kept_if_begun(target):
+    with target.locked(cluster.group), interrupts.handled(), kept_if_begun(target):
         repeat = _open(target, recorded)
-        view.begin(target, 1, uses([recorded.run.cell], cluster), {})
-        wanted = Wanted([recorded.run.cell], recorded.run.limits.time_limit_s)
+        view.begin(target, 1, uses([cell], cluster), {})
+        wanted = Wanted([cell], recorded.run.limits.time_limit_s)
         with engine.claimed(wanted, target.path, interrupts.once):
-            inspection.inspect(engine, target, cluster, [recorded.run.cell], interrupts.once)
+            sizes = inspection.inspect(engine, target, cluster, [cell], interrupts.once)
             launcher = Launcher(engine, cluster, target, view, interrupts)
-            planned = launcher.going_on(recorded.run.cell.id, repeat)
+            planned = launcher.going_on(cell.id, repeat)
             if planned is None:
-                attempt = target.new_attempt(recorded.run.cell.id, repeat)
-                planned = launcher.write(attempt, _again(recorded.run, target.name, attempt))
+                attempt = target.next_attempt(cell.id, repeat)
+                if recorded.own:
+                    run = _again(recorded.run, target.name, attempt)
+                else:
+                    run = _planned(recorded, cluster, attempt, sizes)
+                    if not agreed(run):
+                        raise UserError("the run is not what was shown any more; start it again")
+                planned = launcher.write(attempt, run)
             ended = launcher.once(planned)
         ok = ended.status == "ok"
         tally = Tally(int(ok), int(not ok), 0, interrupts.count > 0)
@@ -173,12 +261,10 @@ def _open(target: Campaign, recorded: Recorded) -> int:
         created_at=time.time(),
     )
     cells = {asked.id: asked for asked in settings.cells}
+    if any(asked.repeats is None for asked in settings.cells):
+        raise UserError(f"campaign {target.name} is of a matrix, not of reruns; move it away")
     asked = cells.get(cell.id, AskedCell(**vars(cell), repeats=0))
-    repeat = asked.repeats or 0
-    attempts = target.attempts(asked.id, repeat) if repeat else []
-    # One that something outside ended, as a busy node does, is made again, not once more.
-    if not attempts or is_finished(attempts[-1].outcome):
-        repeat += 1
+    repeat = _next_repeat(target, cell)
     system = load_system(cell.system)
     parameters = system.recorded(cell.parameters, f"cell {cell.name}")
     wanted = system.fingerprinted(replace(cell, parameters=parameters))
@@ -187,6 +273,15 @@ def _open(target: Campaign, recorded: Recorded) -> int:
     environment = {**(settings.environment or {}), **pins}
     target.write(replace(settings, cells=tuple(cells.values()), environment=environment))
     return repeat
+
+
+def _next_repeat(target: Campaign, cell: Cell) -> int:
+    """Return the number of a cell's next rerun."""
+    cells = target.recorded.cells if target.recorded else ()
+    repeat = next((asked.repeats or 0 for asked in cells if asked.id == cell.id), 0)
+    attempts = target.attempts(cell.id, repeat) if repeat else []
+    # One that something outside ended, as a busy node does, is made again, not once more.
+    return repeat if attempts and not is_finished(attempts[-1].outcome) else repeat + 1
 
 
 def _again(run: Run, campaign: str, attempt: Attempt) -> Run:

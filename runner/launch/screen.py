@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import ConsoleRenderable
+from rich.control import Control
 from rich.live import Live
 from rich.text import Text
 
@@ -73,12 +74,13 @@ class Region(Live):
 
 
 def to_the_bottom(console: Screen) -> None:
-    """Scroll a terminal up, so that what follows stands in its last rows.
+    """Go to a terminal's last row, so that what follows stands in its last ones.
 
-    One whose size changes would else move rows of a region into its history, where they stay.
+    One whose size changes would else move rows of a region into its history, where they stay. Going
+    there scrolls nothing: no empty lines come to stand in the history.
     """
     if console.is_terminal and not console.is_dumb_terminal:
-        console.print("\n" * (console.height - 2))
+        console.control(Control.move(0, console.height))
 
 
 @contextmanager

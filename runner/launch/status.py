@@ -13,6 +13,7 @@ from runner.launch.view import hosts_of, running_of
 from runner.matrix.select import in_order
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
+from runner.terms.record import WELL
 
 
 def look(campaign: Campaign) -> Status:
@@ -32,7 +33,7 @@ def look(campaign: Campaign) -> Status:
             continue
         ended[outcome.status] += 1
         times.append(outcome.wall_s)
-        if outcome.status != "ok":
+        if outcome.status not in WELL:
             not_ok.append((cell.name, outcome.status, outcome.reason))
     queued, now = [], []
     for attempt in unended:

@@ -75,6 +75,7 @@ class Steps:
             self.failed[said.host] = self.step
         elif said.status == "changed":
             on_host.changes += 1
+            on_host.why += said.words and f"{said.words}\n"
             self.changes += 1
 
     def _close(self) -> Iterator[str]:

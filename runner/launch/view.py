@@ -15,7 +15,6 @@ from rich.text import Text
 
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
-from runner.base.text import counted
 from runner.figures.enough import Enough
 from runner.figures.summary import counted_intervals, samples_per_s
 from runner.folder import events
@@ -30,12 +29,12 @@ from runner.launch.screen import showing, to_the_bottom
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import Measurement, Record
+from runner.terms.record import WELL, Measurement, Record
 
 Repeat = tuple[str, int]  # of a cell, by its id
 
 MOST_LOOKED_AT = 8  # of runs that go on side by side
-STYLES = {"ok": "green", "interrupted": "yellow"}
+STYLES = {"ok": "green", "interrupted": "yellow", "ended_early": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,19 @@ class _Shown:
 class View:
     """Progress on standard error, so that standard output stays the table's.
 
-    Each event goes to `tell`, too. Threads that have a run each call it.
+    Each event goes to `tell`, too. `watched` is whether it is a terminal; None: look. Threads that
+    have a run each call it.
     """
 
     def __init__(
-        self, console: Screen | None = None, tell: Callable[[Event], None] = lambda _: None
+        self,
+        console: Screen | None = None,
+        tell: Callable[[Event], None] = lambda _: None,
+        *,
+        watched: bool | None = None,
     ) -> None:
         stream = cast("IO[str]", Leaving())
-        self.console = console or Screen(file=stream, soft_wrap=True)
+        self.console = console or Screen(file=stream, soft_wrap=True, force_terminal=watched)
         self.tell = tell
         self.campaign: Campaign | None = None
         self.total = 0
@@ -87,9 +91,9 @@ class View:
         to_the_bottom(self.console)
         line = f"campaign {campaign.name}: {total} runs"
         if kept:
-            bad = sum(ended.status != "ok" for ended in kept.values())
+            bad = sum(ended.status not in WELL for ended in kept.values())
             line += f", {len(kept)} finished before"
-            line += f" ({bad} of them not ok: --again runs them again)" if bad else ""
+            line += f" ({bad} of them not ok: --failed runs them again)" if bad else ""
         self.console.print(one_line(f"{line}; {uses}; folder {campaign.path}"))
         folder = str(campaign.path.resolve())
         self._happened(events.CAMPAIGN_BEGUN, folder=folder, runs=total, kept=len(kept))
@@ -129,6 +133,9 @@ class View:
                     self._screen.close()
 
     def _look(self) -> Picture:
+        return Picture(self.status())
+
+    def status(self) -> Status:
         """Look at each run that goes on, some of many."""
         queued, runs = [], []
         for one in list(self._shown.values()):
@@ -143,10 +150,10 @@ class View:
         ]
         waiting = self.total - len(self.numbers) + len(queued)
         far = [(run.left_s, run.elapsed_s) for run in now]
-        status = Status(
+        return Status(
             campaign=self.campaign.name if self.campaign else "",
             runs=self.total,
-            ended=dict(Counter(self.over.values())),
+            ended=dict(Counter(dict(self.over).values())),
             left_s=left_s(self.times, waiting, far, at_once=len(runs)) if waiting else None,
             runs_now=tuple(now),
             others=len(runs) - len(now),
@@ -157,7 +164,6 @@ class View:
                 if (cell.id, repeat) not in self.numbers
             ),
         )
-        return Picture(status)
 
     def ended(
         self, cell: Cell, repeat: int, attempt: Attempt, outcome: Outcome, measured: Measurement
@@ -187,12 +193,12 @@ class View:
         words = f"{error}; what runs is followed to its end, and nothing more begins"
         self.console.print(one_line(f"{title}: {words}", "bold red"))
 
-    def more(self, todo: Sequence[tuple[Cell, int]]) -> None:
-        """Add repeats of cells that are not known well enough."""
+    def more(self, todo: Sequence[tuple[Cell, int]], words: str) -> None:
+        """Add repeats that were asked for meanwhile, and say why."""
         self.total += len(todo)
         self.todo = [*self.todo, *todo]
-        if todo:
-            self.console.print(f"one more run of {counted(len(todo), 'cell')}: samples/s varies")
+        if todo and words:
+            self.console.print(one_line(words))
 
     def known(self, cell: Cell, judged: Enough, until_percent: float | None) -> None:
         """Print how well a cell is known by now."""
@@ -202,6 +208,8 @@ class View:
     def end(self, tally: Any) -> None:
         """Print one line on the campaign."""
         line = f"{tally.ok} ok, {tally.failed} not ok"
+        not_run = self.total - tally.ok - tally.failed
+        line += f", {not_run} not run" if not_run > 0 else ""
         on = ", the same command goes on" if tally.resumes else ""
         by = "stopped by Ctrl-C" if tally.interrupted else ""
         by = f"stopped after --stop-after {tally.limit_s:g}" if tally.expired else by
@@ -276,7 +284,7 @@ def _median_rate(cell: Cell, attempt: Attempt, measured: Measurement) -> float |
         batch = load_system(cell.system).batch_size(cell)
         warmup = attempt.run.warmup_iters if attempt.run else None
         run = Record("", "", "", "", "", "", warmup_iters=warmup, measurement=measured)
-        run = replace(run, global_batch_size=batch)
+        run = replace(run, global_batch_size=batch, profile=cell.profile)
         rates = [samples_per_s(step, batch)[0] for step in counted_intervals(run)]
     except Exception:  # whatever lies there: this is a line, and the table says why
         return None
@@ -305,6 +313,8 @@ def running_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Ru
         loss=step.loss if step else None,
         memory_used_mib=now.memory_used_mib,
         memory_rss_mib=now.memory_rss_mib,
+        tokens_per_s=now.tokens_per_s,
+        power_w=now.power_w,
         left_s=now.left_s,
         title=title,
     )

@@ -4,13 +4,13 @@ A value that is named like a secret is masked, in variables, in arguments and wh
 it, as `export --redact` does. No plan has secrets of an inventory at all (docs/security.md).
 """
 
-import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from node.printable import uncontrolled
-from runner.base.env import SECRET
+from node.supervisor.names import is_trace
+from runner.base.masking import MARGIN, Masks
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -20,14 +20,14 @@ from runner.folder.stored import UnreadableError
 from runner.terms.orders import NodeRun
 from runner.terms.record import Record
 from runner.terms.run import Run
-from runner.terms.run_evidence import MASKED, Evidence, NodeEvidence, NodeLog
+from runner.terms.run_evidence import Evidence, NodeEvidence, NodeLog
 
 TAIL_LINES = 40
 TAIL_BYTES = 1 << 15  # of a log's end that are read
 LINE_LETTERS = 1_000  # of a line of a tail; what is longer is cut
-SHORTEST_SECRET = 6  # letters of a value that is looked for in logs: a shorter one is any word
 IMPORTED = "its log was imported, and how it was started is not known"
 STARTED_ELSEWHERE = "the launcher of node rank 0 starts this node's processes"
+BY_HAND = (names.SCRIPT, names.JOB_SCRIPT)  # an older job.sh was what sbatch got, beside launch.sh
 UNPLANNED = f"there is no {names.RUN}: it was never planned"
 
 
@@ -67,7 +67,7 @@ def evidence_of(attempt: Attempt, shown: str = "") -> Evidence:
         shown=shown,
         nodes=tuple(_node(attempt, run, node, hosts[node.node_rank]) for node in run.nodes),
         secrets=run.secrets,
-        script=names.SCRIPT if (attempt.path / names.SCRIPT).is_file() else "",
+        script=next((name for name in BY_HAND if (attempt.path / name).is_file()), ""),
         missing=IMPORTED if run.imported else "",
     )
 
@@ -85,8 +85,11 @@ def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
         part = attempt.started(rank) or node
     except UnreadableError as error:
         note = f"as planned, for what was started cannot be read: {error}"
-    hidden = [value for name, value in part.env.items() if _secret(name, value)]
-    log = _log(attempt, rank, [value for value in hidden if len(value) >= SHORTEST_SECRET])
+    masks = Masks()
+    for each in (node, part):
+        masks.learn_run(each)
+    masks.learn(list(node.step))
+    log = _log(attempt, rank, masks)
     if run.imported:
         return NodeEvidence(rank, host, log, note=IMPORTED)
     started = part.processes or ((part.argv,) if part.argv else ())
@@ -94,49 +97,24 @@ def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
         rank=rank,
         host=host,
         log=log,
-        commands=tuple(_masked(argv) for argv in started),
-        env={n: MASKED if _secret(n, value) else value for n, value in part.env.items()},
-        cwd=part.cwd,
+        commands=tuple(map(masks.argv, started)),
+        env=masks.content(part.env),
+        cwd=masks.text(part.cwd),
         files=tuple(node.files),
-        step=_masked(node.step),
+        step=masks.argv(node.step),
         note=note or ("" if started else STARTED_ELSEWHERE),
+        traces=_traces(attempt, rank) if run.cell.profile else (),
     )
 
 
-def secret_values(attempt: Attempt) -> dict[str, str]:
-    """Return what a run's logs may repeat of its plan's secrets, each to what masks it."""
-    parts: list[NodeRun | Started] = []
-    with contextlib.suppress(UnreadableError):
-        run = attempt.run
-        parts += run.nodes if run else ()
-        for rank in attempt.hosts if run else ():
-            started = attempt.started(rank)
-            parts += [started] if started else []
-    hidden = [value for part in parts for name, value in part.env.items() if _secret(name, value)]
-    return {value: MASKED for value in hidden if len(value) >= SHORTEST_SECRET}
+def _traces(attempt: Attempt, rank: int) -> tuple[str, ...]:
+    """Return the profiler traces that came home of a node."""
+    home = attempt.log(rank).parent
+    found = (path for path in sorted(home.rglob("*")) if is_trace(str(path.relative_to(home))))
+    return tuple(attempt.inside(path) for path in found if path.is_file())
 
 
-def _secret(name: str, value: str) -> bool:
-    return bool(value) and SECRET.search(name.replace("-", "_")) is not None
-
-
-def _masked(argv: Sequence[str]) -> tuple[str, ...]:
-    """Mask `--password word`, `--password=word` and `PASSWORD=word`."""
-    shown: list[str] = []
-    follows = False  # an option's value
-    for word in argv:
-        name, equals, value = word.partition("=")
-        if follows and not word.startswith("-"):
-            shown.append(MASKED)
-        elif equals and not any(map(str.isspace, name)) and _secret(name, value):
-            shown.append(f"{name}={MASKED}")
-        else:
-            shown.append(word)
-        follows = not equals and word.startswith("-") and _secret(word, word)
-    return tuple(shown)
-
-
-def _log(attempt: Attempt, rank: int, secrets: Sequence[str]) -> NodeLog:
+def _log(attempt: Attempt, rank: int, masks: Masks) -> NodeLog:
     path = attempt.log(rank)
     inside = attempt.inside(path)
     try:
@@ -145,20 +123,18 @@ def _log(attempt: Attempt, rank: int, secrets: Sequence[str]) -> NodeLog:
         return NodeLog(inside, missing="no log came home")
     except OSError as error:
         return NodeLog(inside, missing=f"it cannot be read: {error.strerror or error}")
-    lines = last_lines(end, dict.fromkeys(secrets, MASKED))
-    return NodeLog(inside, size, lines, secrets=tuple(secrets))
+    if size > len(end) and b"\n" not in end:  # it may begin within a secret
+        end = end[MARGIN:]
+    return NodeLog(inside, size, last_lines(end, masks), secrets=masks.values)
 
 
-def last_lines(
-    end: bytes, masks: Mapping[str, str] | None = None, most: int = TAIL_LINES
-) -> tuple[str, ...]:
-    """Return the last lines of a log's end, as a terminal would have left them, all printable.
+def last_lines(end: bytes, masks: Masks | None = None, most: int = TAIL_LINES) -> tuple[str, ...]:
+    """Return the last lines of a log's end, as a terminal would have left them, all printable and
+    without secrets.
 
     Of a line that was written over (a progress bar) the last state stays.
     """
-    text = end.decode("utf-8", "replace").rstrip()
-    for value, mask in (masks or {}).items():
-        text = text.replace(value, mask)
+    text = (masks or Masks()).text(end.decode("utf-8", "replace").rstrip())
     return tuple(map(_line, text.split("\n")[-most:])) if text else ()
 
 

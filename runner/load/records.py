@@ -18,6 +18,7 @@ from runner.folder.stored import UnreadableError
 from runner.judge import judge
 from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
+from runner.judge.read_again import outcome_of
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
 from runner.load.tried import earlier
@@ -26,7 +27,7 @@ from runner.matrix.published import PublishedRow, check_published, published_row
 from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.gpt import recomputes_all
 from runner.systems.common.registry import load_system
-from runner.terms.cell import AskedCell, Cell
+from runner.terms.cell import OF_READING, AskedCell, Cell
 from runner.terms.inspected import Inspected
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement, Reached, Record
@@ -180,6 +181,7 @@ def _asked(
         },
         imported=imported,
         attention=None if imported else system.attention(cell),
+        profile=cell.profile,
     )
 
 
@@ -204,6 +206,7 @@ def _ran(
         return None
     if of is not None:
         run = _named(run, *of)
+        recorded = outcome_of(attempt, run.cell)
     if recorded is not None and recorded.status == UNREADABLE:
         raise UnreadableError(recorded.reason)
     imported = run.imported
@@ -211,7 +214,7 @@ def _ran(
     logs = attempt.logs()
     trained = recorded is None or recorded.status not in WITHOUT_NUMBERS
     measured = judge.measure_run(run.cell, logs) if trained else Measurement()
-    ended = _ended(attempt, run.cell, recorded, measured)
+    ended = attempt.without_secrets(_ended(attempt, run.cell, recorded, measured))
     began = recorded.started_at if recorded else None
     place, kind = ended.evidence, run.nodes[0].device
     hosts = () if imported else tuple(attempt.hosts.values())
@@ -248,13 +251,15 @@ def _ran(
 
 def _named(run: Run, settings: Settings, asked: AskedCell) -> Run:
     """Return a run with what changed in the matrix and is no part of what ran: the name, the axes,
-    and how many iterations no figure counts.
+    how its log is read, and how many iterations no figure counts.
 
     A rerun's, and one of a log, are its own.
     """
     if asked.repeats is not None:
         return run
-    cell = replace(run.cell, name=asked.name, axes=asked.axes)
+    reading = {key: asked.parameters[key] for key in OF_READING if key in asked.parameters}
+    parameters = {**run.cell.parameters, **reading}
+    cell = replace(run.cell, name=asked.name, axes=asked.axes, parameters=parameters)
     return replace(run, cell=cell, warmup_iters=settings.warmup_iters)
 
 

@@ -17,6 +17,7 @@ from node.files import read_start
 from node.parsing import parse
 from node.schema import Fields, Number, UnfitError, Whole
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
+from runner.base.log_file import open_log
 from runner.base.shape import shape
 from runner.figures.summary import counted_intervals, step_time_ms
 from runner.folder import names
@@ -31,6 +32,7 @@ from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
 from runner.systems.common.registry import load_system
+from runner.terms.orders import LOG_LIMIT_BYTES
 from runner.terms.record import Interval, Measurement, Record
 
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
@@ -84,7 +86,8 @@ def _events(folder: Path) -> list[Path]:
     """List a node's event files: as many, and of such sizes, as its supervisor gives."""
     if not folder.is_dir():
         return []
-    files = (path for path in sorted(folder.rglob("*tfevents*")) if path.is_file())
+    found = sorted(folder.rglob("*tfevents*"))
+    files = (path for path in found if path.is_file() and not path.is_symlink())
     return [path for path in files if path.stat().st_size <= EVENTS_BYTES][:EVENTS_MOST]
 
 
@@ -211,7 +214,10 @@ def _times(readers: Readers, node: Path, polls: Sequence[_Poll], ended: float) -
     """
     told = [(min(poll.node, ended), poll.log_bytes) for poll in polls]
     try:
-        return times_of_steps(readers, (node / names.LOG).read_bytes(), told) if told else []
+        if not told:
+            return []
+        with open_log(node / names.LOG) as stream:
+            return times_of_steps(readers, stream.read(LOG_LIMIT_BYTES), told)
     except OSError:
         return []
 

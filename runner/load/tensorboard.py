@@ -22,6 +22,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from node.files import read_start
+from node.supervisor.news import EVENTS_BYTES
 from runner.logs.numbers import finite
 
 # Losses by what trainers call them, best first: Megatron, DeepSpeed's Megatron, LiBai, others.
@@ -162,12 +164,20 @@ def losses(tags: dict[str, list[tuple[int, float]]]) -> tuple[tuple[int, float],
     return ()
 
 
+def _content(path: Path) -> bytes:
+    """Return an event file's bytes; none of a link, or of what is larger than nodes give."""
+    try:
+        return read_start(path, EVENTS_BYTES) or b""
+    except OSError:
+        return b""
+
+
 def scalars(paths: list[Path]) -> dict[str, list[tuple[int, float]]]:
     """Read the scalars of several event files, oldest name first: a resumed run writes a
     second one.
     """
     scalars_by_tag: dict[str, list[tuple[int, float]]] = {}
     for path in sorted(paths, key=lambda path: path.name):
-        for tag, points in parse_events(path.read_bytes()).items():
+        for tag, points in parse_events(_content(path)).items():
             scalars_by_tag.setdefault(tag, []).extend(points)
     return scalars_by_tag

@@ -4,12 +4,11 @@ import base64
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
+from runner.base.masking import Masks
 from runner.base.text import blocks
 from runner.terms.record import Record
-from runner.terms.run_evidence import MASKED, Evidence, Evidences, NodeEvidence, PackedLog
+from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, PackedLog
 
-MIB = 1 << 20
-DEFAULT_MIB = 5.0
 LEVEL = 9
 # A log that is larger than this many times what is left is not tried: few shrink so much.
 MOST_RATIO = 60
@@ -29,7 +28,7 @@ def packed_logs(records: Sequence[Record], evidence: Evidences, most_bytes: int)
         path, size = run.href(node.log.path), node.log.bytes or 0
         try:
             fits = size <= left * MOST_RATIO
-            content = masked(blocks(run.folder / node.log.path), node.log.secrets)
+            content = Masks(node.log.secrets).blocks(blocks(run.folder / node.log.path))
             data = _gzip(content, left) if fits else b""
         except OSError as error:
             packed.append(PackedLog(path, size, left_out=f"it cannot be read: {error.strerror}"))
@@ -54,21 +53,6 @@ def _in_order(
                 else:
                     others.append((run, node))
     yield from others
-
-
-def masked(content: Iterable[bytes], secrets: Sequence[str]) -> Iterator[bytes]:
-    """Yield a log's bytes with a word in place of each secret, also of one across two blocks."""
-    values = [secret.encode("utf-8", "surrogateescape") for secret in secrets]
-    most = max(map(len, values), default=1) - 1
-    left = b""
-    for block in content:
-        text = left + block
-        for value in values:
-            text = text.replace(value, MASKED.encode())
-        cut = max(len(text) - most, 0)
-        yield text[:cut]
-        left = text[cut:]
-    yield left
 
 
 def _gzip(content: Iterable[bytes], most: int) -> bytes:

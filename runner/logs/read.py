@@ -1,6 +1,6 @@
 """Logs from anywhere to one report: which system, how many steps, how fast. Reads files only."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from runner.base.text import blocks
 from runner.logs import recognise
 from runner.logs.decoding import whole_lines
 from runner.logs.explained import Tokens, explained
-from runner.logs.kind import Kind
+from runner.logs.kind import Kind, Readers
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.known import UNKNOWN, Known
 from runner.logs.last_run import LastRun
@@ -18,6 +18,7 @@ from runner.logs.nodes import Warmup, shares
 from runner.logs.notes import Notes, memory_of
 from runner.logs.running_sums import RunningSums
 from runner.logs.totals import LogTotals
+from runner.terms.record import missing_in_all
 
 BLOCK = 1 << 21  # bytes
 SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
@@ -60,19 +61,27 @@ def read(
     global_batch_size: int | None = None,
     known: Known = UNKNOWN,
     warmup_iters: int | None = None,
+    readers: Readers | None = None,
 ) -> Reading:
     """Read logs as the nodes of one run. What `system` and `family` leave open their lines tell.
+
+    `readers` are those of a matrix's own patterns, in place of all families.
 
     Without `warmup_iters` each run's first line is left out, where another one remains.
     """
     samples = [_sample(path) for path in paths]
-    candidates = kinds_of(system) if family is None else tuple(readers_of_family(family))
-    kinds = _order(candidates, samples)
+    if readers is not None:
+        known_kinds: Readers = readers
+    elif family is not None:
+        known_kinds = readers_of_family(family)
+    else:
+        known_kinds = {name: KINDS[name] for name in kinds_of(system)}
+    kinds = _order(known_kinds, samples)
     logs: list[_Log] = []
     kind = None
     for kind in kinds:
-        empty = LogTotals(Warmup(warmup_iters), global_batch_size, KINDS[kind].own_rate)
-        logs = [_one(path, KINDS[kind], empty, known) for path in paths]
+        empty = LogTotals(Warmup(warmup_iters), global_batch_size, known_kinds[kind]().own_rate)
+        logs = [_one(path, known_kinds[kind], empty, known) for path in paths]
         if any(log.summary.logged_lines for log in logs):
             break
     else:
@@ -80,20 +89,31 @@ def read(
     signs = set().union(*(recognise.signs(sample) for sample in samples))
     signs |= set().union(*(recognise.signs(log.notes.first_step) for log in logs))
     seen, why = recognise.system_of(kind, signs)
-    if system is not None:
+    if readers is not None:
+        why = f"read by {logs[0].run.parser.says}"
+    elif system is not None:
         why = "named by --system"
     elif kind is not None:
-        why = f"{KINDS[kind].says} {why}".strip()
-    summary = logs[0].summary if len(logs) == 1 else _joined(logs, empty, known)
+        why = f"{logs[0].run.parser.says} {why}".strip()
+    summary = logs[0].summary
+    if len(logs) > 1:
+        summary = _joined(logs, known_kinds[kind or kinds[-1]], empty, known)
     reading = Reading(system or seen, why, kind, summary, notes=[*_repeated(logs)])
     _together(reading, logs)
+    missing = missing_in_all(log.run.parser.missing for log in logs)
+    reading.notes += missing.values() if readers is not None else ()
     if reading.summary.doubtful:
         reading.summary.samples_per_s = RunningSums(rate=True)
     if kind is not None:
         reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
         validated = bool(reading.validation)
         reading.notes += explained(
-            KINDS[kind], summary, reading.tokens, known, reading.facts, validated=validated
+            type(logs[0].run.parser),
+            summary,
+            reading.tokens,
+            known,
+            reading.facts,
+            validated=validated,
         )
     return reading
 
@@ -106,20 +126,20 @@ def _sample(path: Path) -> bytes:
         return head + b"\n" + stream.read()
 
 
-def _order(kinds: tuple[str, ...], samples: Sequence[bytes]) -> list[str]:
+def _order(kinds: Readers, samples: Sequence[bytes]) -> list[str]:
     """Order the kinds, with the first that a sample has steps of in front: it will do in one pass.
 
     DeepSpeed's own lines stay behind: Megatron's may stand between the samples.
     """
-    for kind in (kind for kind in kinds if KINDS[kind].own_rate):
+    for kind in (kind for kind in kinds if kinds[kind]().own_rate):
         for sample in samples:
-            parser = KINDS[kind]()
+            parser = kinds[kind]()
             if any(parser.feed(text) for text in whole_lines([sample])):
                 return [kind, *(other for other in kinds if other != kind)]
     return list(kinds)
 
 
-def _one(path: Path, kind: type[Kind], before: LogTotals, known: Known) -> _Log:
+def _one(path: Path, kind: Callable[[], Kind], before: LogTotals, known: Known) -> _Log:
     """Read a log, whose lines stand behind those of `before`."""
     run = LastRun(kind, known)
     summary = deepcopy(before)
@@ -132,7 +152,9 @@ def _one(path: Path, kind: type[Kind], before: LogTotals, known: Known) -> _Log:
     return _Log(path, run, summary)
 
 
-def _joined(logs: Sequence[_Log], empty: LogTotals, known: Known) -> LogTotals:
+def _joined(
+    logs: Sequence[_Log], kind: Callable[[], Kind], empty: LogTotals, known: Known
+) -> LogTotals:
     """Read several logs once more, one behind the other, by the rule of nodes.py."""
     summary = empty
     for share in shares([log.summary.extent for log in logs]):
@@ -142,7 +164,7 @@ def _joined(logs: Sequence[_Log], empty: LogTotals, known: Known) -> LogTotals:
         summary.beyond, summary.warmup = share.beyond, empty.warmup
         if share.before is not None:  # it goes on where that log ended: no run begins there
             summary.warmup = logs[share.before].summary.warmup
-        summary = _one(log.path, type(log.run.parser), summary, known).summary
+        summary = _one(log.path, kind, summary, known).summary
     summary.gap = max((log.summary.gap for log in logs), default=0)  # none between logs
     return summary
 

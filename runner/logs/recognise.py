@@ -27,7 +27,7 @@ def signs(sample: bytes) -> set[Sign]:
 
 def system_of(kind: str | None, signs: set[Sign]) -> tuple[str | None, str]:
     """Return the system of a log with that kind of step lines and those signs, and why."""
-    for candidate in _NAMED if kind is None else KINDS[kind].candidates:
+    for candidate in KINDS[kind].candidates if kind and kind in KINDS else _NAMED:
         if candidate.fits(signs):
             return candidate.system, candidate.why
     return None, "nothing in the log names a system"

@@ -7,14 +7,15 @@ from typing import Any
 
 from node.checked import FileName
 from node.schema import UnfitError
-from runner.base.env import SECRET, read_env
-from runner.base.errors import UserError
+from runner.base.env import read_env
+from runner.base.errors import Faults, UserError
+from runner.base.masking import is_secret
 from runner.base.suggest import nearest
 from runner.matrix.keys import CELL_KEYS
+from runner.matrix.profile_key import read_profile
 from runner.systems.common.registry import load_system, system_names
 from runner.systems.common.system import System
 from runner.terms.cell import MOST_CELLS, Cell
-from runner.terms.engines.engine_settings import OptionWord
 from runner.terms.engines.engine_table import PLACEMENT
 
 MOST_LETTERS = 10_000_000  # of all cells' names and values
@@ -62,7 +63,8 @@ def bounded(cells: Iterable[Cell], where: str) -> tuple[Cell, ...]:
 
 def _letters(cell: Cell) -> int:
     texts = [text for value in cell.parameters.values() for text in _texts(value)]
-    texts += [cell.name, cell.dataset, *cell.env, *cell.env.values(), *cell.placement.values()]
+    texts += [cell.name, cell.dataset, *cell.env, *cell.env.values()]
+    texts += [text for asked in cell.placement.values() for text in _texts(asked)]
     return sum(map(len, texts)) + len(cell.device_ids or ())
 
 
@@ -70,7 +72,7 @@ def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, which may be a list or mapping of them."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list):
+    elif isinstance(value, dict | list | tuple):
         for each in (*value, *value.values()) if isinstance(value, dict) else value:
             yield from _texts(each)
 
@@ -106,19 +108,23 @@ def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> I
                     f"{nearest(key, axes)}; only axes can be excluded"
                 )
     drop = _Excludes(excludes)
-    shared = _public_env(defaults.get("env"), f"{where}: defaults: env")
+    faults = Faults()
+    shared = public_env(defaults.get("env"), f"{where}: defaults: env")
     points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     for point in points if axes or not includes else ():
         if not drop.matches(point):
-            yield _cell({**defaults, **point}, point, shared, where, devices_of)
+            with faults.gathered():
+                yield _cell({**defaults, **point}, point, shared, where, devices_of)
     for number in drop.unused:
-        raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
+        with faults.gathered():
+            raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
     for number, entry in enumerate(includes, 1):
         place = f"{where}: include entry {number}"
         keys = {key: value for key, value in entry.items() if key != "axes"}
-        yield _cell(
-            {**defaults, **keys}, _own_axes(entry, place) or keys, shared, place, devices_of
-        )
+        with faults.gathered():
+            axes_of_entry = _own_axes(entry, place) or keys
+            yield _cell({**defaults, **keys}, axes_of_entry, shared, place, devices_of)
+    faults.check()
 
 
 def _own_axes(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -177,13 +183,20 @@ def _cell(
     system = load_system(CELL_KEYS["system"].read(values["system"], where))
     known = [*CELL_KEYS, *(item.name for item in system.parameters)]
     own = {key: value for key, value in values.items() if key not in known}
+    faults = Faults()
     for key in own:
         if not system.own_keys or not isinstance(key, str):
-            raise UserError(
-                f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), known)};"
-                f" `python -m runner systems {system.name}` lists them"
-            )
-    env = {**shared, **_public_env(values.get("env"), f"{where}: env")}
+            with faults.gathered():
+                raise UserError(
+                    f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), known)};"
+                    f" `python -m runner systems {system.name}` lists them"
+                )
+    parameters = {}
+    for item in system.parameters:
+        with faults.gathered():
+            parameters[item.name] = item.read(values.get(item.name), where)
+    faults.check()
+    env = {**shared, **public_env(values.get("env"), f"{where}: env")}
     nodes = CELL_KEYS["nodes"].read(values.get("nodes"), where)
     devices_per_node, device_ids = _devices(values, nodes, where, devices_of)
     return Cell(
@@ -195,20 +208,22 @@ def _cell(
         devices_per_node=devices_per_node,
         device_ids=device_ids,
         env=env,
-        parameters=system.resolve(
-            {item.name: item.read(values.get(item.name), where) for item in system.parameters} | own
-        ),
+        parameters=system.resolve(parameters | own),
         axes=dict(point),
         placement=_placement(values, where),
+        profile=read_profile(values.get("profile"), system, where),
     )
 
 
-def _placement(values: Mapping[str, Any], where: str) -> dict[str, str]:
+def _placement(values: Mapping[str, Any], where: str) -> dict[str, str | tuple[str, ...]]:
     """Read what a cell asks of a scheduler in place of the inventory."""
     given = {key: CELL_KEYS[key].read(values[key], where) for key in PLACEMENT if key in values}
-    words = {key: word for key, word in given.items() if word is not None}
     try:
-        return {key: OptionWord(word, f"{where}: {key}") for key, word in words.items()}
+        return {
+            key: PLACEMENT[key].cell_value(key, value, f"{where}: {key}")
+            for key, value in given.items()
+            if value is not None
+        }
     except UnfitError as error:
         raise UserError(str(error)) from None
 
@@ -240,11 +255,11 @@ def _dataset(value: Any, system: System, where: str) -> str:
     return str(name)
 
 
-def _public_env(value: Any, where: str) -> dict[str, str]:
+def public_env(value: Any, where: str) -> dict[str, str]:
     """Read a cell's variables, which stand in names, tables and campaign.json. Refuses secrets."""
     variables = read_env(value, where)
     for name in variables:
-        if SECRET.search(name):
+        if is_secret(name):
             raise UserError(
                 f"{where}: {name} is named like a secret, and a matrix is recorded and shown as it"
                 " is; set it in the inventory's cluster_env, of which its name alone is recorded"

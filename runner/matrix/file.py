@@ -21,27 +21,33 @@
     baseline: zero_stage=0            # what `collect` compares with, unless told otherwise
     table: {shape: osdi}              # how `collect` lays the table out (docs/measures.md)
     published: published/osdi.yaml    # what a document printed, shown beside ours: file or list
+    tune: {knobs: {...}}              # in place of axes: `trainbench tune` finds the fastest cell
 
 docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `include` is a cell key
 (keys.py) or a parameter of the system (`python -m runner systems` lists them).
 """
 
+import glob
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.base.errors import UserError
+from runner.base.errors import Faults, UserError
+from runner.base.paths import PROJECT
 from runner.base.suggest import nearest
 from runner.matrix.cells import DevicesOf, bounded, cells_of
 from runner.matrix.dialect import read_file, read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
+from runner.matrix.tune_key import tuned_cells, tuning_of
 from runner.matrix.until import until_of
 from runner.systems.common.registry import load_system, system_names
 from runner.terms.cell import MOST_REPEATS, MOST_RUNS, MOST_SEED, SEED, Cell, Matrix
 from runner.terms.engines.engine_table import PLACEMENT
+
+MOST_TITLE, MOST_DESCRIPTION = 120, 2_000  # letters
 
 
 def load_matrix(path: Path, devices_of: DevicesOf) -> Matrix:
@@ -52,9 +58,26 @@ def load_matrix(path: Path, devices_of: DevicesOf) -> Matrix:
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a matrix file, such as matrix.yaml")
     if not path.exists():
-        raise UserError(f"there is no matrix file {path}; matrix.yaml is the quickstart's")
+        raise UserError(f"there is no matrix file {path}; {_elsewhere(path)}")
     text = read_file(path, "a matrix")
     return parse_matrix(text, str(path), path.stem, devices_of, path.parent)
+
+
+def _elsewhere(path: Path) -> str:
+    """Say where a shipped matrix of that name lies, else which one to begin with."""
+    there = next(iter((PROJECT / "matrices").glob(f"*/{glob.escape(path.name)}")), None)
+    if there is None:
+        return "matrix.yaml is the quickstart's"
+    return f"did you mean {there.relative_to(PROJECT)}?"
+
+
+def campaign_word(name: object, where: str) -> str:
+    """Return a matrix's name, which a campaign is named by. Raises UserError for another word."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise UserError(
+            f"{where} is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
+        )
+    return name
 
 
 def parse_matrix(
@@ -67,18 +90,24 @@ def parse_matrix(
     content = read_yaml(text, where)
     if not isinstance(content, dict) or not content:
         raise UserError(f"{where} holds no matrix; it needs at least `defaults: {{system: ...}}`")
+    faults = Faults()
     for key in content:
         if key not in TOP_KEYS:
             hint = _place_of(str(key)) or nearest(str(key), TOP_KEYS)
-            raise UserError(f"{where}: unknown key {key!r}{hint}; keys are {', '.join(TOP_KEYS)}")
-    name = content.get("name", stem)
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise UserError(
-            f"{where}: name is {name!r}; it names a folder, so use letters, digits, '.', '_', '-'"
-        )
+            words = f"{where}: unknown key {key!r}{hint}; keys are {', '.join(TOP_KEYS)}"
+            with faults.gathered():
+                raise UserError(words)
+    name = campaign_word(content.get("name", stem), f"{where}: name")
     until, content = until_of(content, where)
     numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
-    cells = bounded(cells_of(content, where, devices_of), where)
+    cells: tuple[Cell, ...] = ()
+    tuning = tuning_of(content, where) if "tune" in content else None
+    if "defaults" not in content and "include" not in content:
+        faults.check()  # one of these was meant: what cells lack would follow from it
+    with faults.gathered():
+        source = tuned_cells(content, tuning, where, devices_of) if tuning else None
+        cells = bounded(source or cells_of(content, where, devices_of), where)
+    faults.check()
     if not cells:
         raise UserError(f"{where}: every cell is excluded; drop an entry of `exclude`")
     seeds = _seeds(content, cells, where)
@@ -103,12 +132,25 @@ def parse_matrix(
         cells=cells,
         seeds=seeds,
         baseline=baseline,
+        title=_prose(content, "title", where, MOST_TITLE),
+        description=_prose(content, "description", where, MOST_DESCRIPTION),
         text=text,
         layout=check_table(content.get("table"), where),
         published=_published(content.get("published"), cells, where, folder),
         until_percent=until,
+        tune=tuning,
         **numbers,
     )
+
+
+def _prose(content: Mapping[str, Any], key: str, where: str, most: int) -> str:
+    """Read words for people: on one line, of at most `most` letters."""
+    text = content.get(key)
+    if text is None:
+        return ""
+    if not isinstance(text, str) or not 0 < len(text) <= most:
+        raise UserError(f"{where}: {key} is {str(text)[:80]!r}; write 1 to {most} letters of text")
+    return " ".join(text.split())
 
 
 def _seeds(content: Mapping[str, Any], cells: Sequence[Cell], where: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.systems.common.registry import load_system
-from runner.terms.cell import MOST_CELLS, MOST_REPEATS, AskedCell, Cell, Matrix
+from runner.terms.cell import MOST_CELLS, MOST_REPEATS, OF_READING, AskedCell, Cell, Matrix
 from runner.terms.settings import Settings
 
 
@@ -40,7 +40,7 @@ def grown(was: Settings, matrix: Matrix, ran: Mapping[str, int]) -> Growth:
     for cell in matrix.cells:
         there = kept.get(cell.digest)
         asked.append(
-            replace(there, name=cell.name, axes=cell.axes)
+            replace(there, name=cell.name, axes=cell.axes, parameters=_read_as(there, cell))
             if there is not None
             else AskedCell(**vars(cell))
         )
@@ -58,11 +58,19 @@ def grown(was: Settings, matrix: Matrix, ran: Mapping[str, int]) -> Growth:
     return Growth(settings, held)
 
 
+def _read_as(there: Cell, cell: Cell) -> dict[str, Any]:
+    """Return a recorded cell's parameters, with how the matrix reads its log by now."""
+    kept = {key: value for key, value in there.parameters.items() if key not in OF_READING}
+    return kept | {key: cell.parameters[key] for key in OF_READING if key in cell.parameters}
+
+
 def changeable(matrix: Matrix) -> dict[str, Any]:
     """Return what campaign.json has of a matrix that may change while its runs stay as they are."""
     return {
         "matrix": matrix.text,
         "baseline": matrix.baseline,
+        "title": matrix.title,
+        "description": matrix.description,
         "warmup_iters": matrix.warmup_iters,
         "table": dict(matrix.layout),
         "published": tuple(matrix.published),
@@ -70,6 +78,7 @@ def changeable(matrix: Matrix) -> dict[str, Any]:
         "target_validation_loss": matrix.target_validation_loss,
         "shuffle_seed": matrix.shuffle_seed,
         "until_percent": matrix.until_percent,
+        "tuned": matrix.tune is not None,
     }
 
 

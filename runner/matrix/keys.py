@@ -22,17 +22,29 @@ CELL_KEYS: Mapping[str, Parameter] = {
         ),
         Parameter("device_ids", list, None, "which devices of each node, such as [4, 5]"),
         Parameter("env", dict, None, "variables for every process"),
+        Parameter(
+            "profile",
+            object,
+            None,
+            "a profiler's trace: torch, nsys, or {tool: torch, steps: 10-12, ranks: [0]}; such a"
+            " run is never publishable (docs/how-to/other-tools.md)",
+        ),
         *(
             Parameter(
-                key, str, None, f"on {on.title}, in place of {on.prefix}{key} of the inventory"
+                key,
+                str if key == name else object,
+                None,
+                f"on {on.title}, in place of {on.prefix}{name} of the inventory",
             )
             for on in ENGINES.values()
-            for key in on.cell_keys
+            for key, name in on.cell_keys.items()
         ),
     )
 }
 TOP_KEYS: Mapping[str, str] = {
     "name": "name of the campaign",
+    "title": "what pages are headed with, in place of the name; one line",
+    "description": "what the comparison is for, in sentences below the title",
     "defaults": "values that hold for every cell",
     "axes": "key to list of values; every combination is one cell",
     "exclude": "list of mappings; a cell that matches all keys of one is dropped",
@@ -47,6 +59,7 @@ TOP_KEYS: Mapping[str, str] = {
     "stall_limit_s": "seconds without a word from any node after which a run is ended",
     "baseline": "AXIS=VALUE that collect compares with",
     "table": "how collect lays the table out: shape, split, rows, columns, values, labels",
+    "tune": "knobs in place of axes, for `trainbench tune`: which of them is fastest",
     "published": "figures that a document printed: a list, or the file that has it",
 }
 # Those of them that are numbers, with defaults and limits.

@@ -3,30 +3,43 @@
 from collections.abc import Iterable
 from math import prod
 
-from runner.base.errors import UserError
-from runner.plan.containers import check_image
+from runner.base.errors import Faults, UserError
+from runner.base.text import counted
+from runner.plan.containers import check_image, image_of
+from runner.plan.profiling import check_profile
+from runner.systems.common.launchers import SRUN
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.container_engines import ENGINES
 from runner.terms.record import DATA_PARALLEL
 
 
 def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:
     """Check cells against the cluster. Raises UserError naming cell, key and cure."""
+    refused: dict[str, list[str]] = {}  # sentence to cells
     for cell in cells:
         try:
             check_cell(cell, cluster, warmup_iters)
         except UserError as error:
-            raise UserError(f"cell {cell.name}: {error}") from None
+            refused.setdefault(str(error), []).append(cell.name)
+    faults = Faults()
+    for words, names in refused.items():
+        others = f" and {counted(len(names) - 1, 'other cell')}" if len(names) > 1 else ""
+        with faults.gathered():
+            raise UserError(f"cell {names[0]}{others}: {words}")
+    faults.check()
 
 
 def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     """Run the checks that hold for every system, then the system's own."""
     _check_placement(cell, cluster)
+    _check_starter(cell, cluster)
     _check_machines(cell, cluster)
     _check_sizes(cell)
     _check_iterations(cell, warmup_iters)
     check_image(cell, cluster)
+    check_profile(cell, cluster)
     load_system(cell.system).check(cell, cluster)
 
 
@@ -38,6 +51,22 @@ def _check_placement(cell: Cell, cluster: Cluster) -> None:
         raise UserError(
             f"device_ids names devices, and {cluster.engine.title} gives a job the ones that it"
             f" has; set devices_per_node: {cell.devices_per_node} in its place"
+        )
+
+
+def _check_starter(cell: Cell, cluster: Cluster) -> None:
+    """Refuse to have processes started by a scheduler that is not there, or into a container."""
+    if cell.parameters.get("launcher") != SRUN:
+        return
+    if cluster.engine.starter != SRUN:
+        raise UserError(
+            f"launcher srun is Slurm's, and cluster_engine of the inventory {cluster.name} is"
+            f" {cluster.engine.name}; take another launcher, or name an inventory of Slurm with -i"
+        )
+    if image_of(cell.system, cell.pin) and not ENGINES[cluster.containers.engine].starter:
+        raise UserError(
+            f"launcher srun starts a process for each device, and {cluster.containers.engine} one"
+            " container for a node; take another launcher, or cluster_container_engine: pyxis"
         )
 
 

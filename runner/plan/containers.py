@@ -59,6 +59,12 @@ def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None
         for each in ENGINES.values()
         if (each.filed or not cluster.one_root) and each.starter in ("", cluster.engine.starter)
     ]
+    if engine.starter and cluster.engine.setup_lines(cell.placement):
+        raise UserError(
+            f"{named}, which has a run's whole task in the image, without the node's modules; take"
+            f" out {cluster.engine.prefix}setup, or name one of"
+            f" {', '.join(each.name for each in ENGINES.values() if not each.starter)}"
+        )
     if engine.name not in fitting:
         why = (
             f"which {engine.starter} alone can start"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from runner.base.escapes import ShellWord, TerminalLine
+from runner.base.escapes import ExactLine, ShellWord, TerminalLine
 from runner.base.text import counted
 from runner.matrix.select import in_order, select
 from runner.plan import checks
@@ -23,6 +23,19 @@ Folder = Callable[[Cell], PurePosixPath]  # of a cell's first attempt
 Preview = Callable[[Sequence[Run], int], Iterator[Mapping[str, Any]]]
 
 
+def runs_of(
+    matrix: Matrix, cluster: Cluster, only: Sequence[str], folder: Folder | None = None
+) -> list[Run]:
+    """Plan the first run of each cell, in their order. Raises UserError for one that cannot run."""
+    cells = [cell for cell, _ in in_order(select(matrix, only), (1,), matrix.shuffle_seed)]
+    checks.check_cells([first(matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
+    campaign = campaign_name(matrix, cluster)
+    return [
+        make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))
+        for cell in cells
+    ]
+
+
 def dry_run(
     matrix: Matrix,
     cluster: Cluster,
@@ -32,13 +45,8 @@ def dry_run(
     preview: Preview | None = None,
 ) -> list[dict[str, Any]]:
     """Plan every cell, as data, in the order of the first runs. Connects to nothing."""
-    cells = [cell for cell, _ in in_order(select(matrix, only), (1,), matrix.shuffle_seed)]
-    checks.check_cells([first(matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
-    campaign = campaign_name(matrix, cluster)
-    runs = [
-        make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))
-        for cell in cells
-    ]
+    runs = runs_of(matrix, cluster, only, folder)
+    cells = [run.cell for run in runs]
     given = preview(runs, matrix.repeats) if preview else ()
     scheduled = [{cluster.engine.name: dict(each)} for each in given]
     plans = []
@@ -58,12 +66,15 @@ def dry_run(
                         "env": dict(node.env),
                         "argv": list(node.argv),
                         "processes": [list(argv) for argv in node.processes],
+                        **({"tasks": node.tasks} if node.tasks else {}),
                         "devices": used,
                         "devices_idle": idle,
                     }
                     for node, (used, idle) in zip(run.nodes, usage_of(cell, cluster), strict=True)
                 ],
                 "files": {node.host: dict(node.files) for node in run.nodes if node.files},
+                **({"setup": list(run.setup)} if run.setup else {}),
+                **({"teardown": list(run.teardown)} if run.teardown else {}),
                 "seeds": list(matrix.seeds),
                 "train_iters": cell.parameters.get("train_iters"),
                 "run_dir": run.nodes[0].dir,
@@ -115,7 +126,7 @@ def _scheduled(given: Mapping[str, Any]) -> Iterator[str]:
     if "step" in given:
         yield f"  step {' '.join(map(ShellWord, given['step']))}"
     elif given:
-        yield from _indented("job.sh", given["script"])
+        yield from _indented("submitted.sh", given["script"])
 
 
 def _indented(name: str, text: str) -> list[str]:
@@ -132,28 +143,35 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
     if engine.in_jobs:
         parts.append("in braces ({master_addr}): what only the job knows, filled in on its nodes")
     if "step" in (first := plans[0].get(engine.name, {})):
-        lines = ["allocation for all runs", *_indented("job.sh", first["script"])]
+        lines = ["allocation for all runs", *_indented("submitted.sh", first["script"])]
         parts.append("\n".join(map(TerminalLine, lines)))
     for plan in plans:
         expected = plan["estimate"]
         lines = [f"cell {plan['cell']}  ({plan['id']})", *_expected(expected, cluster)]
+        for when in ("setup", "teardown"):
+            lines += [f"  {when}  {ExactLine(line)}" for line in plan.get(when, ())]
         for node in plan["nodes"]:
             env = " ".join(f"{name}={ShellWord(text)}" for name, text in node["env"].items())
             lines += [
                 f"  {node['host']}  node_rank {node['node_rank']}",
-                f"    cwd  {node['cwd']}",
+                f"    cwd  {ExactLine(node['cwd'])}",
                 f"    env  {env}",
+                *(
+                    [f"    srun starts {counted(node['tasks'], 'task')} of:"]
+                    if "tasks" in node
+                    else []
+                ),
                 *(
                     f"    run  {' '.join(map(ShellWord, argv)) or STARTED_ELSEWHERE}"
                     for argv in node["processes"] or [node["argv"]]
                 ),
             ]
             for name, text in plan["files"].get(node["host"], {}).items():
-                lines += [f"    file {name}", *(f"      {line}" for line in text.splitlines())]
+                lines += [f"    file {name}", *(f"      {ExactLine(x)}" for x in text.splitlines())]
         lines += _scheduled(plan.get(engine.name, {}))
         parts.append("\n".join(map(TerminalLine, lines)))
     needs = [_need(plan, len(matrix.first_numbers)) for plan in plans]
-    total = in_words(needs, side_by_side=engine.in_jobs)
+    total = in_words(needs, matrix.time_limit_s, side_by_side=engine.in_jobs)
     lines = [*too_long(needs, matrix.time_limit_s), total]
     parts.append("\n".join(map(TerminalLine, lines)))
     return "\n\n".join(parts)

@@ -9,6 +9,7 @@ from node.supervisor.placeholders import MASTER_PORT, PORTS
 from node.supervisor.scratch import PREFIX, TEMPORARY
 from runner.base.paths import BASE_PATH, dataset_home, system_home
 from runner.plan.containers import image_of, wrap
+from runner.plan.profiling import with_nsys
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
@@ -63,6 +64,8 @@ def make_run(
             for context in contexts
         ),
         secrets=cluster.secrets,
+        setup=cluster.engine.setup_lines(cell.placement),
+        teardown=cluster.engine.teardown_lines(cell.placement),
     )
 
 
@@ -77,7 +80,7 @@ def _node_run(
     """Plan one node's part: the system's command, in its image if the pin set is one."""
     rank = context.node_rank
     node = cluster.nodes[rank]
-    command = load_system(cell.system).command(cell, context)
+    command = with_nsys(load_system(cell.system).command(cell, context), cell, context)
     env = _env(command, cell, cluster, context)
     if context.image:
         command = wrap(command, (*env, *cluster.secrets), context, cluster, campaign)
@@ -101,6 +104,7 @@ def _node_run(
         step=command.step,
         scratch=context.scratch,
         processes=command.processes,
+        tasks=command.tasks,
     )
 
 

@@ -22,16 +22,23 @@ class Need:
     train_iters: int | None = None
 
 
-def time_of(needs: Sequence[Need]) -> tuple[float | None, int]:
-    """Return the seconds of all runs whose time is known, None without one; how many are not."""
-    known = [need.run_s * need.runs for need in needs if need.run_s is not None and need.runs]
+def time_of(needs: Sequence[Need], time_limit_s: float) -> tuple[float | None, int]:
+    """Return the seconds of all runs whose time is known, None without one; how many are not.
+
+    A run takes `time_limit_s` at most.
+    """
+    known = [
+        min(need.run_s, time_limit_s) * need.runs
+        for need in needs
+        if need.run_s is not None and need.runs
+    ]
     return sum(known) if known else None, sum(need.runs for need in needs if need.run_s is None)
 
 
-def in_words(needs: Sequence[Need], *, side_by_side: bool) -> str:
+def in_words(needs: Sequence[Need], time_limit_s: float, *, side_by_side: bool) -> str:
     """Say `total: 12 runs; about 1.5 h, one after the other; memory of a device up to ...`."""
     runs = sum(need.runs for need in needs)
-    seconds, unknown = time_of(needs)
+    seconds, unknown = time_of(needs, time_limit_s)
     parts = [f"total: {counted(runs, 'run')}"]
     if seconds is not None:
         how = "side by side where the queue lets them" if side_by_side else "one after the other"

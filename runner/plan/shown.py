@@ -1,72 +1,138 @@
-"""What a run would execute, for a person who decides whether it may: nothing is left out. Pure."""
+"""What a stranger's run would execute, for a person who decides whether it may. Pure.
 
-from collections.abc import Iterator
+Nothing is left out: each character of a stranger's is shown, as an escape if it is not plain ASCII.
+"""
 
-from runner.base.escapes import ShellWord, TerminalLine
-from runner.plan.rehomed import Rehomed
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from runner import __version__
+from runner.base.escapes import ExactLine, ExactWord
 from runner.terms.orders import NodeRun
+from runner.terms.run import Run
+from runner.terms.settings import Settings
+
+Scheduled = Iterable[Mapping[str, Any]]  # what a scheduler is given: `script`, and `step` if any
 
 
-def would_execute(rehomed: Rehomed) -> Iterator[str]:
-    """Yield the lines: what differs from what was recorded, then each node's part in full."""
-    run, was = rehomed.run, rehomed.recorded
-    yield TerminalLine(f"cell {run.cell.name}, recorded as {was.id}, on your nodes:")
-    for node, recorded in zip(run.nodes, was.nodes, strict=True):
-        yield TerminalLine(f"  node rank {node.node_rank}: {recorded.host} was, {node.host} is")
-    yield from _differs(rehomed)
-    if run.secrets:
-        yield TerminalLine(f"it is given these secrets of your inventory: {', '.join(run.secrets)}")
-    for name, value in run.cell.placement.items():
-        yield TerminalLine(f"the scheduler is asked for {name} {value}")
+def would_execute(run: Run, was: Run, settings: Settings, scheduled: Scheduled) -> Iterator[str]:
+    """Yield the lines: the cell, what differs from the recording, each node's part in full.
+
+    `run` is planned here; `was` and `settings` are the stranger's.
+    """
+    yield ExactLine(f"cell {run.cell.name}, recorded as {run.rerun_of}, planned for your nodes as")
+    yield ExactLine(f"{run.id}, by these values of the recorded matrix:")
+    for name, value in run.cell.parameters.items():
+        if value is not None:
+            yield ExactLine(f"  {name}: {json.dumps(value)}")
+    yield "the nodes must have installed what was recorded of:"
+    yield from (ExactLine(f"  {name}") for name in settings.environment or ())
+    yield "differs from the recording:"
+    yield from _differences(run, was, settings)
+    for name in run.secrets:
+        yield ExactLine(f"it is given the secret {name} of your inventory")
+    for name, word in run.cell.placement.items():
+        words = " ".join(map(ExactWord, [word] if isinstance(word, str) else word))
+        yield f"the scheduler is asked for {ExactWord(name)} {words}"
+    if "{" in run.master_address:
+        yield f"in braces ({run.master_address}): what only the job knows, filled in on its nodes"
     limit = run.limits.time_limit_s
     yield f"each node executes this as the user of its inventory, for {limit:g} s at most:"
+    yield from (f"  first, by bash: {ExactWord(line)}" for line in run.setup)
+    yield from (f"  at last, by bash: {ExactWord(line)}" for line in run.teardown)
     before: NodeRun | None = None
-    for node, recorded in zip(run.nodes, was.nodes, strict=True):
-        yield from _part(node, recorded, before)
+    for node in run.nodes:
+        yield from _part(node, before)
         before = node
+    for given in scheduled:
+        yield from _text("submitted.sh", given["script"])
+        if "step" in given:
+            yield f"  step {_words(given['step'])}"
 
 
-def _differs(rehomed: Rehomed) -> Iterator[str]:
-    """Say all that is not byte for byte what was recorded."""
-    told = dict.fromkeys((each.what, each.was, each.now) for each in rehomed.substitutions)
-    yield "differs from what was recorded, and nothing else does:"
-    yield TerminalLine(
-        f"  the run's name: {rehomed.recorded.id}, in its folder's path too, becomes that of a new"
-        f" repeat in the campaign rerun-{rehomed.recorded.campaign}"
-    )
-    for what, was, now in told:
-        yield TerminalLine(f"  {what}: {was} was, {now} is")
-    for name, (value, now) in rehomed.variables.items():
-        before = "not set" if value is None else value
-        yield TerminalLine(f"  the variable {name}, of your inventory: {before} was, {now} is")
+def _differences(run: Run, was: Run, settings: Settings) -> Iterator[str]:
+    """Yield what is not as it was recorded."""
+    both = {
+        "TrainBench": (settings.trainbench, __version__),
+        "nodes": (_hosts(was), _hosts(run)),
+        "device": (was.nodes[0].device, run.nodes[0].device),
+        "address of node rank 0": (was.master_address, run.master_address),
+    }
+    for what, (recorded, here) in both.items():
+        if recorded != here:
+            yield f"  {what}: recorded {ExactWord(recorded)}, here {ExactWord(here)}"
+    before: list[str] = []
+    for node, recorded_node in zip(run.nodes, was.nodes, strict=False):
+        lines = list(_of_node(node, recorded_node))
+        yield f"  node rank {node.node_rank}:{' as the one before' if lines == before else ''}"
+        if lines != before:
+            yield from lines or ["    nothing"]
+        before = lines
 
 
-def _part(node: NodeRun, recorded: NodeRun, before: NodeRun | None) -> Iterator[str]:
-    """Say a node's part; of variables and files only what the node before has not."""
-    same, words = _count(node, recorded)
-    yield TerminalLine(f"{node.host}  node_rank {node.node_rank}")
-    yield f"  argv: {same} of {words} words byte for byte as recorded"
-    yield TerminalLine(f"  cwd  {node.cwd}")
+def _hosts(run: Run) -> str:
+    return " ".join(node.host for node in run.nodes)
+
+
+def _of_node(node: NodeRun, was: NodeRun) -> Iterator[str]:
+    """Yield how a node's part differs: folders, devices, variables, files, words of commands."""
+    for what in ("cwd", "dir", "scratch", "device_ids"):
+        recorded, here = getattr(was, what), getattr(node, what)
+        if recorded != here:
+            yield f"    {what}: recorded {ExactWord(str(recorded))}, here {ExactWord(str(here))}"
+    for kind, theirs, ours in (("env", was.env, node.env), ("file", was.files, node.files)):
+        for name in {**theirs, **ours}:
+            if theirs.get(name) != ours.get(name):
+                recorded, here = _value(theirs.get(name)), _value(ours.get(name))
+                yield f"    {kind} {ExactWord(name)}: recorded {recorded}, here {here}"
+    old, new = _all_words(was), _all_words(node)
+    for sign, words, others in (("-", old, set(new)), ("+", new, set(old))):
+        if fresh := [word for word in words if word not in others]:
+            yield f"    argv {sign} {_words(fresh)}"
+    if old != new and set(old) == set(new):
+        yield "    argv: the same words in another order"
+
+
+def _value(text: str | None) -> str:
+    return "nothing" if text is None else ExactWord(text)
+
+
+def _all_words(node: NodeRun) -> list[str]:
+    return [word for argv in (*_commands(node), *node.after, node.step) for word in argv]
+
+
+def _commands(node: NodeRun) -> tuple[tuple[str, ...], ...]:
+    return node.processes or ((node.argv,) if node.argv else ())
+
+
+def _words(argv: Iterable[str]) -> str:
+    return " ".join(map(ExactWord, argv))
+
+
+def _part(node: NodeRun, before: NodeRun | None) -> Iterator[str]:
+    """Yield a node's part; of variables and files only what the node before has not."""
+    yield f"{ExactWord(node.host)}  node_rank {node.node_rank}"
+    yield f"  cwd  {ExactWord(node.cwd)}"
     for name, value in node.env.items():
         if before is None or before.env.get(name) != value:
-            yield f"  env  {TerminalLine(name)}={ShellWord(value)}"
-    for path in node.step:
-        yield f"  step {ShellWord(path)}"
+            yield f"  env  {ExactWord(name)}={ExactWord(value)}"
+    if node.step:
+        yield f"  step {_words(node.step)}"
     for name, text in node.files.items():
         if before is None or before.files.get(name) != text:
-            yield TerminalLine(f"  file {name}")
-            yield from (f"    {TerminalLine(line)}" for line in text.splitlines())
-    each = node.processes or ((node.argv,) if node.argv else ())
-    for argv in each:
-        yield f"  run  {' '.join(map(ShellWord, argv))}"
-    if not each:
+            yield from _text(name, text)
+    if node.tasks:
+        yield f"  srun starts {node.tasks} tasks of:"
+    for argv in _commands(node):
+        yield f"  run  {_words(argv)}"
+    if not _commands(node):
         yield "  run  (nothing: the launcher of node_rank 0 starts this node's processes)"
     for argv in node.after:
-        yield f"  then {' '.join(map(ShellWord, argv))}"
+        yield f"  then {_words(argv)}"
 
 
-def _count(node: NodeRun, recorded: NodeRun) -> tuple[int, int]:
-    """Return how many words of all argv are as recorded, and how many there are."""
-    now = [*node.argv, *(word for argv in node.processes for word in argv)]
-    was = [*recorded.argv, *(word for argv in recorded.processes for word in argv)]
-    return sum(a == b for a, b in zip(now, was, strict=True)), len(now)
+def _text(name: str, text: str) -> Iterator[str]:
+    """Yield a file's lines, each behind a bar that none of them can begin without."""
+    yield f"  file {ExactWord(name)}"
+    yield from (f"    | {ExactLine(line)}" for line in text.split("\n"))

@@ -16,12 +16,10 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
-from runner.load.records import layout_of
 from runner.publish.environments import installed, texts
 from runner.publish.fitness import refused
 from runner.publish.publication import Publication
 from runner.publish.readme import readme
-from runner.tables.build import rows
 from runner.tables.row import Row
 from runner.terms.run import Run
 
@@ -50,8 +48,7 @@ class Bundle:
 def bundle_of(found: Gathered, entity: str, *, redacted: bool, anyway: bool) -> Bundle:
     """Make it. Raises UnfitToPublishError unless all cells are publishable, or it is `anyway`."""
     settings = found.campaign.settings
-    _, documents = layout_of(found.campaign)
-    table = rows(found.records, settings.baseline, documents)
+    table = found.document.rows
     not_fit = refused(table)
     if not table:
         raise UserError(f"campaign {found.campaign.name} has no cells; there is nothing to publish")

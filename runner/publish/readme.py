@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.base.env import SECRET
 from runner.base.escapes import MarkdownText
+from runner.base.masking import Masks
 from runner.base.text import counted
 from runner.plan.script import quoted
 from runner.publish.publication import UNTOLD, Publication
@@ -112,19 +112,16 @@ def _nodes(run: Run) -> str:
 
 
 def command(run: Run) -> str:
-    """Write what node rank 0 executes, its variables before it, as a shell would take it; of one
-    that is named like a secret no value.
+    """Write what node rank 0 executes, its variables before it, as a shell would take it; without
+    secrets.
     """
-    node = run.nodes[0]
-    env = [f"{name}={quoted(_shown(name, value))}" for name, value in node.env.items()]
+    node, masks = run.nodes[0], Masks()
+    env = [f"{name}={quoted(value)}" for name, value in masks.content(node.env).items()]
     each = node.processes or ((node.argv,) if node.argv else ())
-    lines = [" ".join(map(quoted, argv)) for argv in each] or ["# nothing: imported from a log"]
+    lines = [" ".join(map(quoted, masks.argv(argv))) for argv in each] or [
+        "# nothing: imported from a log"
+    ]
     return "\n".join([f"cd {quoted(node.cwd)}", *(f"{word} \\" for word in env), *lines])
-
-
-def _shown(name: str, value: str) -> str:
-    """Return a variable's value; of one that is named like a secret a word in its place."""
-    return "redacted" if value and SECRET.search(name.replace("-", "_")) else value
 
 
 def fenced(text: str, language: str = "") -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.figures.summary import Summary
+from runner.report.cell_labels import labels
 from runner.report.groups import MOST_CURVES, Group, axes_of, groups
 from runner.report.links import href
 from runner.tables.catalogue.every_column import missing
@@ -27,7 +28,7 @@ def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
         return None
     most = max(max(bar.value, bar.ci_high or 0.0) for bar in bars)
     few = len(table) <= MOST_CURVES
-    alone = Group("", tuple(range(len(table))), tuple(printable(row.cell) for row in table))
+    alone = Group("", tuple(range(len(table))), tuple(labels(table)))
     return [
         {
             "title": group.label,

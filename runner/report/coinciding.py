@@ -6,7 +6,7 @@ Cells that train the same have the same losses, and the last one drawn would hid
 from collections.abc import Sequence
 from typing import NamedTuple
 
-Points = list[tuple[float, float]]
+from runner.figures.run_curves import Points
 
 LINE = 0.006  # of a frame's height: what one line hides of another
 _DASH = 5.0  # of one curve, in line widths, before the next one's turn

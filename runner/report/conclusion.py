@@ -6,16 +6,21 @@ may be quoted the verdicts'.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, minute
 from runner.base.text import counted, some
+from runner.figures.between_runs import repeats_to_see
+from runner.report.cell_labels import labels
 from runner.report.groups import axes_of
+from runner.tables.catalogue.every_column import value
 from runner.tables.formatting import axis_text, number_text
-from runner.tables.row import BaselineComparison, Row
+from runner.tables.row import BaselineComparison, Row, Scaling
 
 MOST = 4  # comparisons in a sentence each; of more, each setting has one for all its cells
+MOST_MODELS = 2  # of which a page names the fastest cell
 MOST_SETTINGS = 6  # of which a page says something
 MOST_VALUES = 8  # of an axis, in the line on what was compared
 # The framework's own is the better one; RSS has noise, and is not among them.
@@ -23,6 +28,8 @@ _MEMORY = ("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib")
 _LEAST_MEMORY = 1.0  # percent of a peak that is worth a word
 _LEAST_SPEED = 0.05  # percent that is not 0.0 when written
 _ALIKE = 1.005  # the fastest over the slowest, below which neither is named
+_WORTH_PERCENT = 10.0  # of memory that is worth giving up speed for
+NOISY_PERCENT = 5.0  # half-width of an interval, beyond which a page warns
 _Compared = tuple[Row, BaselineComparison]
 
 
@@ -74,7 +81,15 @@ def conclusion(table: Sequence[Row]) -> list[str]:
         names = _varying([row for row, _ in compared])
         several = len({row.record.campaign for row in table}) > 1
         said = [_sentence(row, comparison, names, several) for row, comparison in compared]
-    return [*(said or _fastest(table)), *_not_compared(table), *_without_result(table)]
+    return [
+        *said,
+        *_fastest(table, fewest=3 if said else 2),
+        *_scaling(table),
+        *([] if said else _memory_trade(table)),
+        *_too_noisy(table),
+        *_not_compared(table),
+        *_without_result(table),
+    ]
 
 
 def _varying(table: Sequence[Row]) -> list[str]:
@@ -180,40 +195,98 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     return text + (f"; its loss is another one in {others} {count}" if others else "") + "."
 
 
-def _fastest(table: Sequence[Row]) -> list[str]:
-    """Name the fastest and the slowest cell where nothing is compared with a baseline."""
-    rates = [
-        (rate.value, row)
-        for row in table
-        if row.finished and (rate := row.statistics.samples_per_s) is not None
-    ]
-    if len(rates) < 2:
-        return []
-    (least, slow), (most, fast) = (f(rates, key=lambda pair: pair[0]) for f in (min, max))
-    named = _names(table)
-    if most / least < _ALIKE:
-        every = "Both" if len(rates) == 2 else f"All {len(rates)}"
-        return [f"{every} cells with a result reach about {number_text(most)} samples/s."]
-    said = [
-        f"{named[id(fast)]} is the fastest with {number_text(most)} samples/s,"
-        f" {most / least:.2f} times {named[id(slow)]}, the slowest."
-    ]
-    if len({row.record.world_size for _, row in rates}) > 1:
-        best = max((row for _, row in rates), key=lambda row: row.samples_per_s_per_device or 0.0)
-        each = number_text(best.samples_per_s_per_device)
-        said.append(f"A device does most in {named[id(best)]}: {each} samples/s.")
+def _fastest(table: Sequence[Row], *, fewest: int) -> list[str]:
+    """Name the fastest and the slowest cell of each model that has `fewest` cells or more."""
+    tasks: dict[tuple[Any, ...], list[Row]] = {}
+    for row in table:
+        if row.finished and row.samples_per_s:
+            tasks.setdefault((row.record.model, row.record.sample_length), []).append(row)
+    called = _names(table)
+    several = [rows for rows in tasks.values() if len(rows) >= fewest]
+    said = [text for rows in several[:MOST_MODELS] for text in _fastest_of(rows, called)]
+    if len(several) > MOST_MODELS:
+        said.append(f"{len(several) - MOST_MODELS} more models have no sentence here.")
     return said
 
 
+def _fastest_of(rows: Sequence[Row], called: Mapping[int, str]) -> list[str]:
+    rates = [(row.samples_per_s or 0.0, row) for row in rows]
+    (least, slow), (most, fast) = (f(rates, key=lambda pair: pair[0]) for f in (min, max))
+    if most / least < _ALIKE:
+        every = "Both" if len(rates) == 2 else f"All {len(rates)}"
+        return [f"{every} cells with a result reach about {number_text(most)} samples/s."]
+    return [
+        f"{called[id(fast)]} is the fastest with {number_text(most)} samples/s,"
+        f" {most / least:.2f} times {called[id(slow)]}, the slowest."
+    ]
+
+
+def _memory_trade(table: Sequence[Row]) -> list[str]:
+    """Say what the cell with the least memory gives up in speed, where it is not the fastest.
+
+    Of cells that train the same model on as many devices.
+    """
+    tasks: dict[tuple[Any, ...], list[tuple[float, float, Row]]] = {}
+    for row in table:
+        used = next((v for name in _MEMORY if (v := value(row, name))), None)
+        if row.finished and row.samples_per_s and used:
+            record = row.record
+            task = record.model, record.sample_length, record.world_size
+            tasks.setdefault(task, []).append((used, row.samples_per_s, row))
+    called, said = _names(table), []
+    for rows in tasks.values():
+        used, rate, least = min(rows, key=lambda cell: cell[0])
+        most_used, most, _ = max(rows, key=lambda cell: cell[1])
+        less, slower = (1 - used / most_used) * 100, (1 - rate / most) * 100
+        if less >= _WORTH_PERCENT and slower >= _LEAST_MEMORY:
+            said.append(
+                f"{called[id(least)]} needs the least memory: {less:.0f} % less than the fastest"
+                f" at {slower:.0f} % less speed."
+            )
+    return said[:MOST_MODELS]
+
+
+def _scaling(table: Sequence[Row]) -> list[str]:
+    """Say what the largest device count of each series keeps of its smallest one's speed."""
+    ends: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Scaling]] = {}
+    for row in table:
+        devices = row.record.world_size
+        for kind, scaling in row.scaling.items():
+            if devices > ends.get((kind, scaling.series), (scaling.base_devices, scaling))[0]:
+                ends[kind, scaling.series] = devices, scaling
+    if not ends:
+        return []
+    fewest = min(scaling.base_devices for _, scaling in ends.values())
+    most = max(devices for devices, _ in ends.values())
+    kept = _range([scaling.efficiency * 100 for _, scaling in ends.values()], 0)
+    return [f"From {fewest} to {most} devices, {kept} % of the speed per device is kept."]
+
+
+def _too_noisy(table: Sequence[Row]) -> list[str]:
+    """Say how many cells' runs differ too much to show a small difference, and what it takes."""
+    halves, counts = [], []
+    for row in table:
+        times, rate = row.statistics.times, row.statistics.samples_per_s
+        if row.finished and times is not None and rate is not None and rate.confidence:
+            low, high = rate.confidence
+            half = max(rate.value - low, high - rate.value) / rate.value * 100
+            if half > NOISY_PERCENT:
+                halves.append(half)
+                counts.append(repeats_to_see(times, times, NOISY_PERCENT))
+    if not halves:
+        return []
+    known = [count for count in counts if count is not None]
+    need = f"about {max(known)} repeats" if len(known) == len(counts) else "more repeats than fit"
+    are = "cell is" if len(halves) == 1 else "cells are"
+    return [
+        f"{len(halves)} {are} too noisy (\u00b1 {_range(halves, 0)} %): {need} show a difference"
+        f" of {NOISY_PERCENT:g} %."
+    ]
+
+
 def _names(table: Sequence[Row]) -> Mapping[int, str]:
-    """Name rows, by their identity: with their campaign where two have one name."""
-    often = Counter(row.cell for row in table)
-    return {
-        id(row): printable(
-            f"{row.cell} of {row.record.campaign}" if often[row.cell] > 1 else row.cell
-        )
-        for row in table
-    }
+    """Name rows, by their identity."""
+    return dict(zip(map(id, table), labels(table), strict=True))
 
 
 def _not_compared(table: Sequence[Row]) -> list[str]:

@@ -1,10 +1,7 @@
 """Loss and step time over iterations, one curve a cell; many cells as small plots. Pure."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -13,18 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from node.printable import printable
-from runner.figures.summary import (
-    late_intervals,
-    runs_that_count,
-    step_time_ms,
-    warmup_of,
-)
-from runner.report.coinciding import Coinciding, Points, coinciding, taking_turns
+from runner.figures.run_curves import Points, thinned, times
+from runner.figures.summary import late_intervals, runs_that_count, warmup_of
+from runner.report.coinciding import Coinciding, coinciding, taking_turns
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
 from runner.tables.row import Row
-from runner.terms.record import Interval, Record
+from runner.terms.record import Record
 
 POINTS = 300  # of a curve; more could not be told apart
 FEW_POINTS = 120  # of a curve in a small plot
@@ -52,28 +45,6 @@ def _run(row: Row) -> Record | None:
     return next((run for run in runs if run.measurement.intervals), None)
 
 
-def loss_curve(run: Record) -> Points:
-    """Return (iteration, loss), of the log or of fetched TensorBoard files."""
-    if not any(i.loss is not None for i in run.measurement.intervals):
-        return _finite(run.measurement.curve)
-    return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
-
-
-def validation_curve(run: Record) -> Points:
-    """Return (iteration, loss) of the log's evaluations."""
-    return _finite(run.measurement.validation)
-
-
-def step_times(run: Record) -> Points:
-    """Return (iteration, step time in ms)."""
-    return times(run, run.measurement.intervals)
-
-
-def times(run: Record, intervals: Iterable[Interval]) -> Points:
-    """Return (iteration, step time in ms) of some of a run's intervals."""
-    return _finite((i.iteration, step_time_ms(i, run.global_batch_size)[0]) for i in intervals)
-
-
 def after_warmup_frame(runs: Sequence[Record]) -> _Frame:
     """Frame the steps after warm-up, from the fastest to the slowest, not slower first ones."""
     after = [
@@ -86,18 +57,6 @@ def after_warmup_frame(runs: Sequence[Record]) -> _Frame:
     low, high = min(after), float(np.quantile(after, 0.99))
     room = 0.15 * (high - low) or 0.1 * high
     return low - room, high + room
-
-
-def _finite(pairs: Iterable[tuple[int, float | None]]) -> Points:
-    return [(x, y) for x, y in pairs if y is not None and math.isfinite(y)]
-
-
-def thinned(points: Points, most: int) -> Points:
-    """Thin a curve to at most `most` points: medians of neighbours."""
-    parts = min(len(points), most)
-    cuts = [len(points) * part // parts for part in range(parts + 1)] if parts else []
-    near = [points[low:high] for low, high in pairwise(cuts)]
-    return [(median(x for x, _ in part), median(y for _, y in part)) for part in near]
 
 
 def panels(

@@ -97,6 +97,7 @@ def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict
                 "took": f"{record.wall_s:.0f} s" if record.wall_s else MISSING,
                 "hosts": printable(some(record.hosts, 8)),
                 "logs": _logs(record, found, inside),
+                "traces": _traces(found) if found else [],
                 "script": href(found.href(found.script)) if found and found.script else None,
             }
         )
@@ -115,6 +116,14 @@ def _logs(
     return [
         _named(node.host, found.href(node.log.path), node.log, inside)
         for node in found.nodes[:MOST_LINKS]
+    ]
+
+
+def _traces(found: Evidence) -> list[dict[str, str | None]]:
+    """Return the links to the traces of a profiler."""
+    paths = [path for node in found.nodes for path in node.traces]
+    return [
+        {"href": href(found.href(path)), "name": printable(path)} for path in paths[:MOST_LINKS]
     ]
 
 

@@ -27,8 +27,15 @@ class Group:
 
 
 def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
-    """Return each row's axes as text, by which rows are grouped and named."""
+    """Return each row's axes as text, by which rows are grouped and named.
+
+    The system is none of them where the matrix names other axes that tell all rows apart.
+    """
     names = axis_names(table)
+    named = dict.fromkeys(name for row in table for name in row.record.axes)
+    if named and "system" not in named:
+        values = [tuple(axis_text(row, name) for name in named) for row in table]
+        names = list(named) if len(set(values)) == len(values) else names
     return [
         {name: text for name in names if (text := axis_text(row, name)) is not None}
         for row in table

@@ -1,4 +1,4 @@
-"""Median samples/s over two axes, as tables whose cells are coloured. Pure.
+"""samples/s over two axes, as tables whose cells are coloured. Pure.
 
 Nothing is averaged: of each setting of the other axes there is a table of its own.
 """

@@ -1,21 +1,25 @@
 """Step time, utilisation, power and memory of each node: a small plot a cell. Pure."""
 
 from collections.abc import Callable, Sequence
+from statistics import quantiles
 from typing import Any, Literal
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from node.printable import printable
+from runner.figures.run_curves import Points, thinned, times
 from runner.figures.summary import late_intervals, warmup_of
-from runner.report.coinciding import Points
-from runner.report.curves import FEW_POINTS, DrawnRun, thinned, times
+from runner.report.cell_labels import labels
+from runner.report.curves import FEW_POINTS, DrawnRun
 from runner.report.groups import MOST_CURVES, MOST_PANELS
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, draw, line_style, mark
 from runner.terms.record import Record
 
 NodePoints = dict[int, Points]
+BUSY_PERCENT = 50.0  # from which on a device trains
+FLAT_PERCENT = 10.0  # between which nine samples in ten lie: a plot would show nothing
 
 
 def times_by_node(run: Record) -> NodePoints:
@@ -37,6 +41,21 @@ def sampled(quantity: Literal["busy", "power_w", "memory_mib"]) -> Callable[[Rec
     return read
 
 
+def flat(curves: Sequence[DrawnRun], quantity: Literal["busy"]) -> bool:
+    """Whether all nodes were about as busy whenever they trained."""
+    values = [
+        value
+        for curve in curves
+        for points in sampled(quantity)(curve.run).values()
+        for _, value in points
+        if value >= BUSY_PERCENT
+    ]
+    if len(values) < 2:
+        return False
+    cuts = quantiles(values, n=20)
+    return cuts[-1] - cuts[0] <= FLAT_PERCENT
+
+
 def by_node(
     title: str,
     along: str,
@@ -49,9 +68,11 @@ def by_node(
         return None
     ranks = sorted({rank for _, nodes in drawn for rank in nodes})
     few = ranks[:MOST_CURVES] if len(ranks) > MOST_CURVES else ranks
+    called = labels([curve.row for curve in curves])
+    names = {id(curve): name for curve, name in zip(curves, called, strict=True)}
     panels = [
         {
-            "title": printable(curve.row.cell),
+            "title": names[id(curve)],
             "svg": _node_curves(
                 f"{title.split(',')[0]}-node-{number}", (title, along), curve, nodes
             ),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from runner.figures.run_curves import loss_curve, step_times, validation_curve
 from runner.report import curves, node_curves
 from runner.report.bars import throughput_bars
 from runner.report.points import memory_plot
@@ -25,10 +26,10 @@ def plots(table: Sequence[Row], *, side_by_side: bool = True) -> dict[str, Any]:
         "throughput": throughput_bars(table),
         "compared": any(row.comparison for row in table),
         "memory": memory_plot(table),
-        "loss": curves.panels("loss", runs, curves.loss_curve, shared=True),
-        "validation": curves.panels("validation loss", runs, curves.validation_curve, shared=True),
+        "loss": curves.panels("loss", runs, loss_curve, shared=True),
+        "validation": curves.panels("validation loss", runs, validation_curve, shared=True),
         "step_time": curves.panels(
-            "step time, ms", runs, curves.step_times, frame=curves.after_warmup_frame
+            "step time, ms", runs, step_times, frame=curves.after_warmup_frame
         ),
         "by_node": node_curves.by_node(
             "step time, ms", "iteration", runs, node_curves.times_by_node
@@ -36,6 +37,7 @@ def plots(table: Sequence[Row], *, side_by_side: bool = True) -> dict[str, Any]:
         "sampled": [
             {"title": title, "words": words, "plot": plot}
             for title, label, quantity, words in _SAMPLED
-            if (plot := node_curves.by_node(label, "s", runs, node_curves.sampled(quantity)))
+            if not (quantity == "busy" and node_curves.flat(runs, quantity))
+            and (plot := node_curves.by_node(label, "s", runs, node_curves.sampled(quantity)))
         ],
     }

@@ -7,6 +7,7 @@ from typing import Any
 from node.printable import printable
 from runner.figures.parity import Parity
 from runner.figures.summary import runs_that_count
+from runner.report.cell_labels import labels
 from runner.report.links import href
 from runner.tables.catalogue.column import Column
 from runner.tables.catalogue.every_column import COLUMNS, COMPARED, value
@@ -46,7 +47,10 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
     # Names and the headline number first: a phone shows little more without scrolling.
     columns.sort(key=lambda column: 0 if column.kind == "name" else column.key not in _HEADLINE)
     keys, by, ranks = _keys(columns), _by_which(table), _ranks(columns)
-    each = [[_cell(row, column) for column in columns] for row in table]
+    each = [
+        [_cell(row, column, name) for column in columns]
+        for row, name in zip(table, labels(table), strict=True)
+    ]
     return {
         "columns": [
             {
@@ -72,8 +76,8 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
     }
 
 
-def _cell(row: Row, column: Column) -> dict[str, Any]:
-    text = column.text(row)
+def _cell(row: Row, column: Column, name: str) -> dict[str, Any]:
+    text = name if column.key == "cell" else column.text(row)
     return {
         "key": column.key,
         "kind": column.kind,
@@ -142,6 +146,7 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
     if not compared:
         return None
     _, first = compared[0]
+    called = dict(zip((row.record.cell_id for row in table), labels(table), strict=True))
     names = [n for n in COMPARED if any(value(row, n) is not None for row in table)]
     return {
         "axis": first.axis,
@@ -152,9 +157,9 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
         ),
         "rows": [
             {
-                "cell": printable(row.cell),
+                "cell": called[row.record.cell_id],
                 "setting": axis_text(row, comparison.axis) or MISSING,
-                "baseline": printable(comparison.cell) if comparison.cell else MISSING,
+                "baseline": called[comparison.base.record.cell_id] if comparison.base else MISSING,
                 "note": printable(comparison.note),
                 **_parity(comparison.parity),
                 "compared": bool(comparison.differences),

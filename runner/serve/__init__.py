@@ -1,1 +1,1 @@
-"""The report while bench runs: rewritten after each run, and served to this machine on request."""
+"""What others read while bench runs: the report, served on request; figures for Prometheus."""

@@ -73,22 +73,11 @@ class ReportFile:
 
 def page_of(campaign: Campaign, base: Path, live: str) -> str:
     """Return the report of a campaign's folder, as collect writes it; links begin at `base`."""
-    from runner.load.evidence import evidence_of_records
-    from runner.load.records import layout_of, records_of
-    from runner.load.whole_logs import DEFAULT_MIB, MIB, packed_logs
+    from runner.document.campaign_reading import PAGE_LOGS_MIB, read_campaign
     from runner.report.page import to_html  # matplotlib takes a second to import
-    from runner.tables.build import rows
 
-    records = records_of(campaign, base)
-    _, documents = layout_of(campaign)
-    evidence = evidence_of_records(campaign, records, base)
-    return to_html(
-        rows(records, campaign.settings.baseline, documents),
-        campaign.hidden.words,
-        evidence=evidence,
-        logs=packed_logs(records, evidence, round(DEFAULT_MIB * MIB)),
-        live=live,
-    )
+    document = read_campaign(campaign, base, evidence=True, logs_mib=PAGE_LOGS_MIB)
+    return to_html(document, live=live)
 
 
 def words_of(look: Callable[[], str]) -> Callable[[], str]:

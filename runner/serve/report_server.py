@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
+from runner.document.campaign_document import CampaignDocument
 from runner.report.page import to_html
 from runner.serve.bounded_input import BoundedInput
 
@@ -130,7 +131,7 @@ class ReportServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         try:
             return self._file.read_bytes()
         except OSError:
-            return to_html([], live=FIRST).encode()
+            return to_html(CampaignDocument(), live=FIRST).encode()
 
     def last(self) -> None:
         """Let readers have the last report: wait for their next request, but not long."""

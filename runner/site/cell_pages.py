@@ -8,7 +8,7 @@ from runner.base.clock import ZONE
 from runner.base.text import some
 from runner.figures.changes import FEWEST_POINTS
 from runner.history.cell_points import Point
-from runner.history.regression_list import day
+from runner.history.regression_list import when
 from runner.history.regressions import BROKE
 from runner.history.series import Series, SeriesChange, differing
 from runner.report.details import anchor
@@ -40,7 +40,7 @@ def page(site: WholeSite, series: Series) -> dict[str, Any]:
         "home": f"{ROOT}{places.INDEX}",
         "words": (
             f"{series.system} on {series.machine}; {len(series.points)} campaigns from"
-            f" {day(first.began)} to {day(last.began)}"
+            f" {when(first.began)} to {when(last.began)}"
         ),
         "changes": [_change(site, series, change) for change in series.changes],
         "breaks": [
@@ -101,9 +101,9 @@ def _change(site: WholeSite, series: Series, change: SeriesChange) -> dict[str, 
         "sentence": sentence(change),
         "chance": chance(change.change.p),
         "differs": change.differs,
-        "first": f"{site.by_id[first].name}, {day(change.first.began)}",
+        "first": f"{site.by_id[first].name}, {when(change.first.began)}",
         "first_href": ROOT + campaign_link(first, change.first),
-        "last": f"{site.by_id[last].name}, {day(change.last.began)}",
+        "last": f"{site.by_id[last].name}, {when(change.last.began)}",
         "last_href": ROOT + campaign_link(last, change.last),
         "comparison": ROOT + places.comparison(last, first) if there else "",
     }
@@ -120,7 +120,7 @@ def _plot(series: Series, quantity: str) -> dict[str, Any]:
             counted=at not in left_out,
             words=_words(point, quantity, left_out.get(at, "")),
             href=ROOT + campaign_link(id, point),
-            date=day(point.began),
+            date=when(point.began),
         )
         for at, (id, point) in enumerate(zip(series.campaigns, series.points, strict=True))
     ]
@@ -149,7 +149,7 @@ def _plot(series: Series, quantity: str) -> dict[str, Any]:
 
 def _words(point: Point, quantity: str, why: str) -> str:
     value, interval = point.figure(quantity), point.interval(quantity)
-    text = f"{point.campaign}, {day(point.began)}: "
+    text = f"{point.campaign}, {when(point.began)}: "
     text += MISSING if value is None else number_text(value, COLUMNS[quantity].decimals)
     if interval:
         text += f" ({', '.join(number_text(end, COLUMNS[quantity].decimals) for end in interval)})"
@@ -184,7 +184,7 @@ def _cells(
     facts = some([f"{key}: {now}" for key, _, now in differs], MOST_FACTS, "; ")
     return [
         words(site.by_id[id].name, href=href),
-        words(day(point.began)),
+        words(when(point.began)),
         status(point),
         *(with_interval(point, name) for name in quantities),
         words(facts, "spread"),

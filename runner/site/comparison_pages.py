@@ -5,10 +5,11 @@ from typing import Any
 from runner.compare.rendering import as_texts
 from runner.compare.verdicts import CampaignComparison
 from runner.history.cell_points import CampaignPoints
-from runner.history.regression_list import day
+from runner.history.regression_list import when
 from runner.history.series import NODES
 from runner.site import places
 from runner.site.sheets import PageCell, PageColumn, PageRow, PageSheet, words
+from runner.tables.formatting import short_digests
 
 ROOT = "../"
 
@@ -43,7 +44,9 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
         "home": ROOT + places.INDEX,
         "summary": texts.summary,
         "environment": [
-            each for each in comparison.environment if each[0] != NODES or not _hides_nodes(a, b)
+            tuple(map(short_digests, each))
+            for each in comparison.environment
+            if each[0] != NODES or not _hides_nodes(a, b)
         ],
         "table": PageSheet(
             "cells", "Cells of both", columns, rows, interactive=False, most=len(rows)
@@ -54,7 +57,7 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
 
 def _date(campaign: CampaignPoints) -> str:
     marks = f" ({', '.join(campaign.marks)})" if campaign.marks else ""
-    return f"{day(campaign.began)}{marks}"
+    return f"{when(campaign.began)}{marks}"
 
 
 def _hides_nodes(*campaigns: CampaignPoints) -> bool:

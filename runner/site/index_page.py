@@ -7,7 +7,7 @@ from node.time_words import lasts
 from runner.base.clock import ZONE
 from runner.base.text import counted
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
-from runner.history.regression_list import day
+from runner.history.regression_list import when
 from runner.history.regressions import Regression
 from runner.history.series import Series
 from runner.report.details import anchor
@@ -58,7 +58,7 @@ def page(site: WholeSite) -> dict[str, Any]:
         "regression_words": (
             f"{len(found)} found, {still} of them open: no later campaign is back."
             if found
-            else "None was found: no cell changed for the worse beyond noise and thresholds."
+            else _none_found(site)
         ),
         "regressions": _grouped(site, found[:MOST_REGRESSIONS]),
         "regressions_left": max(0, len(found) - MOST_REGRESSIONS),
@@ -71,6 +71,18 @@ def page(site: WholeSite) -> dict[str, Any]:
     }
 
 
+def _none_found(site: WholeSite) -> str:
+    """Say what the list is empty of: a campaign may still be worse than the one before it."""
+    worse = sum(bool(comparison.regressions) for comparison in site.comparisons.values())
+    text = "None was found: no cell changed for the worse and stayed so."
+    if worse:
+        text += (
+            f" {counted(worse, 'campaign')} had cells that were worse than in the campaign before"
+            " (table below): one campaign alone is no change over time."
+        )
+    return text
+
+
 def _grouped(site: WholeSite, found: Sequence[Regression]) -> list[dict[str, Any]]:
     """Group what a campaign's cells have in common: the campaign, the machine, what changed."""
     groups: dict[tuple[Any, ...], list[Regression]] = {}
@@ -78,7 +90,7 @@ def _grouped(site: WholeSite, found: Sequence[Regression]) -> list[dict[str, Any
         groups.setdefault((each.first_id, each.series.machine, each.differs), []).append(each)
     return [
         {
-            "date": day(those[0].first.began),
+            "date": when(those[0].first.began),
             "campaign": site.by_id[first_id].name,
             "campaign_href": places.campaign(first_id),
             "machine": machine,
@@ -121,7 +133,7 @@ def _campaigns(site: WholeSite) -> PageSheet:
         versus = words("nothing to compare with")
         if was:
             worse = was[1].regressions
-            said = counted(worse, "regression") if worse else "no regression"
+            said = f"{counted(worse, 'cell')} worse" if worse else "no cell worse"
             versus = words(
                 said, "bad-text" if worse else "", places.comparison(was[0], campaign.id)
             )
@@ -129,7 +141,7 @@ def _campaigns(site: WholeSite) -> PageSheet:
             PageRow(
                 [
                     words(campaign.name, href=places.campaign(campaign.id)),
-                    words(day(campaign.began)),
+                    words(when(campaign.began)),
                     versus,
                     *(PageCell(str(n), n, "number") for n in (cells, ok, cells - ok, good)),
                     words(", ".join([*campaign.marks, *(["running"] if campaign.live else [])])),
@@ -168,7 +180,9 @@ def _over(site: WholeSite, series: Series) -> PageRow:
             figure(finished[-1], "samples_per_s") if finished else PageCell(MISSING, "", "number"),
             words(state, "bad-text" if state == "open" else ""),
             words(
-                f"{last.word} {last.change.percent:+.1f} %, {day(last.first.began)}" if last else ""
+                f"{last.word} {last.change.percent:+.1f} %, {when(last.first.began)}"
+                if last
+                else ""
             ),
             PageCell(str(len(series.changes)), len(series.changes), "number"),
             PageCell(str(len(series.points)), len(series.points), "number"),
@@ -225,7 +239,7 @@ def _point(
             with_interval(point, "samples_per_s", href),
             status(point),
             words(campaign.name, href=href),
-            words(day(point.began)),
+            words(when(point.began)),
             words(why_not(point), "why"),
             *(figure(point, key) for key in (*_RATES, *memory)),
             words(", ".join(point.unofficial)),

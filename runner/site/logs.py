@@ -1,37 +1,34 @@
 """Logs as text files of a site: their begin and end, printable, without secrets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from node.files import open_plain
 from runner.base.escapes import TerminalLine
-from runner.folder.attempt import Attempt
+from runner.base.log_file import open_log
+from runner.base.masking import MARGIN, Masks
 from runner.history.reading import OpenCampaign
-from runner.load.evidence import secret_values
 from runner.site import places
 from runner.site.site_folder import write
-from runner.terms.record import Record
 from runner.terms.run_evidence import Evidence, NodeEvidence
 
 BEGIN_SHARE = 4  # of what is kept of a log that is cut, one part in so many is its begin
 
 
 def copied(
-    read: OpenCampaign, evidence: Mapping[tuple[str, int], Evidence], home: Path, most_bytes: int
+    read: OpenCampaign, home: Path, most_bytes: int
 ) -> tuple[dict[str, str], dict[tuple[str, int], Evidence]]:
-    """Copy the logs of the runs that the records are of into the campaign's folder of the site.
+    """Copy the logs of the campaign's runs into the campaign's folder of the site.
 
     Returns the log of each run, as a path in the campaign to that in the site, and the evidence
     with these. Of each log at most `most_bytes` are kept, with a line where it was cut.
     """
     paths: dict[str, str] = {}
     moved = {}
-    for key, each in evidence.items():
+    for key, each in read.document.evidence.items():
         folder = places.run_folder(each.cell_id, each.repeat, each.attempt)
         inside = each.folder.relative_to(read.campaign.path).as_posix()
-        attempt = Attempt(each.folder, each.cell_id, each.repeat, each.attempt)
-        secrets = secret_values(attempt)
+        secrets = [value for node in each.nodes for value in node.log.secrets]
         nodes = []
         for node in each.nodes:
             name = f"node{node.rank}.txt"
@@ -50,16 +47,17 @@ def _of_site(node: NodeEvidence, name: str, *, kept: bool) -> NodeEvidence:
     log = replace(node.log, path=name)
     if not kept and log.bytes is not None:
         log = replace(log, bytes=None, missing="this site has no logs")
-    return replace(node, log=log)
+    return replace(node, log=log, traces=())
 
 
-def log_text(path: Path, most_bytes: int, secrets: Mapping[str, str]) -> str:
+def log_text(path: Path, most_bytes: int, secrets: Sequence[str]) -> str:
     """Return a log's text: all of it, or its begin and its end with what was left out between."""
-    with open_plain(path) as stream:
+    masks = Masks(secrets)
+    with open_log(path) as stream:
         size = stream.seek(0, 2)
         stream.seek(0)
         if size <= most_bytes:
-            return _text(stream.read(size), secrets)
+            return _text(stream.read(size), masks)
         begin = stream.read(most_bytes // BEGIN_SHARE)
         stream.seek(size - (most_bytes - len(begin)))
         end = stream.read(most_bytes - len(begin))
@@ -67,27 +65,14 @@ def log_text(path: Path, most_bytes: int, secrets: Mapping[str, str]) -> str:
     cut = size - (lines[0] or len(begin)) - (len(end) - lines[1])
     note = f"\n[the site leaves out {cut} of {size} bytes here; the campaign has them]\n\n"
     # A cut within a line may part a secret, which escapes may have made longer than it is.
-    margin = max((4 * len(value.encode()) + 256 for value in secrets), default=0)
-    first = (
-        _text(begin[: lines[0]], secrets) if lines[0] else _text(begin, secrets)[: -margin or None]
-    )
-    last = _text(end[lines[1] :], secrets)[0 if lines[1] else margin :]
+    margin = max((4 * len(value.encode()) + 256 for value in secrets), default=MARGIN)
+    first = _text(begin[: lines[0]], masks) if lines[0] else _text(begin, masks)[: -margin or None]
+    last = _text(end[lines[1] :], masks)[0 if lines[1] else margin :]
     return first + note + last
 
 
-def _text(content: bytes, secrets: Mapping[str, str]) -> str:
+def _text(content: bytes, masks: Masks) -> str:
     """Make text printable; a secret that escapes stood within is one only after that."""
-    text = _masked(content.decode("utf-8", "replace"), secrets)
+    text = masks.text(content.decode("utf-8", "replace"))
     lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return _masked("\n".join(map(TerminalLine, lines)), secrets)
-
-
-def _masked(text: str, secrets: Mapping[str, str]) -> str:
-    for value, mask in secrets.items():
-        text = text.replace(value, mask)
-    return text
-
-
-def with_logs(records: Iterable[Record], paths: Mapping[str, str]) -> list[Record]:
-    """Return the records with their logs as the campaign's page finds them; none of others."""
-    return [replace(record, log=paths.get(record.log, "")) for record in records]
+    return masks.text("\n".join(map(TerminalLine, lines)))

@@ -9,15 +9,13 @@ from runner.base.errors import UserError
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.reading import OpenCampaign, opened, points_of, sorted_out, why_unread
 from runner.history.workers import each
-from runner.load.evidence import evidence_of_records
 from runner.report.page import to_html
 from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
 from runner.site import cell_pages, comparison_pages, data_files, index_page, places
-from runner.site.logs import copied, with_logs
+from runner.site.logs import copied
 from runner.site.site_folder import UnwritableError, new_site, write
 from runner.site.whole import WholeSite
-from runner.tables.build import rows
 
 Told = Callable[[str, int, int], None]  # what goes on, how many of how many are done
 
@@ -62,7 +60,7 @@ def make_site(found: Sequence[Path], target: Path, *, log_bytes: int, told: Told
 def _campaign(order: _Order) -> CampaignPoints | str:
     """Read a campaign and write its page and logs; a sentence where it cannot be read."""
     try:
-        with opened(order.source) as read:
+        with opened(order.source, evidence=True) as read:
             return _written(read, order)
     except UnwritableError:
         raise
@@ -72,16 +70,12 @@ def _campaign(order: _Order) -> CampaignPoints | str:
 
 def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
     campaign = points_of(read)
-    evidence = evidence_of_records(read.campaign, read.records, read.campaign.path)
-    logs, evidence = copied(read, evidence, order.folder, order.log_bytes)
-    table = rows(with_logs(read.records, logs), read.settings.baseline)
+    logs, evidence = copied(read, order.folder, order.log_bytes)
     notices = [f"Unofficial: {UNOFFICIAL[mark]}." for mark in campaign.marks]
     write(
         order.folder / places.INDEX,
         to_html(
-            table,
-            campaign.hidden,
-            evidence=evidence,
+            read.document.with_logs(logs, evidence),
             home=f"../../{places.INDEX}",
             notices=notices,
             side_by_side=False,

@@ -61,7 +61,10 @@ class WholeSite:
 
 
 def _compared(a: CampaignPoints, b: CampaignPoints) -> CampaignComparison | None:
-    """Compare two campaigns; None where nothing of the first ended well, or of the second."""
+    """Compare two campaigns, of which the second may have fewer cells.
+
+    None where nothing of either ended well.
+    """
     sides = [
         Side(
             each.name,
@@ -73,7 +76,7 @@ def _compared(a: CampaignPoints, b: CampaignPoints) -> CampaignComparison | None
         for each in (a, b)
     ]
     try:
-        return compare_campaigns(sides[0], sides[1], THRESHOLDS)
+        return compare_campaigns(sides[0], sides[1], THRESHOLDS, allow_missing=True)
     except UserError:
         return None
 

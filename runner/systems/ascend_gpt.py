@@ -211,6 +211,7 @@ def ds_config(values: Mapping[str, Any]) -> str:
 
 SYSTEM = System(
     name="ascend_gpt",
+    historic=True,
     summary="the Ascend model zoo's GPT-2 in five sizes, on NPUs or CUDA (document 004)",
     launcher="run.py (DeepSpeed's launcher with the Ascend adaptor), one node",
     parameters=PARAMETERS,

@@ -24,9 +24,10 @@ from runner.systems.common.command_keys import (
     own_keys,
     sizes,
 )
-from runner.systems.common.system import System
+from runner.systems.common.system import Profiling, System
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
+from runner.terms.profile import NSYS
 from runner.terms.run import Command, NodeContext
 
 PYTHONS = ("python", "python3")
@@ -82,7 +83,10 @@ def command(cell: Cell, node: NodeContext) -> Command:
         _argv(cell, node, local_rank, interpreter)
         for local_rank in range(node.nproc_per_node if launcher == PROCESSES else 1)
     ]
+    if launcher == launchers.SRUN:
+        return launchers.by_srun(node, argvs[0], env, cwd, {})
     if launcher == PROCESSES:
+        env |= {"NODE_RANK": str(node.node_rank), "LOCAL_WORLD_SIZE": str(node.nproc_per_node)}
         env |= {"MASTER_ADDR": node.master_address, "MASTER_PORT": node.master_port}
         env["WORLD_SIZE"] = str(cell.world_size)
         return Command(argvs[0], env, cwd, processes=tuple(argvs))
@@ -182,4 +186,5 @@ SYSTEM = System(
     readers=readers,
     own_keys=True,
     relies_on=relies_on,
+    profiling=Profiling((NSYS,), steps=False),
 )

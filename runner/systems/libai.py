@@ -165,6 +165,7 @@ def config(cell: Cell, node: NodeContext, files: gpt.Data) -> str:
 
 SYSTEM = System(
     name="libai",
+    historic=True,
     summary="LiBai's GPT-2 on OneFlow: tensor, pipeline, ZeRO (document 000)",
     launcher="oneflow.distributed.launch, static ranks",
     parameters=PARAMETERS,

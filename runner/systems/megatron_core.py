@@ -5,9 +5,10 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.systems.common import gpt, launchers, models
-from runner.systems.common.system import Estimate, System
+from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.profile import TOOLS, TORCH
 from runner.terms.record import UNFUSED
 from runner.terms.run import Command, NodeContext
 
@@ -129,6 +130,8 @@ def check(cell: Cell, cluster: Cluster) -> None:
         raise UserError("overlap_param_gather needs distributed_optimizer and overlap_grad_reduce")
     if values["activation_checkpointing"] and values["selective_recompute"]:
         raise UserError("activation_checkpointing and selective_recompute exclude each other")
+    if values["tensorboard"] and cell.profile and cell.profile.tool == TORCH:
+        raise UserError("profile: torch takes the folder of tensorboard; leave tensorboard out")
 
 
 def _check_attention(values: Mapping[str, Any]) -> None:
@@ -170,6 +173,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         argv += ["--tensorboard-dir", node.events]
         argv += ["--tensorboard-queue-size", "5", "--log-timers-to-tensorboard"]
         argv += ["--log-validation-ppl-to-tensorboard"]
+    argv += _profiler(cell, node)
     script: dict[str, int | None] = {f"{source}/pretrain_gpt.py": None}
     return Command(
         argv=tuple(argv),
@@ -192,6 +196,24 @@ def _model_options(values: Mapping[str, Any]) -> list[str]:
         argv += WITHOUT_APEX
         argv += ["--no-rope-fusion"] if values["position_embedding_type"] == models.ROPE else []
     return argv
+
+
+def _profiler(cell: Cell, node: NodeContext) -> list[str]:
+    """Build the options of Megatron's own profiling (megatron/training/training.py).
+
+    torch's first iteration is --profile-step-start, its last the one before --profile-step-end;
+    core_v0.18.2 writes beside the TensorBoard folder, core_v0.13.0 into it. cudaProfilerStart comes
+    after --profile-step-start, cudaProfilerStop after --profile-step-end.
+    """
+    if not (profile := cell.profile):
+        return []
+    if profile.tool == TORCH:
+        begin, end = profile.first, profile.last + 1
+        own = ["--use-pytorch-profiler", "--tensorboard-dir", f"{node.traces}/events"]
+    else:
+        begin, end, own = profile.first - 1, profile.last, []
+    argv = ["--profile", "--profile-step-start", str(begin), "--profile-step-end", str(end)]
+    return [*argv, "--profile-ranks", *map(str, profile.ranks), *own]
 
 
 def attention(cell: Cell) -> str:
@@ -220,4 +242,5 @@ SYSTEM = System(
     estimate=estimate,
     parallel=gpt.PARALLEL,
     devices=("cuda",),
+    profiling=Profiling(TOOLS),
 )

@@ -253,6 +253,7 @@ def ds_config(cell: Cell) -> str:
 
 SYSTEM = System(
     name="megatron_lm",
+    historic=True,
     summary="DeepSpeedExamples' Megatron-LM GPT-2, with or without DeepSpeed (documents 002, 003)",
     launcher="torch.distributed.launch, or deepspeed with a hostfile",
     parameters=PARAMETERS,

@@ -125,6 +125,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
 
 SYSTEM = System(
     name="oneflow_gpt",
+    historic=True,
     summary="OneFlow's GPT-2, data parallel with Optimizer-Placement Optimization (document 003)",
     launcher="none: one process a node, the same command on each",
     parameters=PARAMETERS,

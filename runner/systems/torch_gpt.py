@@ -7,12 +7,14 @@ Runs on any machine: CPU (gloo) or CUDA (NCCL). The trainer is roles/torch_gpt/f
 from collections.abc import Mapping
 from typing import Any
 
+from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import gpt, launchers, models, torch_gpt_checks
-from runner.systems.common.launchers import DEEPSPEED
-from runner.systems.common.system import Estimate, System
+from runner.systems.common.launchers import DEEPSPEED, SRUN
+from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.profile import TOOLS
 from runner.terms.record import MIXED_FP8
 from runner.terms.run import Command, NodeContext
 
@@ -51,7 +53,11 @@ PARAMETERS = (
     gpt.PIPELINE_PARALLEL,
     Parameter("engine", str, "torch", "what shares out and updates", choices=("torch", DEEPSPEED)),
     Parameter(
-        "launcher", str, TORCHRUN, "what starts the processes", choices=(TORCHRUN, DEEPSPEED)
+        "launcher",
+        str,
+        TORCHRUN,
+        "what starts the processes; srun: Slurm, a task for each device",
+        choices=(TORCHRUN, DEEPSPEED, SRUN),
     ),
     Parameter(
         "zero_stage",
@@ -142,6 +148,7 @@ SIZES = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size"),
     "seq_length",
 )
+FIRST_TRACED = 4  # the second step has a profiler of its own, the third is this one's warm-up
 DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own figure replaces it
 
 
@@ -159,6 +166,11 @@ def check(cell: Cell, cluster: Cluster) -> None:
     """Refuse what the trainer would refuse, before anything is touched."""
     values = cell.parameters
     torch_gpt_checks.check(cell, cluster, shape(values), llama=_is_llama(values))
+    if cell.profile and cell.profile.first < FIRST_TRACED:
+        raise UserError(
+            f"profile: steps begins at {cell.profile.first}; begin at {FIRST_TRACED} or later, for"
+            " the first steps start up"
+        )
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
@@ -174,6 +186,8 @@ def command(cell: Cell, node: NodeContext) -> Command:
     if cell.parameters["launcher"] == DEEPSPEED:
         argv.insert(0, "--no_local_rank")  # the trainer takes it from the environment
         return launchers.deepspeed(node, argv, env, {}, requires, quotes=True)
+    if cell.parameters["launcher"] == SRUN:
+        return launchers.by_srun(node, [gpt.python(node), *argv], env, str(source), requires)
     torchrun = [
         gpt.python(node),
         "-m",
@@ -204,6 +218,10 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
             argv += [flag] if value else []
         elif value is not None:
             argv += [flag, str(value)]
+    if profile := cell.profile:
+        argv += ["--profile", profile.tool, "--profile-steps", f"{profile.first}-{profile.last}"]
+        argv += ["--profile-ranks", ",".join(map(str, profile.ranks))]
+        argv += ["--profile-dir", node.traces]
     return argv
 
 
@@ -234,7 +252,7 @@ def attention(cell: Cell) -> None:
 SYSTEM = System(
     name="torch_gpt",
     summary="GPT-2 and Llama in PyTorch or DeepSpeed: data, tensor, pipeline, ZeRO; CPU, CUDA",
-    launcher="torchrun (static ranks), or deepspeed with a hostfile",
+    launcher="torchrun (static ranks), srun, or deepspeed with a hostfile",
     parameters=PARAMETERS,
     check=check,
     command=command,
@@ -245,4 +263,5 @@ SYSTEM = System(
     attention=attention,
     devices=("cpu", "cuda"),
     layout_free=True,
+    profiling=Profiling(TOOLS),
 )

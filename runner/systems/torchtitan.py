@@ -13,11 +13,12 @@ from runner.figures.flops import Decoder
 from runner.systems.common import gpt, launchers
 from runner.systems.common import torchtitan_options as options
 from runner.systems.common.models import SDPA
-from runner.systems.common.system import Estimate, Split, System, parallel_sizes
+from runner.systems.common.system import Estimate, Profiling, Split, System, parallel_sizes
 from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
 from runner.systems.common.torchtitan_options import FULL, NONE, ROWWISE, SELECTIVE, TENSORWISE
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.profile import TORCH
 from runner.terms.record import DATA_PARALLEL, MIXED_FP8
 from runner.terms.run import Command, NodeContext
 
@@ -277,4 +278,5 @@ SYSTEM = System(
     arithmetic=arithmetic,
     attention=attention,
     devices=("cuda",),
+    profiling=Profiling((TORCH,), ranks=False),
 )

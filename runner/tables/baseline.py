@@ -14,24 +14,38 @@ from runner.tables.formatting import value_text
 from runner.tables.row import BaselineComparison, Difference, Row, axis_names
 
 
-def with_baseline(table: Sequence[Row], baseline: str) -> list[Row]:
+def with_baseline(table: Sequence[Row], baseline: str, *, asked: bool = True) -> list[Row]:
     """Compare each row with its counterpart.
 
-    `baseline` is AXIS=VALUE. Raises UserError when it names an axis or value that no cell has.
+    `baseline` is AXIS=VALUE. Where no cell has that axis or value, a person who asked for it gets a
+    UserError; one of the campaign's own leaves a note in place of differences.
     """
-    axis, wanted = _parse(table, baseline)
+    try:
+        axis, wanted = _parse(table, baseline)
+    except UserError:
+        if asked:
+            raise
+        axis, _, wanted = (part.strip() for part in baseline.partition("="))
+    named = dict.fromkeys(name for row in table for name in row.record.axes)
     others = [name for name in axis_names(table) if name != axis]
+    # An axis that a person named may imply the system: a trainer, say.
+    told_apart = [others] if "system" in named else [others, [n for n in others if n != "system"]]
 
-    def key(row: Row) -> tuple[str, ...]:
-        return (row.record.campaign, *(value_text(row.value(name)) for name in others))
+    def key(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+        return (row.record.campaign, *(value_text(row.value(name)) for name in names))
 
-    counterparts: dict[tuple[str, ...], list[Row]] = {}
+    bases: list[dict[tuple[str, ...], list[Row]]] = [{} for _ in told_apart]
     for row in table:
         if value_text(row.value(axis)) == wanted:
-            counterparts.setdefault(key(row), []).append(row)
+            for names, by_key in zip(told_apart, bases, strict=True):
+                by_key.setdefault(key(row, names), []).append(row)
+
+    def counterparts(row: Row) -> Sequence[Row]:
+        found = (by_key.get(key(row, n), []) for n, by_key in zip(told_apart, bases, strict=True))
+        return next(filter(None, found), [])
+
     return [
-        replace(row, comparison=_compare(row, counterparts.get(key(row), []), axis, wanted))
-        for row in table
+        replace(row, comparison=_compare(row, counterparts(row), axis, wanted)) for row in table
     ]
 
 

@@ -4,13 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from node.printable import printable
+from runner.expect.prices import Prices
 from runner.figures.summary import CellStatistics, cell_statistics
 from runner.figures.target import time_to_target, time_to_validation_target
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline
 from runner.tables.catalogue.every_column import for_machines, for_people, missing, value
 from runner.tables.efficiency import with_scaling
+from runner.tables.expected import with_expectations
 from runner.tables.judged import with_verdicts
+from runner.tables.priced import with_costs
 from runner.tables.row import Row, facts
 from runner.terms.record import Measurement, Record
 
@@ -19,11 +22,15 @@ def rows(
     records: Iterable[Record],
     baseline: str | None = None,
     published: Sequence[PublishedRow] = (),
+    *,
+    asked: bool = True,
+    prices: Prices | None = None,
 ) -> list[Row]:
     """Build one row a cell, in the order of the records.
 
-    `baseline` is AXIS=VALUE; `published` rows stand beside the cells that they name. Raises
-    UserError when the baseline names an axis or value that no cell has.
+    `baseline` is AXIS=VALUE; `published` rows stand beside the cells that they name; with `prices`
+    each cell that ended ok has its cost. Raises
+    UserError when a baseline that was `asked` for names an axis or value that no cell has.
     """
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
@@ -35,8 +42,8 @@ def rows(
             for row in table
         ]
     if baseline is not None:
-        table = with_baseline(table, baseline)
-    return with_verdicts([_readable(row) for row in table])
+        table = with_baseline(table, baseline, asked=asked)
+    return with_verdicts([_readable(row) for row in with_costs(with_expectations(table), prices)])
 
 
 def _row(runs: Sequence[Record]) -> Row:

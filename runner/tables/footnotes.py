@@ -9,6 +9,7 @@ from runner.tables.catalogue.column import INCOMPLETE
 from runner.tables.catalogue.compared_columns import of_baseline
 from runner.tables.catalogue.every_column import COMPARED, for_people, missing
 from runner.tables.catalogue.every_column import notes as of_columns
+from runner.tables.catalogue.expect_columns import of_expectations
 from runner.tables.judged import of_verdicts, some
 from runner.tables.row import Row
 
@@ -40,9 +41,11 @@ def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterato
 
     yield from of_verdicts(table)
     yield from of_patterns(table)
+    yield from of_expectations(table)
     if any(row.statistics.basis == "incomplete" for row in table):
         yield f"{INCOMPLETE} measured over the steps trained before the run ended: not a result."
-    if shows(*(f"{name}_difference" for name in COMPARED)):
+    differ = any(row.comparison and row.comparison.differences for row in table)
+    if not differ or shows(*(f"{name}_difference" for name in COMPARED)):
         yield from of_baseline(table)
     yield from of_losses(table)
     yield from _of_rates(table, shows)

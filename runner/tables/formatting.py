@@ -1,6 +1,7 @@
 """Numbers and settings as people read them, in tables, notes and the report."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,3 +74,8 @@ def difference_text(difference: Difference | None, places: int) -> str:
     percent = percent_text(abs(difference.percent))
     arrow = "" if percent == "0.0%" else "↑" if difference.percent > 0 else "↓"
     return f"{difference.absolute:+.{places}f},{arrow}{percent}"
+
+
+def short_digests(text: str) -> str:
+    """Cut checksums and commits in a text to their first 12 letters, which a person can compare."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1…", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from runner.base.escapes import json_text, plain
+from runner.base.escapes import plain
 from runner.figures.summary import Summary, runs_that_count
 from runner.matrix.published import PublishedRow
 from runner.tables.catalogue.every_column import asked_for, for_machines, missing, value
@@ -53,8 +53,10 @@ def to_csv(table: Sequence[Row]) -> str:
     return csv_text(to_frame(table))
 
 
-def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden: str = "") -> str:
-    """Write one JSON object, indented.
+def table_values(
+    table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden: str = ""
+) -> dict[str, Any]:
+    """Return the table as one object, as JSON has it.
 
         {"schema": 1,
          "campaign": the campaign's name, a list when there are several, null when there is none,
@@ -65,6 +67,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
          "environment": {fact: text} of what the runs ran on, as `compare` tells two of them apart,
          "rows": [{every machine column: number, string, boolean or null,
                    "axes": {axis: value},
+                   "parameters": {parameter: value}, each that the cell ran with,
                    "missing": {column: why it is null},
                    "verdict_reasons": {code: why the cell is not publishable},
                    "scaling": {"strong"|"weak": {"efficiency", "base_cell", "base_devices"}},
@@ -85,6 +88,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
         {each.key: plain(value(row, each.key)) for each in columns}
         | {
             "axes": plain(row.axes),
+            "parameters": plain(row.record.parameters),
             "missing": missing(row),
             "verdict_reasons": row.verdict,
             "scaling": {
@@ -105,7 +109,7 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
     formulas = [vars(formula) for formula in dict.fromkeys(model.formula for model in models)]
     asked = asked_for(table)
     settings = [{**row["axes"], **{each.key: row[each.key] for each in asked}} for row in rows]
-    document = {
+    return {
         "schema": 1,
         "campaign": campaigns[0] if len(campaigns) == 1 else campaigns or None,
         "hidden": hidden,
@@ -123,7 +127,6 @@ def to_json(table: Sequence[Row], published: Sequence[PublishedRow] = (), hidden
             _parts(row, "source", "hardware", "cell", "labels", "figures") for row in published
         ],
     }
-    return json_text(document) + "\n"
 
 
 def _of_run(row: Row, record: Record) -> dict[str, float | None]:

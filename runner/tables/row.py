@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
+from runner.expect.cost import CellCost
+from runner.expect.expectation import Expectation
 from runner.figures import devices as catalogue
 from runner.figures.between_runs import RateDifference
 from runner.figures.flops import tflop_per_s_per_device, vocabulary
@@ -93,7 +95,9 @@ class Row:
     `target` is what it needs to the matrix's target_loss, None where that names none,
     `validation_target` likewise to target_validation_loss.
     `published` are the rows of documents that stand beside the cell, in their order. `verdict` has
-    the codes of figures/publishable.py that hold, worst first, to why.
+    the codes of figures/publishable.py that hold, worst first, to why. `expectation` is what others
+    reached on such a device with such a model in such arithmetic, None where nobody published it.
+    `cost` is what it costs by a person's prices, None without any.
     """
 
     records: tuple[Record, ...]
@@ -104,6 +108,8 @@ class Row:
     comparison: BaselineComparison | None = None
     published: tuple[PublishedRow, ...] = ()
     verdict: Mapping[str, str] = field(default_factory=dict)
+    expectation: Expectation | None = None
+    cost: CellCost | None = None
 
     @property
     def publishable(self) -> bool:
@@ -141,8 +147,12 @@ class Row:
     @property
     def reason(self) -> str:
         """What ended that repeat; for "ok" empty, or what of a log did not come home."""
-        if self._trouble:
-            return self._trouble.reason
+        trouble = self._trouble
+        if trouble and trouble.status == "pending" and self.finished:
+            waiting = sum(record.status == "pending" for record in self.records)
+            return f"{waiting} of {len(self.records)} repeats have not run yet"
+        if trouble:
+            return trouble.reason
         return next((record.reason for record in self.records if record.reason), "")
 
     @property

@@ -14,6 +14,8 @@ SHORT_NAME = 12  # letters of a cell's name that a number would save too little 
 # A cell's name says its axes, which have columns: where it has no room, a number stands for it, by
 # which the notes speak. That is so once columns of this worth would have to go for the name.
 WORTH_OF_NAMES = 400
+NUMBERED = "#: the row's number, by which notes name its cell (--format markdown has the names)."
+_TELL_APART = ("campaign", "cell", "system", "nodes_x_devices", "parallel", "batch")
 
 
 def to_table(table: Sequence[Row], width: int = 120, most_notes: int | None = None) -> str:
@@ -27,8 +29,13 @@ def to_table(table: Sequence[Row], width: int = 120, most_notes: int | None = No
     chosen = select_columns(table)
     shown = _fitting(table, chosen.columns, width)
     named = table if any(column.key == "cell" for column in shown) else _numbered(table)
-    gone = [column.one_line_title for column in chosen.columns if column not in shown]
+    gone = [
+        column.one_line_title
+        for column in chosen.columns
+        if column not in shown and not _alike(table, column)
+    ]
     below = [
+        *([NUMBERED] if named is not table else []),
         *problems(named),
         *fewer_notes(list(notes(named, {column.key for column in shown})), most_notes),
     ]
@@ -37,7 +44,11 @@ def to_table(table: Sequence[Row], width: int = 120, most_notes: int | None = No
         below.append(
             f"Left out to fit {width} columns: {which} (--format markdown and csv show all)."
         )
-    shared = ", ".join(f"{name} {value}" for name, value in chosen.common.items())
+    common = dict(chosen.common)
+    for column in chosen.columns:
+        if column not in shown and _alike(table, column):
+            common[column.one_line_title] = column.text(table[0])
+    shared = ", ".join(f"{name} {value}" for name, value in common.items())
     lines = [filled(f"common: {shared}", width), ""] if shared else []
     lines += [_grid(table, shown), "", *(filled(line, width) for line in below)]
     return "\n".join(lines).rstrip() + "\n"
@@ -54,7 +65,8 @@ def _numbered(table: Sequence[Row]) -> list[Row]:
 def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
     """Choose the columns that fit `width`: those of less worth are given up first.
 
-    A column without which two rows would read alike is not given up. Where the cells' names have
+    First go those that are alike in all rows, which then stand above the table. A column without
+    which two rows would read alike is not given up. Where the cells' names have
     no room, their numbers take less.
     """
     shown = _worthiest(table, columns, width)
@@ -80,7 +92,8 @@ def _worthiest(table: Sequence[Row], columns: Sequence[Column], width: int) -> l
         for column in columns
     }
     names, shown = _distinct(table, columns), list(columns)
-    least_first = sorted((c for c in columns if c.worth is not None), key=lambda c: c.worth or 0)
+    loose = [column for column in columns if column.worth is not None]
+    least_first = sorted(loose, key=lambda c: (not _alike(table, c), c.worth))
     for given_up in least_first:
         if sum(wide[column.key] + GAP for column in shown) - GAP <= width:
             break
@@ -91,9 +104,19 @@ def _worthiest(table: Sequence[Row], columns: Sequence[Column], width: int) -> l
 
 
 def _distinct(table: Sequence[Row], columns: Sequence[Column]) -> int:
-    """Say how many rows can be told apart by their names and settings."""
-    tell = [column for column in columns if column.key == "cell" or column.kind == "setting"]
+    """Say how many rows can be told apart by their names and axes."""
+    tell = [column for column in columns if tells_apart(column)]
     return len({tuple(column.text(row) for column in tell) for row in table})
+
+
+def tells_apart(column: Column) -> bool:
+    """Whether it shows what a cell is, and not how it was measured or judged."""
+    return column.key in _TELL_APART or column.key.startswith("axis_")
+
+
+def _alike(table: Sequence[Row], column: Column) -> bool:
+    """Whether it has one text in all of several rows."""
+    return len(table) > 1 and len({column.text(row) for row in table}) == 1
 
 
 def _grid(table: Sequence[Row], columns: Sequence[Column]) -> str:

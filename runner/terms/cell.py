@@ -7,15 +7,17 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from node.checked import CellId, FileName
 from node.schema import AnyOf, OneOf, Text, Whole
 from runner.base.errors import UserError
-from runner.terms.engines.engine_settings import OptionWord
+from runner.terms.engines.engine_settings import CellAsks
 from runner.terms.engines.engine_table import PLACEMENT
 from runner.terms.orders import MOST_NODES, Rank, Variable
+from runner.terms.profile import Profile
+from runner.terms.tuning import Tuning
 
 MOST_CELLS = 10_000  # of one campaign
 MOST_REPEATS = 1_000  # of each of its cells
@@ -31,6 +33,16 @@ Seed = Annotated[int, Whole(0, MOST_SEED)]
 AnyCell = TypeVar("AnyCell", bound="Cell")
 
 
+# Parameters of `system: command` by which a log is read and counted.
+OF_READING = (
+    "log",
+    "samples_per_step",
+    "tokens_per_sample",
+    "model_flops_per_token",
+    "architecture",
+)
+
+
 @dataclass(frozen=True)
 class Cell:
     """One point of the matrix, with every parameter resolved (defaults included).
@@ -38,7 +50,8 @@ class Cell:
     `id` names its folder: the name, made safe, and a hash of everything that runs. One that was
     recorded stays, as a later version may know parameters that it does not have. `pin` is "" where
     setup brought nothing for it, `dataset` where it reads none of setup's. `placement` is what it
-    asks of a scheduler in place of the inventory's key of that name.
+    asks of a scheduler in place of the inventory's key of that name. With a `profile` a profiler
+    runs along.
     """
 
     name: Annotated[str, Text(most=100_000)]
@@ -51,8 +64,9 @@ class Cell:
     env: Mapping[Variable, str]
     parameters: Mapping[str, Any]
     axes: Mapping[str, Any] = field(default_factory=dict)
-    placement: Mapping[Placed, Annotated[str, OptionWord]] = field(default_factory=dict)
+    placement: Mapping[Placed, CellAsks] = field(default_factory=dict)
     id: Annotated[str, CellId] = ""
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         """Name the folder, unless it is recorded."""
@@ -67,7 +81,10 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        """Eight hex digits over all resolved values; two cells that run the same share it."""
+        """Eight hex digits over all resolved values; two cells that run the same share it.
+
+        How a log is read and counted is no part of what runs.
+        """
         facts = [
             self.system,
             self.pin,
@@ -78,8 +95,13 @@ class Cell:
             sorted(self.env.items()),
             # A parameter that the system derives itself is left out, so that a new one, not set,
             # changes no cell's identity.
-            sorted((key, value) for key, value in self.parameters.items() if value is not None),
+            sorted(
+                (key, value)
+                for key, value in self.parameters.items()
+                if value is not None and key not in OF_READING
+            ),
             *([sorted(self.placement.items())] if self.placement else []),
+            *([asdict(self.profile)] if self.profile else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 
@@ -112,7 +134,7 @@ class Matrix:
     data, as campaign.json holds them. `seeds` has one for each repeat, or none. Of a campaign that
     ran before, `repeats` and `seeds` are those of all its repeats, without those `left_out`
     (`Settings`). With `until_percent` a cell is repeated until samples/s is known to that,
-    `repeats` times at most.
+    `repeats` times at most. With `tune` the cells are candidates, of which a search runs some.
     """
 
     name: str
@@ -128,9 +150,12 @@ class Matrix:
     time_limit_s: float = 3600.0
     stall_limit_s: float = 1800.0
     baseline: str | None = None
+    title: str = ""
+    description: str = ""
     text: str = ""
     layout: Mapping[str, Any] = field(default_factory=dict)
     published: Sequence[Mapping[str, Any]] = ()
+    tune: Tuning | None = None
 
     @property
     def numbers(self) -> list[int]:

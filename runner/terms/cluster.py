@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.paths import FOLDER, PROJECT
@@ -13,6 +14,7 @@ from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.ssh import Ssh
 
 DEVICES = ("cpu", "cuda", "npu")
+LOST_CONTACT_S = 30.0  # as roles/validate has it; a busy control machine is so late at times
 CANN_HOME = "/usr/local/Ascend/ascend-toolkit"  # as roles/npu/defaults has it
 
 
@@ -35,7 +37,8 @@ class Cluster:
     nodes come with a job, they are `rank0` and so on here, with the words that the job fills in.
     `scratch` is a folder on a disk of each
     node's own. `root_shared`: all nodes see one folder as their root. `command_pins` are the
-    names of the pin sets that it declares for system command.
+    names of the pin sets that it declares for system command. `group` may write to folders of runs,
+    too, whose files are executed.
     """
 
     name: str
@@ -44,7 +47,7 @@ class Cluster:
     nodes: tuple[Node, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     device_memory_mib: float | None = None
-    lost_contact_s: float = 6.0
+    lost_contact_s: float = LOST_CONTACT_S
     containers: Containers = field(default_factory=Containers)
     secrets: tuple[str, ...] = ()
     cann_home: str = CANN_HOME
@@ -52,6 +55,7 @@ class Cluster:
     scratch: PurePosixPath | None = None
     root_shared: bool = False
     command_pins: tuple[str, ...] = ()
+    group: str = ""
 
     @property
     def one_root(self) -> bool:
@@ -98,6 +102,29 @@ class Cluster:
         if any(folder.is_relative_to(own / "inventory") for own in (FOLDER, PROJECT)):
             return self.name
         return f"{self.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What runs of one campaign must have alike; `nodes` has host, address, devices, root.
+
+        Keys of their defaults are left out, as they are of `digest`.
+        """
+        alike = self.nodes[:1] if self.engine.in_jobs else self.nodes
+        others = {
+            "cann_home": (self.cann_home, CANN_HOME),
+            "scratch": (str(self.scratch or ""), ""),
+            "root_shared": (self.root_shared, False),
+        }
+        return {
+            "device": self.device,
+            "nodes": [[node.host, node.address, node.devices, str(node.root)] for node in alike],
+            "env": dict(self.env),
+            "containers": {k: v for k, v in asdict(self.containers).items() if v}
+            if self.containers != Containers()
+            else {},
+            "engine": dict(self.engine.facts),
+            **{key: value for key, (value, default) in others.items() if value != default},
+        }
 
     @property
     def digest(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from node.checked import HostName, InsidePath, VariableName
-from node.schema import List, Number, Text, Whole
+from node.schema import AnyOf, List, Number, Text, Whole
 from runner.base.shape import shape
 
 GRACE_S = 5.0  # between TERM and KILL
@@ -25,6 +25,7 @@ Variable = Annotated[str, VariableName]
 Inside = Annotated[str, InsidePath]
 Line = Annotated[str, Text(most=10_000)]
 Path = Annotated[str, Text(r"(?:/.*)?", most=10_000)]
+Asked = Annotated[Any, AnyOf(Text(most=10_000), List(Text(most=10_000), make=tuple))]
 Rank = Annotated[int, Whole(0, MOST_NODES)]
 Port = Annotated[int, Whole(1, 65_535)]
 Seconds = Annotated[float, Number(0)]
@@ -34,8 +35,8 @@ Seconds = Annotated[float, Number(0)]
 class NodeRun:
     """One node's part of a run. `dir` and `runs` are folders on the node.
 
-    `serves`, `after`, `step` and `processes`: see `Command`. `scratch`: a folder of the run's own
-    on a disk of the node's own, which is made before it and removed with it; "" for none.
+    `serves`, `after`, `step`, `processes` and `tasks`: see `Command`. `scratch`: a folder of the
+    run's own on a disk of the node's own, which is made before it and removed with it; "" for none.
     """
 
     host: Host
@@ -55,6 +56,7 @@ class NodeRun:
     step: tuple[str, ...] = ()
     scratch: Path = ""
     processes: tuple[tuple[str, ...], ...] = ()
+    tasks: Rank = 0
 
     @property
     def waits(self) -> bool:
@@ -63,6 +65,15 @@ class NodeRun:
 
 
 Nodes = Annotated[tuple[NodeRun, ...], List(shape(NodeRun), MOST_NODES, 1, tuple)]
+
+
+def lease_s(lost_contact_s: float) -> float:
+    """Return how long a node goes on with a run that nobody tells it to.
+
+    Longer than bench waits for a silent node: where the machine that runs bench is slow, bench is
+    late to ask, and no node may end a run for that.
+    """
+    return 2 * lost_contact_s
 
 
 @dataclass(frozen=True)
@@ -81,14 +92,17 @@ class Limits:
 class Orders:
     """What all nodes of a run start. `secrets` are names of variables that the inventory has.
 
-    `placement` is what its cell asks of a scheduler in place of the inventory.
+    `placement` is what its cell asks of a scheduler in place of the inventory. `setup` and
+    `teardown`: lines that bash runs on each node before the trainer, and after the run.
     """
 
     run_id: Line
     limits: Limits = field(metadata={"key": "supervisor"})
     nodes: Nodes
     secrets: tuple[Variable, ...] = ()
-    placement: Mapping[Line, Line] = field(default_factory=dict)
+    placement: Mapping[Line, Asked] = field(default_factory=dict)
+    setup: tuple[Line, ...] = ()
+    teardown: tuple[Line, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return these keys of run.json."""
@@ -98,11 +112,18 @@ class Orders:
             "nodes": [asdict(node) for node in self.nodes],
             "secrets": list(self.secrets),
             **({"placement": dict(self.placement)} if self.placement else {}),
+            **({"setup": list(self.setup)} if self.setup else {}),
+            **({"teardown": list(self.teardown)} if self.teardown else {}),
         }
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks a scheduler starts on each node."""
+        return max(1, self.nodes[0].tasks)
 
     def job(self, node: NodeRun) -> dict[str, Any]:
         """Return what one node's supervisor is told of its part; the rest is the launcher's."""
         part = asdict(node)
-        for key in ("host", "node_rank", "serves", "step"):
+        for key in ("host", "node_rank", "serves", "step", "tasks"):
             del part[key]
         return {"run_id": self.run_id, **part, **asdict(self.limits)}

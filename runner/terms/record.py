@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from runner.terms.architecture import Architecture
+from runner.terms.profile import Profile
 
 # One documented list (docs/runs.md). A run that never trained a step is `did_not_run`, whatever
 # ended it (`no_steps` where its trainer ended by itself and nothing says why), and carries no
@@ -21,6 +22,7 @@ STATUSES: Mapping[str, str] = {
     "timed_out": "training started, then the run reached time_limit_s, or its job its own limit",
     "stalled": "training started, then no node printed anything for stall_limit_s",
     "node_lost": "training started, then a node was out of contact for lost_contact_s, or down",
+    "ended_early": "training started, then tune ended it, much slower than the fastest; no failure",
     "interrupted": "training started, then Ctrl-C, a stop, the end of bench or its job ended it",
     "no_steps": "every launcher ended with exit code 0, and no step was logged; no numbers",
     "did_not_run": "no training step was ever logged; the row carries no numbers",
@@ -31,6 +33,7 @@ STATUSES: Mapping[str, str] = {
 }
 
 UNREADABLE = "unreadable"
+WELL = ("ok", "ended_early")  # endings that are no failure
 UNDER_WAY = ("running", "queued")
 NOT_ENDED = (*UNDER_WAY, "pending")
 ENDED = tuple(status for status in STATUSES if status not in NOT_ENDED)
@@ -295,6 +298,7 @@ class Record:
     last_words: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
     imported: bool = False
+    profile: Profile | None = None  # that ran along
     until_percent: float | None = None  # its cell was repeated until samples/s was known to that
 
     @property

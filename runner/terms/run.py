@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from node.checked import FileName, Sha256
 from node.schema import Whole
-from node.supervisor.names import EVENTS
+from node.supervisor.names import EVENTS, TRACES
 from runner import __version__
 from runner.terms.cell import Cell
 from runner.terms.container_engines import Containers
@@ -31,8 +31,10 @@ class Command:
     several in place of `argv`, which is then the first; its part ends with the first that fails.
 
     `serves`: this process lets another node's launcher in, and ends when that has ended. `after`
-    runs once all processes have ended, however they did. `step`: options by which srun has the
-    node's whole task in a container, the supervisor too (runner/plan/containers.py sets the three).
+    runs once all processes have ended, however they did. `tasks`: srun starts so many on the node,
+    each a process of `argv` with the ranks that Slurm gives it; 0: one, which starts `argv`.
+    `step`: options by which srun has the node's whole task in a container, the supervisor too
+    (runner/plan/containers.py sets the three).
     """
 
     argv: tuple[str, ...]
@@ -47,6 +49,7 @@ class Command:
     after: tuple[tuple[str, ...], ...] = ()
     step: tuple[str, ...] = ()
     processes: tuple[tuple[str, ...], ...] = ()
+    tasks: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class NodeContext:
         """The folder on the node whose TensorBoard files are brought home."""
         return f"{self.run_dir}/{EVENTS}"
 
+    @property
+    def traces(self) -> str:
+        """The folder on the node whose profiler traces are brought home."""
+        return f"{self.run_dir}/{TRACES}"
+
     def program(self, name: str) -> str:
         """Return a program of the pin set: in its environment, or on the PATH of its image."""
         return name if self.image else f"{self.home}/env/bin/{name}"
@@ -125,7 +133,7 @@ class Run:
 
     `rerun_of` is the id of the recorded run that this one repeats, if it does. `secrets` are names
     of variables whose values roles/launch takes from the inventory: no plan holds them. One
-    that was `imported` has no command.
+    that was `imported` has no command. `setup` and `teardown`: see `Orders`.
     """
 
     campaign: Annotated[str, FileName]
@@ -140,6 +148,8 @@ class Run:
     rerun_of: Line | None = None
     secrets: tuple[Variable, ...] = ()
     imported: Imported | None = None
+    setup: tuple[Line, ...] = ()
+    teardown: tuple[Line, ...] = ()
 
     @property
     def id(self) -> str:
@@ -149,7 +159,15 @@ class Run:
     @property
     def orders(self) -> Orders:
         """What of it an engine needs to know."""
-        return Orders(self.id, self.limits, self.nodes, self.secrets, self.cell.placement)
+        return Orders(
+            self.id,
+            self.limits,
+            self.nodes,
+            self.secrets,
+            self.cell.placement,
+            self.setup,
+            self.teardown,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what run.json holds; the launch plugin reads the orders of it."""

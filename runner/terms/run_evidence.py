@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MASKED = "redacted"  # in place of a value that is named like a secret
-
 
 @dataclass(frozen=True)
 class NodeLog:
@@ -43,6 +41,7 @@ class NodeEvidence:
     files: tuple[str, ...] = ()
     step: tuple[str, ...] = ()
     note: str = ""
+    traces: tuple[str, ...] = ()  # of a profiler, in the run's folder
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ class Settings:
     """What campaign.json holds.
 
     `table` and `published` are the matrix's, checked again by who shows them; `environment` has
-    the pins and datasets that the first run was made with, None before. `imported`: its runs are
+    the pins and datasets that the first run was made with, None before. `machines` is
+    `Cluster.facts` of the inventory, empty in campaigns of older versions. `imported`: its runs are
     logs from elsewhere (`python -m runner import`), so that bench does not go on with it.
     `redacted`: it is of an export without names.
 
     With `until_percent` cells are repeated until samples/s is known to that, `repeats` times at
-    most.
+    most. `tuned`: its cells are candidates, of which a search runs some.
 
     What the matrix took out after it had run is kept and hidden: `hidden` are such cells,
     `left_out` such repeats (from 1). So `repeats` counts all that there ever were, and `seeds`, if
@@ -41,6 +42,8 @@ class Settings:
     matrix: str = ""
     matrix_name: Line | None = None
     baseline: Line | None = None
+    title: Line = ""
+    description: Line = ""
     warmup_iters: int | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[Mapping[str, Any], ...] = ()
@@ -55,9 +58,11 @@ class Settings:
     hidden: tuple[AskedCell, ...] = ()
     inventory: File
     inventory_digest: Line = ""
+    machines: Mapping[str, Any] = field(default_factory=dict)
     trainbench: Line = ""
     created_at: Annotated[float, Number(0)] = 0.0
     environment: Mapping[str, Any] | None = None
+    tuned: bool = False
     imported: bool = False
     redacted: bool = False
 
@@ -80,7 +85,7 @@ class Settings:
         for key in ("environment", "until_percent", "target_validation_loss"):
             if content[key] is None:
                 del content[key]
-        for key in ("imported", "redacted", "hidden", "left_out"):
+        for key in ("tuned", "imported", "redacted", "hidden", "left_out"):
             if not content[key]:
                 del content[key]
         return content
@@ -92,7 +97,11 @@ class Settings:
         return numbered(self.repeats, self.left_out)
 
     def if_needed(self, cell: AskedCell, repeat: int) -> bool:
-        """Whether a repeat runs only if those before it do not tell enough (`until_percent`)."""
+        """Whether a repeat runs only if those before it do not tell enough (`until_percent`), or a
+        search asks for it.
+        """
+        if self.tuned:
+            return True
         first = self.repeats_of(cell)[:FEWEST_REPEATS]
         return self.until_percent is not None and repeat not in first
 

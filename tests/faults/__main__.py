@@ -56,7 +56,9 @@ def run(fault: Fault[Stage], cluster: Cluster) -> list[str]:
     """One fault's row of the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = folder_for(Path(name), fault)
-        inventory = cluster.write_inventory(folder / "nodes", variables=variables())
+        inventory = cluster.write_inventory(
+            folder / "nodes", variables={**variables(), **fault.variables}
+        )
         group = Group(cluster, cluster.nodes, inventory)
         stage = Stage(fault.name, folder, group, fault.act, fault.matrix)
         try:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from runner.terms.cluster import LOST_CONTACT_S
 from tests import stand_in
 from tests.cluster.system import base_python
 from tests.faults.stage import PATIENCE_S, Row, Stage
-from tests.on_nodes.campaign import Bench
+from tests.on_nodes.campaign import Bench, descendants
 
 LATE = """#!{python} -IS
 # A node's Python whose clock is an hour ahead: the nodes of a test share one kernel, and its clock.
@@ -33,6 +34,7 @@ else:
 """
 
 
+BUSY_S = 30
 S = TypeVar("S", bound=Stage)
 
 
@@ -41,7 +43,7 @@ class Fault(Generic[S]):
     """A fault: `do` makes it happen on a stage, `ends` are the struck cell's (status, cause).
 
     `act` is for the stand-in trainer, `matrix` for the campaign, `disk_mib` and `memory_mib` for
-    the nodes; `says` must stand in the outcome's reason.
+    the nodes, `variables` for their inventory; `says` must stand in the outcome's reason.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Fault(Generic[S]):
     says: str = ""
     disk_mib: int | None = None
     memory_mib: int | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 def kill_program(number: int, program: str, what: int = signal.SIGKILL) -> Callable[[Stage], Row]:
@@ -117,6 +120,32 @@ def runner_killed(stage: Stage) -> Row:
     again = stage.bench.run("--again", "--only", "env=CELL:struck*", "--stop-after", "8")
     assert "stopped after --stop-after 8" in again.stderr, again.stderr
     return stage.row(took_s, attempt=2)
+
+
+def control_busy(stage: Stage) -> Row:
+    """All that bench started on the control machine, its connections too, does nothing for 30 s.
+
+    That is the worst that a busy machine does: it swaps, or others have its processors.
+    """
+    stage.start()
+    assert stage.bench.process is not None
+    pids = [stage.bench.process.pid, *descendants(stage.bench.process.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    steps = stage.steps()
+    subprocess.run(["sleep", f"{BUSY_S}"], check=True)
+    assert stage.steps() == steps  # nothing was fetched meanwhile
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGCONT)
+    return stage.row(stage.until_struck_ended())
+
+
+def terminal_closed(stage: Stage) -> Row:
+    """The terminal that bench was started in is closed: the window, or the connection to it."""
+    terminal = stage.bench.start_in_terminal()
+    stage.until_struck_trains()
+    terminal.close()
+    return stage.row(stage.until_struck_ended())
 
 
 def ctrl_c(times: int) -> Callable[[Stage], Row]:
@@ -342,6 +371,11 @@ FAULTS = (
         (("failed", "supervisor_lost"),),
     ),
     Fault("bench killed, then bench again", runner_killed, (("interrupted", "interrupted"),)),
+    Fault(
+        "control machine busy for 30 s", control_busy, OK, _act("", STEP_S="0.7"),
+        variables={"cluster_lost_contact_s": LOST_CONTACT_S},
+    ),
+    Fault("terminal closed", terminal_closed, OK),
     Fault("Ctrl-C once", ctrl_c(1), (("interrupted", "interrupted"),)),
     Fault("Ctrl-C twice", ctrl_c(2), (("interrupted", "interrupted"), ("none", ""))),
     Fault("port taken", port_taken, (("did_not_run", "port_in_use"),), says="is already in use"),

@@ -8,7 +8,6 @@ cell may be lost, no finished repeat made again, no process left, and no secret 
 """
 
 import argparse
-import contextlib
 import os
 import random
 import signal
@@ -35,7 +34,7 @@ from tests.cluster.system import ClusterError, base_python
 from tests.conftest import ROOT
 from tests.faults.__main__ import variables
 from tests.faults.stage import OURS
-from tests.on_nodes.campaign import Bench
+from tests.on_nodes.campaign import Bench, descendants
 
 CELLS = 5
 RUNS_BEFORE = (0, 0, 1, 1, 1, 2)  # that a bench begins before the blow
@@ -186,19 +185,6 @@ def repeats(bench: Bench) -> list[list[Outcome | None]]:
 def finished(attempts: list[Outcome | None]) -> bool:
     """Whether the last attempt is one that the next bench keeps."""
     return bool(attempts) and is_finished(attempts[-1])
-
-
-def descendants(pid: int) -> list[int]:
-    """Processes that a process started, and those started."""
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        for children in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                pids = [int(word) for word in children.read_text().split()]
-                found += pids
-                todo += pids
-    return found
 
 
 def commands() -> list[str]:

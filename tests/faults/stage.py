@@ -98,6 +98,10 @@ class Stage:
     def start(self, *more: str) -> None:
         """Run the campaign in the background until the struck cell trains."""
         self.bench.start(*more)
+        self.until_struck_trains()
+
+    def until_struck_trains(self) -> None:
+        """Wait for its second step."""
         wait(lambda: self.steps() >= 2, PATIENCE_S, "a step of the struck cell")
 
     def steps(self) -> int:

@@ -24,7 +24,7 @@ from tests.fuzz.targets import TARGETS
 
 PART = 250  # cases that a process takes at once
 KEPT = ROOT / "build" / "fuzz"
-HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
+HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "MPLCONFIGDIR")
 MEMORY = 6 << 30  # bytes of a worker's address space: what wants more is a finding
 
 

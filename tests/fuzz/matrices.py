@@ -72,7 +72,7 @@ class Matrices:
     @cached_property
     def seeds(self) -> list[bytes]:
         """Texts of matrices."""
-        paths = [ROOT / "matrix.yaml", *sorted((ROOT / "matrices").glob("*.yaml"))]
+        paths = [ROOT / "matrix.yaml", *sorted((ROOT / "matrices").glob("*/*.yaml"))]
         return [OWN, *(path.read_bytes() for path in paths if path.stat().st_size < 4000)]
 
     @cached_property

@@ -75,7 +75,15 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             ["bench"],
             [
                 *("--matrix", "-i", "--inventory", "--runs", "--dry-run", "--only GLOB"),
-                *("--again", "--format", "{table,json}", "inventory/local", CODES),
+                *(
+                    "--again",
+                    "--failed",
+                    "--name",
+                    "--format",
+                    "{table,json}",
+                    "inventory/local",
+                    CODES,
+                ),
             ],
         ),
         (
@@ -110,7 +118,16 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
         (
             ["export"],
-            ["CAMPAIGN", "--runs", "-o FILE", "--output FILE", "--redact", "node1", "exit codes"],
+            [
+                "CAMPAIGN",
+                "--runs",
+                "-o PATH",
+                "--output PATH",
+                "--to",
+                "--redact",
+                "node1",
+                "exit codes",
+            ],
         ),
         (
             ["rerun"],
@@ -253,7 +270,7 @@ def test_the_quickstart_and_every_matrix_of_the_project_can_be_read(
     assert capsys.readouterr().out.count("cell ") == 4
     from runner.matrix.file import load_matrix
 
-    for path in (PROJECT / "matrices").glob("*.yaml"):
+    for path in (PROJECT / "matrices").glob("*/*.yaml"):
         assert load_matrix(path, one_device).cells
 
 
@@ -364,7 +381,7 @@ def test_a_finished_campaign_is_shown_again_without_any_play(
     monkeypatch.setattr(ssh_engine, "play", lambda *_, **__: pytest.fail("a play was run"))
     assert main(bench.argv()[3:]) == 1
     said = capsys.readouterr()
-    assert "4 runs, 4 finished before (2 of them not ok: --again runs them again)" in said.err
+    assert "4 runs, 4 finished before (2 of them not ok: --failed runs them again)" in said.err
     assert "the stand-in failed at step 3" in " ".join(said.out.split())
     assert not list(bench.campaign.glob("*/*/attempt2"))
 

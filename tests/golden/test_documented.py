@@ -86,7 +86,8 @@ def planned(case: Case, folder: Path) -> list[dict[str, Any]]:
         cluster_env=dict(case.env),
         **case.more,
     )
-    argv = ["bench", "--matrix", str(PROJECT / "matrices" / f"{case.matrix}.yaml")]
+    (matrix,) = (PROJECT / "matrices").glob(f"*/{case.matrix}.yaml")
+    argv = ["bench", "--matrix", str(matrix)]
     argv += ["-i", str(place), "--dry-run", "--format", "json"]
     for name in case.only:
         argv += ["--only", name]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.golden.places import stood_in
 from tests.on_nodes.campaign import Bench
@@ -75,6 +76,39 @@ def test_the_page_changes_while_bench_runs_and_ends_with_it(bench: Bench, tmp_pa
     assert file.read_text() == ended
     with pytest.raises(urllib.error.URLError):
         read(address)
+
+
+def test_prometheus_reads_how_far_it_is(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bench.prom"
+
+    def metrics() -> dict[str, list[tuple[dict[str, str], float]]]:
+        return {
+            family.name: [(sample.labels, sample.value) for sample in family.samples]
+            for family in text_string_to_metric_families(file.read_text())
+        }
+
+    bench.start("--metrics", str(file))
+    until(lambda: True if file.exists() and "trainbench_run_loss" in metrics() else None)
+    begun = metrics()
+    cell = {"campaign": "live-here", "cell": "zero_stage=0", "repeat": "1"}
+    assert begun["trainbench_run_iteration"] == [(cell, 2.0)]
+    ((_, rate),), ((_, tokens),) = (
+        begun[f"trainbench_run_{name}_per_second"] for name in ("samples", "tokens")
+    )
+    assert tokens == pytest.approx(rate * 128)
+    assert begun["trainbench_runs_waiting"][0][1] == 1
+    assert begun["trainbench_campaign_live"][0][1] == 1
+    (tmp_path / "seen").touch()
+    code, said = bench.finish()
+    assert code == 0, said
+    ended = metrics()
+    one = {"campaign": "live-here"}
+    assert ended["trainbench_runs_ended"] == [({**one, "status": "ok"}, 2.0)]
+    assert ended["trainbench_campaign_live"] == [(one, 0.0)]
+    assert "trainbench_run_loss" not in ended
+    assert [path.name for path in tmp_path.glob("*.prom*")] == ["bench.prom"]
 
 
 def test_ctrl_c_ends_it_and_leaves_the_report(bench: Bench, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ MATRIX = {
     "time_limit_s": 600,
 }
 MODES = ("job", "allocation")
+SCRIPT = ("--script", "--only", "zero_stage=1")
 
 
 def said(folder: Path, mode: str, *options: str) -> str:
@@ -44,6 +45,8 @@ def said(folder: Path, mode: str, *options: str) -> str:
     matrix: dict[str, Any] = json.loads(json.dumps(MATRIX))
     if mode == "allocation":
         del matrix["defaults"]["constraint"]
+    else:
+        matrix["defaults"]["slurm_setup"] = ["module load cuda/12.4", "source env.sh"]
     (folder / "m.yaml").write_text(json.dumps(matrix))
     argv = ["bench", "--matrix", str(folder / "m.yaml"), "-i", str(place), "--dry-run"]
     with redirect_stdout(StringIO()) as output:
@@ -51,6 +54,7 @@ def said(folder: Path, mode: str, *options: str) -> str:
     assert not (folder / "runs").exists()
     text = output.getvalue().replace(str(folder.resolve()), "/shared")
     # What names the run by its folder is another one wherever the tests run.
+    text = re.sub(r'("sha256": ")[0-9a-f]{64}', r"\1SHA", text)
     return re.sub(r"(programs/|trainbench-run-)[0-9a-f]{12,16}", r"\1SHA", text)
 
 
@@ -63,6 +67,25 @@ def test_a_dry_run_shows_what_slurm_would_be_given(
     assert text == golden.read_text(encoding="utf-8"), (
         "run: python -m tests.golden.test_slurm_dry_run"
     )
+
+
+def test_a_script_to_run_by_hand(tmp_path: Path) -> None:
+    text = said(tmp_path, "job", *SCRIPT)
+    assert text == (HERE / "script.txt").read_text(encoding="utf-8"), (
+        "run: python -m tests.golden.test_slurm_dry_run"
+    )
+
+
+def test_a_script_is_of_one_cell_and_of_a_dry_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AssertionError):
+        said(tmp_path, "job", "--script")
+    error = capsys.readouterr().err
+    assert "--script is of one cell, and there are 2; choose one, such as --only" in error
+    argv = ["bench", "--matrix", str(tmp_path / "m.yaml"), "-i", str(tmp_path / "rack"), "--script"]
+    assert main(argv) == 2
+    assert "add --dry-run" in capsys.readouterr().err
 
 
 def test_as_json_it_says_the_same(tmp_path: Path) -> None:
@@ -79,3 +102,5 @@ if __name__ == "__main__":
     for each in MODES:
         with tempfile.TemporaryDirectory() as made:
             (HERE / f"{each}.txt").write_text(said(Path(made), each), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as made:
+        (HERE / "script.txt").write_text(said(Path(made), "job", *SCRIPT), encoding="utf-8")

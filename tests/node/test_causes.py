@@ -28,6 +28,7 @@ SAYERS = [
     PROJECT / "runner" / "launch" / "interrupts.py",
     *(PROJECT / "runner" / "launch" / "slurm").glob("*.py"),
     PROJECT / "runner" / "judge" / "decide.py",
+    PROJECT / "runner" / "tuner" / "early_end.py",
     PROJECT / "runner" / "judge" / "judge.py",
 ]
 TAKE_A_CAUSE = {"RefusedError", "RefusalError", "halt", "ask_to_halt"}  # as their first argument
@@ -132,7 +133,7 @@ def test_bench_makes_again_only_what_a_machine_or_a_person_ended() -> None:
     finished = {cause.value for cause in Cause if not cause.again}
     assert finished == {
         *("exit", "no_step", "stopped_early", "nan_loss", "unreadable"),
-        *("time_limit", "stalled", "log_limit", "out_of_memory"),
+        *("time_limit", "stalled", "log_limit", "out_of_memory", "ended_early"),
     }
     assert finished >= set(map(str, EXPLAINED))
     assert is_finished(Outcome("ok", "", ""))
@@ -141,7 +142,7 @@ def test_bench_makes_again_only_what_a_machine_or_a_person_ended() -> None:
 
 
 def test_what_may_come_late_is_said_from_outside_of_the_nodes() -> None:
-    assert {str(cause) for cause in LATE} == {"interrupted", "control_lost", "stalled"}
+    assert set(map(str, LATE)) == {"interrupted", "control_lost", "stalled", "ended_early"}
 
 
 def test_what_a_node_may_refuse_with_is_what_its_supervisor_refuses_with() -> None:
@@ -151,5 +152,5 @@ def test_what_a_node_may_refuse_with_is_what_its_supervisor_refuses_with() -> No
         if path.name not in ("kinds.py", "task.py")  # a task answers nobody: it writes files
     ]
     named = {Cause[name] for text in texts for name in re.findall(r"\bCause\.([A-Z_]+)", text)}
-    of_a_task = {Cause.LAUNCH_ERROR}  # of Slurm's, which answers nobody
+    of_a_task = {Cause.LAUNCH_ERROR, Cause.SETUP_FAILED}  # of Slurm's, which answers nobody
     assert named - {STALLED} - of_a_task == set(REFUSALS)

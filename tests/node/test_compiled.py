@@ -1,6 +1,7 @@
 """Programs that were compiled once: whoever starts one later takes that, where it fits."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,4 +53,19 @@ def test_a_program_is_compiled_once(file: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\xe9\x00", b"N", b"(\x02\x00\x00\x00NN"])
 def test_what_is_no_such_file_is_none(file: Path, content: bytes) -> None:
     Path(sent.place(str(file))).write_bytes(content)
+    assert "compiled node.visibility" in ask(file, COUNTS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+@pytest.mark.parametrize("how", ["another user's", "open to all", "a link"])
+def test_what_another_user_may_have_compiled_is_compiled_again(file: Path, how: str) -> None:
+    ask(file, KEEP.format(file=str(file)))
+    path = Path(sent.place(str(file)))
+    if how == "a link":
+        path.rename(file.with_name("elsewhere"))
+        path.symlink_to("elsewhere")
+    elif how == "open to all":
+        path.chmod(0o666)
+    else:
+        os.chown(path, 4242, 4242)
     assert "compiled node.visibility" in ask(file, COUNTS)

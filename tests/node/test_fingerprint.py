@@ -1,5 +1,6 @@
 """node/fingerprint.py: what a folder and a Python are, whatever lies in them."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -385,3 +386,28 @@ def test_a_python_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be started: No such file" in python_said(str(tmp_path / "no"))["problem"]
     assert "cannot be started" in python_said("/no\x00")["problem"]
     assert "cannot be started: Permission denied" in python_said(str(tmp_path))["problem"]
+
+
+# --- what does not count, and what is named -------------------------------------------------------
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_matrix_beside_a_checkouts_trainer_does_not_count(trainer: Path, tracked: bool) -> None:
+    def told() -> tuple[dict[str, str], dict[str, str]]:
+        matrix = hashlib.sha256((trainer / "m.yaml").read_bytes()).hexdigest()
+        files: dict[str, dict[str, str]] = {}
+        (found,) = fingerprint.fingerprints({"f": str(trainer)}, {}, [matrix], files).values()
+        return found, files["f"]
+
+    write(trainer, {"m.yaml": "a: 1\n"})
+    if tracked:
+        git(trainer, "add", "m.yaml")
+        git(trainer, "commit", "-qm", "a matrix")
+    before, files = told()
+    assert (before["edits"], files) == ("", {})
+    write(trainer, {"m.yaml": "a: [1, 2]\n"})
+    assert told() == (before, {})
+    write(trainer, {"train.py": "print(3)\n"})
+    after, files = told()
+    assert after["edits"] != ""
+    assert list(files) == ["train.py"]

@@ -110,7 +110,7 @@ class Run:
             "device_ids": [0],
             "log_limit_bytes": 1 << 30,
             "time_limit_s": 60.0,
-            "lost_contact_s": 60.0,
+            "lease_s": 60.0,
             "grace_s": 1.0,
             **more,
         }
@@ -127,7 +127,8 @@ class Run:
     def poll(
         self, *, go: bool = False, stop: str = "", wait_s: float = 0.0, over: bool = False
     ) -> dict[str, Any]:
-        spec = {"offset": self.offset, "wait_s": wait_s, "sampled": 0}
+        known = {"offset": self.offset, "sampled": 0}
+        spec = {**known, "wait_s": wait_s, "lease_s": self.job["lease_s"]}
         answer = self.ask("news:poll", **spec, go=go, stop=stop, over=over)
         data = zlib.decompress(base64.b64decode(answer["data"]))
         self.log += data
@@ -327,7 +328,7 @@ def test_a_marked_process_elsewhere_is_ended_with_the_run(make: Make) -> None:
 
 
 def test_a_lease_that_nobody_renews_ends_the_run(make: Make) -> None:
-    run = make(f"sleep 1000 & echo $!; {SLEEP}", lost_contact_s=2.0).start()
+    run = make(f"sleep 1000 & echo $!; {SLEEP}", lease_s=2.0).start()
     for _ in range(10):  # renewed in time, it goes on
         time.sleep(0.25)
         assert run.poll()["done"] is None
@@ -365,8 +366,32 @@ def test_a_run_that_is_being_stopped_is_not_renewed(make: Make) -> None:
     assert lease.stat().st_mtime_ns == before
 
 
+def test_a_poll_says_how_long_the_run_goes_on_without_another_one(make: Make) -> None:
+    """As a control machine does that has become slow; and the other way round."""
+    run = make(SLEEP, lease_s=1.0).start()
+    run.job["lease_s"] = 60.0
+    run.poll()
+    time.sleep(2.0)
+    run.job["lease_s"] = 1.0
+    assert run.poll()["done"] is None
+    done = run.ended()
+    assert (done["ended_by"], done["wall_s"] > 2.5) == ("lease", True)
+    assert "for 1 s" in done["message"]
+
+
+def test_a_lease_is_renewed_before_the_wait_of_a_poll_alone(make: Make) -> None:
+    """The last poll of a bench that is gone would be taken for a living one's."""
+    run = make(SLEEP).start()
+    before = (run.dir / "lease").stat().st_mtime_ns
+    began = time.time_ns()
+    run.poll(wait_s=1.0)
+    renewed = (run.dir / "lease").stat().st_mtime_ns
+    assert before < renewed < began + 900_000_000
+    run.done(stop="enough")
+
+
 def test_a_lease_that_runs_out_before_go_starts_nothing(make: Make) -> None:
-    run = make("echo started", lost_contact_s=0.3)
+    run = make("echo started", lease_s=0.3)
     run.prepare()
     assert run.ended()["ended_by"] == "lease"
     done = run.poll(go=True)["done"]
@@ -488,7 +513,7 @@ def test_a_port_in_use_is_refused_by_number(make: Make, address: str) -> None:
 
 def test_a_busy_node_names_who_holds_it_and_is_free_again_afterwards(make: Make) -> None:
     holder = make(SLEEP).start()
-    late = make("true", lost_contact_s=3.0, grace_s=0.1)
+    late = make("true", lease_s=3.0, grace_s=0.1)
     answer = late.prepare()
     assert answer["refused"] == "node_busy"
     assert holder.id in answer["message"]
@@ -631,6 +656,27 @@ def test_nobody_else_can_read_what_a_run_left(make: Make, tmp_path: Path) -> Non
     assert {name for name, mode in files.items() if mode & 0o077} == set()
     assert (tmp_path / "runs" / f"lock-{socket.gethostname()}").stat().st_mode & 0o777 == 0o600
     assert not (run.dir / "reserve").exists()
+
+
+def test_a_node_whose_folder_of_runs_is_open_is_refused_with_the_cure(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs").chmod(0o777)
+    refused = make("true").prepare()
+    assert (refused["refused"], "chmod o-w" in refused["message"]) == ("io_error", True)
+
+
+def test_programs_that_were_left_on_a_node_before_are_not_what_runs(
+    make: Make, tmp_path: Path
+) -> None:
+    left = tmp_path / "runs" / ".programs" / "0123.json"
+    left.parent.mkdir(parents=True)
+    left.parent.parent.chmod(0o700)
+    left.write_text(json.dumps({"node.sent": "raise SystemExit('theirs')"}))
+    run = make("true")
+    assert run.finish()["rc"] == 0
+    assert "theirs" not in left.read_text()
 
 
 def test_a_secret_in_the_environment_is_in_nobodys_command_line(make: Make) -> None:
@@ -886,6 +932,26 @@ def test_event_files_of_the_folder_can_be_fetched_and_nothing_beyond(
     (run.dir / "tensorboard").symlink_to(tmp_path / "outside")
     assert name not in run.poll()["files"]
     assert fetched("tensorboard/tfevents.1") == b""
+
+
+def test_traces_of_a_profiler_can_be_fetched_and_nothing_beyond(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text("not yours")
+    run = make("sleep 0.1").start()
+    folder = run.dir / "profile" / "iteration_3"
+    folder.mkdir(parents=True)
+    (folder / "rank0_trace.json").write_text("{}")
+    (folder / "notes.txt").write_text("no trace")
+    (folder / "link.json").symlink_to(tmp_path / "secret.json")
+    (run.dir / "node0.nsys-rep").write_text("report")
+    (run.dir / "other.nsys-rep").symlink_to(tmp_path / "secret.json")
+    with (run.dir / "profile" / "large.json").open("wb") as stream:
+        stream.truncate(513 << 20)
+    run.done()
+    files = run.poll()["files"]
+    files.pop("samples.csv", None)
+    assert files == {"node0.nsys-rep": 6, "profile/iteration_3/rank0_trace.json": 2}
+    answer = run.ask("news:fetch", name="profile/iteration_3/rank0_trace.json", offset=0, length=9)
+    assert zlib.decompress(base64.b64decode(answer["data"])) == b"{}"
 
 
 def test_more_event_files_than_are_fetched_are_left(make: Make) -> None:

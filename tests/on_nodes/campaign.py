@@ -1,10 +1,17 @@
 """Start a real `bench` on test nodes in the background, watch it, and read what it left."""
 
+from __future__ import annotations
+
+import contextlib
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +20,27 @@ from typing import Any
 import yaml
 
 from runner.folder import names
+
+
+class Terminal:
+    """A window: it reads what is printed until it is closed, which hangs up what runs in it."""
+
+    def __init__(self, handle: int) -> None:
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._read, args=(handle,), daemon=True)
+        self._thread.start()
+
+    def _read(self, handle: int) -> None:
+        while not self._closing.is_set():
+            with contextlib.suppress(OSError):  # what ran there has ended
+                if select.select([handle], [], [], 0.05)[0] and not os.read(handle, 1 << 16):
+                    break
+        os.close(handle)
+
+    def close(self) -> None:
+        """Close the window."""
+        self._closing.set()
+        self._thread.join()
 
 
 class Bench:
@@ -56,6 +84,21 @@ class Bench:
                 text=True,
                 start_new_session=True,
             )
+
+    def start_in_terminal(self, *more: str) -> Terminal:
+        """Run in the background, in a terminal of its own."""
+        ours, its = os.openpty()
+        self.process = subprocess.Popen(
+            self.argv(*more),
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            text=True,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(its)
+        return Terminal(ours)
 
     def finish(self, timeout: float = 120) -> tuple[int, str]:
         """Wait for the end; exit code and what it printed."""
@@ -114,3 +157,16 @@ def wait(condition: Callable[[], bool], timeout: float, what: str) -> None:
         if time.monotonic() > until:
             raise TimeoutError(f"{what} did not come within {timeout} s")
         time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that a process started, and those started."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        for children in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                pids = [int(word) for word in children.read_text().split()]
+                found += pids
+                todo += pids
+    return found

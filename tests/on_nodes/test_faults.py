@@ -18,8 +18,7 @@ import pytest
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.system import base_python
 from tests.conftest import ROOT
-from tests.faults.kills import descendants
-from tests.on_nodes.campaign import Bench, wait
+from tests.on_nodes.campaign import Bench, descendants, wait
 
 pytestmark = pytest.mark.cluster
 
@@ -122,8 +121,8 @@ def test_link_cut(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({}))
     group.nodes[3].link(False)
     took = bench.wait_for_outcome("env=STEP_S", LIMIT_S)
+    group.nodes[3].link(True)  # the next run waits there for the end of this one
     wait(lambda: not left_on(group, 3, "400"), LIMIT_S - took, "the end of node4's processes")
-    group.nodes[3].link(True)
     assert bench.outcome("env=STEP_S")["status"] == "node_lost"
     assert bench.outcome("env=STEP_S")["reason"].startswith("node4: out of contact")
     assert_next_cell_ran(bench, group)

@@ -20,7 +20,7 @@ KNOWN = check.read(PROJECT)
 LIMITS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[
     "__validate_gcc_limits"
 ]
-INVENTORIES = sorted(path for path in (PROJECT / "inventory").iterdir() if path.is_dir())
+INVENTORIES = sorted(path.parent for path in (PROJECT / "inventory").glob("**/hosts.*"))
 GOOD: dict[str, Any] = {
     "cluster_root": "/opt/tb",
     "cluster_device": "cuda",
@@ -386,8 +386,8 @@ def test_the_documents_clusters() -> None:
         return [node.address for node in load_inventory(PROJECT / "inventory" / name).nodes]
 
     assert addresses("vs") == ["10.10.0.8", "EDIT-ME"]
-    assert addresses("osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]
-    assert addresses("thumt") == ["10.10.10.102", "10.10.10.105"]
+    assert addresses("documents/osdi") == ["10.11.0.2", "10.11.0.3", "10.11.0.4", "10.11.0.5"]
+    assert addresses("documents/thumt") == ["10.10.10.102", "10.10.10.105"]
 
 
 def test_odd_values_and_names_are_printable_sentences_without_what_a_mapping_holds() -> None:

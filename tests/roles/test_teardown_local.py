@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.__main__ import main
 from tests.conftest import ROOT
 from tests.roles.play import Ran, play
 
@@ -43,3 +44,15 @@ def test_teardown_here_takes_off_what_setup_put_there(tmp_path: Path, inventory:
     assert not list((tmp_path / "root/systems").iterdir())
     assert not (tmp_path / "root/conda").exists()
     assert teardown(inventory, "--check").changed() == {"localhost": 0}
+
+
+def test_a_check_names_what_would_go_and_its_size(
+    tmp_path: Path, inventory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["teardown", "-i", str(inventory), "--check", "--runs", str(tmp_path / "runs")]) == 0
+    )
+    said = capfd.readouterr().out
+    assert f"{tmp_path}/root/conda (" in said
+    assert f"{tmp_path}/root/systems/torch_gpt (" in said
+    assert "teardown: 2 changes would be made; nothing was changed, " in said

@@ -17,8 +17,8 @@ from runner.folder.campaign import Campaign
 from runner.launch import rerun, status
 from runner.launch.live import now_of
 from runner.load.records import layout_of, records_of
-from runner.report.formats import render
 from runner.terms.record import Record
+from tests.runner.documents import document_of, render
 
 FORMATS = ("table", "markdown", "csv", "json", "html")
 DEEP: Any = []
@@ -113,7 +113,7 @@ def read_all(campaign: Campaign, *, slowly: bool = False) -> list[Record]:
             baseline = campaign.settings.baseline
             render(records, format, baseline, layout=layout, published=documents)
         if slowly:
-            ours = side("a", records)
+            ours = side("a", document_of(records))
             compare_campaigns(ours, ours, thresholds([]))
     for path in campaign.path.glob(names.ATTEMPTS):
         with contextlib.suppress(UserError):

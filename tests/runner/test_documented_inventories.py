@@ -18,11 +18,11 @@ from runner.systems.common.pins import pins
 from runner.systems.common.registry import system_names
 from tests.runner.builders import one_device
 
-USES = re.compile(r"bench --matrix (matrices/\S+\.yaml) -i (inventory/[\w-]+)$", re.MULTILINE)
+USES = re.compile(r"bench --matrix (matrices/\S+\.yaml) -i (inventory/[\w/-]+)$", re.MULTILINE)
 # What a matrix's own head says: it, and the inventory that it is for.
 PAIRS = sorted(
     found
-    for path in (PROJECT / "matrices").glob("*.yaml")
+    for path in (PROJECT / "matrices").glob("*/*.yaml")
     for found in USES.findall(path.read_text(encoding="utf-8"))
 )
 INVENTORIES = sorted({inventory for _, inventory in PAIRS})

@@ -14,8 +14,9 @@ import pytest
 
 from node.schema import UnfitError
 from runner.__main__ import main
-from runner.archive.redact import REDACTED, Redaction
+from runner.archive.redact import Redaction
 from runner.base.errors import UserError
+from runner.base.masking import MASKED
 from runner.compare.verdicts import compare_campaigns, saved, thresholds
 from runner.inventory import listing as reader
 from runner.inventory.inventory import parse_inventory
@@ -226,4 +227,4 @@ def test_a_figure_of_nothing_on_one_side_is_compared() -> None:
 
 def test_a_list_of_nodes_in_a_log_that_is_too_deep_is_taken_out() -> None:
     deep = base64.urlsafe_b64encode(b"[" * 50_000).decode()
-    assert Redaction([], []).text(f"world_info={deep} x") == f"world_info={REDACTED} x"
+    assert Redaction([], []).text(f"world_info={deep} x") == f"world_info={MASKED} x"

@@ -59,7 +59,7 @@ def test_hosts_of_child_groups_follow_and_none_comes_twice() -> None:
 def test_what_is_not_set_has_a_default() -> None:
     found = parse(listed("a"))
     assert (found.name, found.device, found.env) == ("test", "cpu", {})
-    assert (found.device_memory_mib, found.lost_contact_s) == (None, 6.0)
+    assert (found.device_memory_mib, found.lost_contact_s) == (None, 30.0)
     node = found.nodes[0]
     assert (node.address, node.devices, node.root) == ("a", 2, PurePosixPath("/opt/tb"))
 

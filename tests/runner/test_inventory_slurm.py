@@ -77,6 +77,22 @@ def test_the_inventory_to_copy_is_read() -> None:
             "slurm_options has --parti, which has a key of its own: slurm_partition",
         ),
         (
+            {"slurm_options": ["--cpu-bind=cores"]},
+            "slurm_options has --cpu-bind, which is srun's; write it into slurm_srun_args",
+        ),
+        (
+            {"slurm_srun_args": ["--mpi=pmix"]},
+            "slurm_srun_args has --mpi, which has a key of its own: slurm_mpi",
+        ),
+        (
+            {"slurm_setup": "module load cuda"},
+            "slurm_setup is 'module load cuda'; it must be a list",
+        ),
+        (
+            {"slurm_setup": ["if true", "a\nb"]},
+            "slurm_setup of login[1] is 'a\\nb'; it has a control character",
+        ),
+        (
             {"slurm_options": ["--array=1-4"]},
             "slurm_options has --array, which bench sets itself; take it out",
         ),

@@ -13,8 +13,8 @@ from node.env.environment import Environment
 from node.env.indexes import sources
 from node.env.pip import pip
 from plugins.launching.home import fetchable
-from runner.base.env import SECRET
 from runner.base.errors import UserError
+from runner.base.masking import is_secret
 from runner.inventory.inventory import parse_inventory
 from runner.launch import play
 from runner.plan.dryrun import dry_run
@@ -37,7 +37,7 @@ VALUE = "hf_0123456789"
     ],
 )
 def test_what_is_named_like_a_secret(name: str, secret: bool) -> None:
-    assert bool(SECRET.search(name)) == secret
+    assert is_secret(name) == secret
 
 
 def listed(**env: Any) -> dict[str, Any]:
@@ -145,6 +145,13 @@ def test_an_indexs_password_is_in_no_command_line(tmp_path: Path) -> None:
     ("name", "taken"),
     [
         *((name, True) for name in ("samples.csv", "stacks.txt", "tensorboard/a/tfevents.1.h")),
+        *((name, True) for name in ("node0.nsys-rep", "profile/rank0.json.gz")),
+        *((name, True) for name in ("profile/iteration_12/rank0_trace.json", "profile/a.nsys-rep")),
+        *(
+            (name, False)
+            for name in ("job.json", "profile/a", "profile/../job.json", "profile/.json")
+        ),
+        *((name, False) for name in ("/a.nsys-rep", "other/a.nsys-rep", "tensorboard/a.json")),
         ("tensorboard/../../../tfevents", False),
         ("/tensorboard/tfevents", False),
         ("tensorboard//tfevents", False),

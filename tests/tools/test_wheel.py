@@ -12,7 +12,7 @@ import pytest
 from hatchling.build import build_wheel
 
 from runner.base.paths import PROJECT, program
-from tools.wheel_contents import SHIPPED
+from tools.wheel_contents import PACKAGE, SHIPPED
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,13 @@ def test_messages_name_the_command_as_it_was_called(installed: Path, tmp_path: P
 
 def test_dry_run_is_of_the_folder_where_one_stands(installed: Path, tmp_path: Path) -> None:
     said = run(
-        installed, tmp_path, "trainbench", "bench", "-m", "matrices/parallel.yaml", "--dry-run"
+        installed,
+        tmp_path,
+        "trainbench",
+        "bench",
+        "-m",
+        "matrices/start/parallel.yaml",
+        "--dry-run",
     )
     assert f"cwd  {tmp_path}/.trainbench/systems/torch_gpt/" in said
     assert list(tmp_path.iterdir()) == []  # a dry run leaves nothing
@@ -78,13 +84,26 @@ def test_playbooks_are_found_and_write_where_one_stands(installed: Path, tmp_pat
     said = run(installed, tmp_path, "trainbench", "setup", "--tags", "validate")
     assert said.startswith("validate              localhost         ok ")
     assert [path.name for path in tmp_path.rglob("*.log")] == ["local-setup.log"]
-    (shipped,) = installed.parent.glob("lib/python3*/site-packages/trainbench")
+    (shipped,) = installed.parent.glob(f"lib/python3*/site-packages/{PACKAGE}/shipped")
     assert {path.name for path in shipped.iterdir()} - {"__pycache__"} == {*SHIPPED}
 
 
-def test_modules_are_found(installed: Path, tmp_path: Path) -> None:
-    code = "from runner import notebook, __main__ as m; print(notebook.DEFAULT_RUNS); "
-    code += "m.main(['systems'])"
-    runs, *said = run(installed, tmp_path, "python", "-c", code).splitlines()
-    assert runs == f"{tmp_path}/runs"
-    assert any("torch_gpt" in line for line in said)
+def test_no_other_program_finds_its_modules(installed: Path, tmp_path: Path) -> None:
+    for name in ("runner", "node", "plugins"):
+        said = run(installed, tmp_path, "python", "-c", f"import {name}", code=1)
+        assert f"ModuleNotFoundError: No module named '{name}'" in said
+
+
+def test_a_notebook_has_a_campaign_as_a_frame(installed: Path, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("".join(f"step {n}/9 | loss {10 - n}.5\n" for n in range(1, 10)))
+    matrix = tmp_path / "m.yaml"
+    log_keys = "{step: 'step (\\d+)/(\\d+)', loss: 'loss (\\S+)'}"
+    matrix.write_text(
+        f"defaults: {{system: command, cwd: /opt/x, argv: [train], log: {log_keys}}}\n"
+    )
+    words = ["import", str(log), "--matrix", str(matrix), "--into", "x", "--devices", "1"]
+    run(installed, tmp_path, "trainbench", *words)
+    code = "from trainbench_cluster import frame; import sys; before = list(sys.path);"
+    code += " print(frame('x').final_loss[0]); print(sys.path == before)"
+    assert run(installed, tmp_path, "python", "-c", code).split() == ["1.5", "True"]

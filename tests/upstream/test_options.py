@@ -60,6 +60,7 @@ CASES = [
     ("megatron_core", "core_v0.13.0", CORE),
     ("megatron_core", "core_v0.13.0", {"devices_per_node": 8, "mock_data": True}),
     ("megatron_core", "core_v0.13.0", LLAMA),
+    ("megatron_core", "core_v0.13.0", {**LLAMA, "profile": "torch"}),
     (
         "ascend_gpt",
         "b4d4a0e",
@@ -127,6 +128,8 @@ def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> 
         {"devices_per_node": 8, "mock_data": True, "tensor_parallel": 2, "pipeline_parallel": 2},
         {"devices_per_node": 8, "selective_recompute": True, "precision": "fp16"},
         LLAMA,
+        {**LLAMA, "profile": {"tool": "torch", "ranks": [0, 7]}},
+        {**LLAMA, "profile": "nsys"},
     ]
     argvs = [trainers_argv("megatron_core", "core_v0.18.2", c, "pretrain_gpt.py") for c in cells]
     # From its folder, so that Megatron is found before any that is installed.
@@ -145,5 +148,5 @@ def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> 
         [2, 2, False, "GPT2BPETokenizer"],
         [2, 2, True, "NullTokenizer"],
         [1, 8, False, "GPT2BPETokenizer"],
-        [2, 4, True, "NullTokenizer"],
+        *[[2, 4, True, "NullTokenizer"]] * 3,
     ]

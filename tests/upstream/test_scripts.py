@@ -34,7 +34,7 @@ def node(cell: Mapping[str, Any], rank: int = 0, **more: Any) -> NodeRun:
 
 def of_matrix(name: str, **which: Any) -> NodeRun:
     """The first node's part of the matrix' first cell with these values."""
-    found = load_matrix(PROJECT / "matrices" / f"{name}.yaml", one_device)
+    found = load_matrix(PROJECT / "matrices" / "documents" / f"{name}.yaml", one_device)
     cells = [c for c in found.cells if which.items() <= {**vars(c), **c.parameters}.items()]
     return make_run(found, cells[0], EIGHT, campaign="c").nodes[0]
 
@@ -255,7 +255,7 @@ def test_start_fast(tmp_path: Path) -> None:
     from runner.matrix.file import load_matrix
     from runner.plan.make import make_run
 
-    found = load_matrix(PROJECT / "matrices" / "start-fast.yaml", one_device)
+    found = load_matrix(PROJECT / "matrices" / "documents" / "start-fast.yaml", one_device)
     ours = make_run(found, found.cells[0], EIGHT, campaign="c").nodes[0]
     data = "/opt/tb/datasets/oscar-en-10k"
     assert differences(theirs_of(theirs), ours_of(ours)) == {

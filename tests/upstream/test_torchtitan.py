@@ -119,7 +119,8 @@ def test_the_trainer_knows_every_option() -> None:
         for each in tree.body
         if isinstance(each, ast.ClassDef)
     }
-    for cell in (EVERYTHING, {**CELL, "float8": "rowwise", "flavor": "1B"}):
+    traced = {**CELL, "profile": "torch"}
+    for cell in (EVERYTHING, traced, {**CELL, "float8": "rowwise", "flavor": "1B"}):
         argv = small_run(cell, small_cluster(1, 8, device="cuda")).nodes[0].argv
         passed = [word for word in argv[argv.index("torchtitan.train") :] if word.startswith("--")]
         assert len(passed) > 20

@@ -42,7 +42,7 @@ def head(text: str) -> Head:
 
 def gallery() -> Sheet:
     """Write the page: a table of all matrices, then each with its notes and commands."""
-    files = [ROOT / "matrix.yaml", *sorted((ROOT / "matrices").glob("*.yaml"))]
+    files = [ROOT / "matrix.yaml", *sorted((ROOT / "matrices").glob("*/*.yaml"))]
     rows = "".join(_row(file) for file in files)
     return Sheet("docs/matrices.md", INTRODUCTION + rows + "".join(map(_section, files)))
 

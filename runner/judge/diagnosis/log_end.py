@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from node.files import open_plain
 from node.printable import printable
+from runner.base.log_file import log_size, open_log
 from runner.judge.diagnosis.causes import COMMONLY_CAUGHT, CONSEQUENCES, meaning
 from runner.judge.diagnosis.line_judge import MOST, LineJudge
 from runner.judge.diagnosis.line_rules import CANDIDATE, REASON, TURN, WARNING, WRAPPER
@@ -87,7 +87,7 @@ def find_last_step(path: Path, limit: int | None = None) -> LastStep:
 
     What is behind it begins in its own line: a scheduler may write its last word there.
     """
-    with open_plain(path) as stream:
+    with open_log(path) as stream:
         end = stream.seek(0, 2)
         stop = max(0, end - limit) if limit is not None else 0
         place, later = end, b""
@@ -121,9 +121,9 @@ def _torn(text: bytes, last: re.Match[bytes]) -> bool:
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
     """Yield lines from `begin` on, counted from 0 there; of a very long rest both ends."""
-    with open_plain(path) as stream:
+    with open_log(path) as stream:
         stream.seek(begin)
-        number, size = 0, path.stat().st_size - begin
+        number, size = 0, log_size(path) - begin
         for line, begins, ends in _pieces(stream):
             if begins:
                 yield number, line
@@ -151,7 +151,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool, bool]]:
 def lines_before(path: Path, place: int) -> int:
     """Count the lines that a log has before a place in it."""
     count = 0
-    with open_plain(path) as stream:
+    with open_log(path) as stream:
         while stream.tell() < place:
             count += stream.read(min(BLOCK, place - stream.tell())).count(b"\n")
     return count

@@ -31,7 +31,7 @@ _SAYS = {
         "torch.compile found no compiler or no headers of Python on this node; run"
         " playbooks/base.yml, or have gcc, g++ and python3-dev installed there"
     ),
-    "missing_dataset_index": "a dataset's index is missing on this node",
+    "missing_dataset_index": "a dataset's file or its index is missing on this node",
     "missing_file": "a file is missing",
     "assertion": "an assertion failed",
     "remote_shell": (

@@ -17,6 +17,7 @@ from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
+from runner.folder.stored import write_script
 from runner.launch.engine import Wanted
 from runner.launch.screen import live
 from runner.launch.slurm import commands, handover
@@ -30,6 +31,7 @@ from runner.terms.cluster import Cluster
 from runner.terms.engines.slurm import Slurm
 
 OUR_JOB = "SLURM_JOB_ID"
+GPUS_IN_ALL = "SLURM_GPUS"  # what salloc --gpus was given
 HOLD = "supervisor.holder:hold"
 GOES_ON = ("PENDING", "CONFIGURING", "RUNNING")
 RUNNING = "RUNNING"
@@ -63,7 +65,7 @@ def asked_for(slurm: Slurm, span: Span) -> Span:
 def script_of(slurm: Slurm, span: Span, campaign: Path, mark: str) -> str:
     """Write the job that holds the nodes of a campaign, whose folder is `campaign`."""
     folder = campaign / names.ALLOCATION
-    arguments = {"lease": str(folder / LEASE), "lost_contact_s": ABANDONED_S}
+    arguments = {"lease": str(folder / LEASE), "lease_s": ABANDONED_S}
     return allocation_script(
         slurm,
         name=campaign.name,
@@ -106,7 +108,8 @@ class Allocating:
                     f"the allocation {inside} has {len(hosts)} nodes and a cell needs"
                     f" {self.span.nodes}; ask salloc for more, or start bench outside of one"
                 )
-            self.now = self._of(int(inside), hosts)
+            gpus_in_all = bool(os.environ.get(GPUS_IN_ALL))
+            self.now = replace(self._of(int(inside), hosts), gpus_in_all=gpus_in_all)
             try:
                 yield
             finally:
@@ -220,7 +223,7 @@ class Allocating:
         leave(HOLD, campaign)
         span = asked_for(self.slurm, self.span)
         text = script_of(self.slurm, span, campaign, submitted.mark)
-        script.write_text(text, encoding="utf-8")
+        write_script(script, text)
         number = commands.submit(script, {})
         handover.known(self.run, submitted, number)
         return number

@@ -23,6 +23,7 @@ from runner.launch.slurm.answers import (
     QueuedJob,
     sentence,
 )
+from runner.launch.slurm.states import never_starts
 from runner.launch.slurm.variables import clean_environment
 
 LIMIT_S = 60.0  # for a program; without a controller it gives up after 9 s, or a site's 100 s
@@ -88,6 +89,27 @@ def test_only(script: Path) -> str | None:
     if said.code == 0 or _FULL.search(said.stderr):
         return None
     return sentence(said.stderr) or "sbatch gave no reason"
+
+
+def refused(script: Path) -> str:
+    """Return why Slurm would never start job.sh, in words; empty where it may wait.
+
+    It is submitted, looked at and cancelled: so it should do nothing, and have no output.
+    """
+    try:
+        number = submit(script, {})
+    except QueueFullError:
+        return ""
+    except ControllerError:
+        raise
+    except SlurmError as error:
+        return str(error).partition(": ")[2]
+    try:
+        job = jobs([number]).get(number)
+    finally:
+        cancel([number])
+    never = never_starts(number, job.reason) if job is not None else None
+    return never.words if never else ""
 
 
 def jobs(ids: Iterable[int]) -> dict[int, QueuedJob]:

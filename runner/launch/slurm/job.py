@@ -11,6 +11,7 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
 from runner.folder.placement import Submitted
+from runner.folder.stored import write_script
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
@@ -23,8 +24,11 @@ from runner.terms.engines.slurm import Slurm
 from runner.terms.orders import Orders
 
 AGAIN_S = 10.0  # between two tries to reach a controller
-FULL_S = 60.0  # between two tries where the site's limit of jobs is reached
+FULL_S = 5.0  # until the second try where the site's limit of jobs is reached; twice as long then
+LONGEST_FULL_S = 60.0  # and so long at most; a job of ours that ends makes room at once
 HALT_S = 0.5  # between two looks whether a job that waits is to end
+LONGEST_RUNNING_S = 1.0  # between two looks whether a job that runs has ended
+RUNNING = 0.02  # of the time that it was followed by then: each look asks the shared file system
 LONGEST_LOOK_S = 5.0  # between two looks whether a job that waits has begun
 PATIENCE = 0.05  # of the time that it has waited by then
 UNBEGUN_S = 1.0  # for a job that is over to show that it had begun
@@ -40,7 +44,7 @@ def script_of(slurm: Slurm, campaign: Path, run: Path, orders: Orders, mark: str
         slurm,
         output=PurePosixPath(run / names.SUBMIT_OUTPUT),
         comment=MARK + mark,
-        command=handover.task(campaign, run, orders, {"mark": mark}),
+        command=handover.task(campaign, run, orders, {"mark": mark, "variables": slurm.variables}),
     )
 
 
@@ -53,6 +57,7 @@ class Jobs:
     secrets: Mapping[str, str]
     handing: set[Path] = field(default_factory=set)  # runs that another thread hands over now
     leaving: LeavingJobs = field(default_factory=LeavingJobs)
+    ended: list[int] = field(default_factory=list)  # jobs that are over
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
@@ -65,7 +70,10 @@ class Jobs:
             submitted = self.submit(folder, run, orders)
         if submitted is None:
             return "the job was not submitted"
-        return Followed(self, run, orders, submitted).to_its_end(cancelled)
+        try:
+            return Followed(self, run, orders, submitted).to_its_end(cancelled)
+        finally:
+            self.ended.append(submitted.job_id or 0)
 
     def submit(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> Submitted | None:
         """Hand a run to the queue; None where Slurm would not have it, which is its `halt`."""
@@ -81,9 +89,8 @@ class Jobs:
         campaign = folder.path.resolve()
         leave(handover.TASK, campaign)
         text = script_of(self.slurm, campaign, run.path.resolve(), orders, submitted.mark)
-        script.write_text(text, encoding="utf-8")
-        script.chmod(0o700)
-        tried = False
+        write_script(script, text)
+        tried, full_s = False, FULL_S
         while run.halt is None:
             try:
                 # One that was said to have failed may have come through.
@@ -93,11 +100,15 @@ class Jobs:
             except ControllerError as error:
                 tried = True
                 handover.held_back(run, error)
-                until = time.monotonic() + (
-                    FULL_S if isinstance(error, QueueFullError) else AGAIN_S
-                )
+                wait_s, ended = AGAIN_S, len(self.ended)
+                if isinstance(error, QueueFullError):
+                    wait_s, full_s = full_s, min(2 * full_s, LONGEST_FULL_S)
+                until = time.monotonic() + wait_s
                 while run.halt is None and time.monotonic() < until:
                     time.sleep(handover.POLL_S)
+                    if len(self.ended) > ended:
+                        full_s = FULL_S
+                        break
             except SlurmError as error:
                 run.ask_to_halt(Cause.LAUNCH_ERROR, str(error))
         return None
@@ -164,9 +175,11 @@ class Followed:
         It may wait for those of a job of ours that should have left.
         """
         self.jobs.leaving.look()
-        time.sleep(handover.POLL_S)
         if self.run.begun_at is not None:
+            followed_s = time.monotonic() - self.since
+            time.sleep(min(max(handover.POLL_S, RUNNING * followed_s), LONGEST_RUNNING_S))
             return
+        time.sleep(handover.POLL_S)
         now = time.monotonic()
         until = now + min((now - self.since) * PATIENCE, LONGEST_LOOK_S)
         while (left_s := until - time.monotonic()) > 0 and self.run.halt is None and not gone():

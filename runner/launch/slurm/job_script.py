@@ -7,14 +7,14 @@ words of a command are quoted for the shell.
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from node.schema import UnfitError
 from node.supervisor.given import SECRETS
 from runner.base.errors import UserError
 from runner.plan.containers import JOB_ID
-from runner.terms.engines.engine_settings import OptionWord
+from runner.terms.engines.engine_settings import OptionWord, Placement
 from runner.terms.engines.slurm import Slurm
 from runner.terms.orders import Orders
 
@@ -38,6 +38,7 @@ def job_script(
         orders.placement,
         name=job_name(orders.run_id),
         nodes=len(orders.nodes),
+        tasks=orders.tasks,
         time_s=orders.limits.time_limit_s,
         output=output,
         comment=comment,
@@ -69,7 +70,7 @@ def allocation_script(
     )
 
 
-def trial_script(slurm: Slurm, placement: Mapping[str, str], *, nodes: int, time_s: float) -> str:
+def trial_script(slurm: Slurm, placement: Placement, *, nodes: int, time_s: float) -> str:
     """Write a job that asks for what a run asks for, and does nothing: for sbatch --test-only."""
     return _script(
         slurm,
@@ -93,30 +94,40 @@ def srun_argv(
     nodelist: Sequence[str] = (),
     output: PurePosixPath | None = None,
     overlap: bool = False,
+    gpus: int = 0,
 ) -> tuple[str, ...]:
-    """Return what starts `command` once on each of so many nodes, and ends it on all with one.
+    """Return what starts `command` on each of so many nodes, and ends it on all with one: once, or
+    as often as `orders` have tasks.
 
     `orders` may have it start in a container. Within a job that is all; from outside of it,
     `job_id` names it, and `nodelist` which of its nodes. `overlap`: what another step has is no
-    reason to wait.
+    reason to wait; `gpus` are asked of each node.
     """
+    tasks = orders.tasks if orders else 1
+    placement = orders.placement if orders else {}
+    cpus = slurm.cpus_of_a_task(placement, tasks)
+    placing = tuple(slurm.asked_as("srun_args", placement)) if orders else ()
+    bound = any(each.startswith("--cpu-bind") for each in placing)
     return (
         "srun",
         *([f"--jobid={job_id}"] if job_id else []),
         f"--nodes={nodes}",
-        f"--ntasks={nodes}",
-        "--ntasks-per-node=1",
+        f"--ntasks={nodes * tasks}",
+        f"--ntasks-per-node={tasks}",
         *([f"--nodelist={','.join(nodelist)}"] if nodelist else []),
         *(["--overlap"] if overlap else []),
-        *([f"--cpus-per-task={slurm.cpus_per_task}"] if slurm.cpus_per_task else []),
-        "--cpu-bind=none",
+        *([f"--cpus-per-task={cpus}"] if cpus else []),
+        *([f"--gpus-per-node={gpus}"] if gpus else []),
+        *([] if bound else ["--cpu-bind=none"]),
+        *placing,
         f"--mpi={slurm.mpi or 'none'}",
         "--kill-on-bad-exit=1",
         "--wait=0",  # a site may end the others half a minute after the first
         *_container(orders, job_id),
         "--input=none",
         "--label",
-        *([f"--output={_path(output)}"] if output else []),
+        # srun's own words stand there, too
+        *([f"--output={_path(output)}", "--open-mode=append"] if output else []),
         *command,
     )
 
@@ -148,9 +159,22 @@ def job_name(run_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=+,-]+", ".", run_id)[:200]
 
 
+def by_hand_head(slurm: Slurm, orders: Orders) -> list[str]:
+    """Return sbatch's options for a run that a person starts; Slurm names the output."""
+    head = _head(
+        slurm,
+        orders.placement,
+        name=job_name(orders.run_id),
+        nodes=len(orders.nodes),
+        tasks=orders.tasks,
+        time_s=orders.limits.time_limit_s,
+    )
+    return _checked([*head, "--no-requeue", *slurm.options])
+
+
 def _script(
     slurm: Slurm,
-    placement: Mapping[str, str],
+    placement: Placement,
     *,
     name: str,
     nodes: int,
@@ -158,29 +182,42 @@ def _script(
     output: PurePosixPath,
     comment: str,
     command: Sequence[str],
+    tasks: int = 1,
     requeue: bool = False,
 ) -> str:
-    minutes = min(math.ceil((time_s + slurm.time_margin_s) / 60), MOST_MINUTES)
+    named, *asked = _head(slurm, placement, name=name, nodes=nodes, tasks=tasks, time_s=time_s)
     lines = [
-        f"--job-name={name}",
+        named,
         f"--comment={comment}",
-        f"--nodes={nodes}",
-        f"--ntasks={nodes}",
-        "--ntasks-per-node=1",
-        f"--time={minutes}",
-        *slurm.asked(placement),
+        *asked,
         "--requeue" if requeue else "--no-requeue",
         f"--output={_path(output)}",
         "--open-mode=append",
         "--export=ALL",
         *slurm.options,
     ]
+    head = "".join(f"#SBATCH {word}\n" for word in _checked(lines))
+    return f"#!/bin/bash\n{head}exec {shlex.join(command)}\n"
+
+
+def _head(
+    slurm: Slurm, placement: Placement, *, name: str, nodes: int, tasks: int, time_s: float
+) -> Iterator[str]:
+    """Yield what a job is called, and what it asks for."""
+    yield f"--job-name={name}"
+    yield f"--nodes={nodes}"
+    yield f"--ntasks={nodes * tasks}"
+    yield f"--ntasks-per-node={tasks}"
+    yield f"--time={min(math.ceil((time_s + slurm.time_margin_s) / 60), MOST_MINUTES)}"
+    yield from slurm.asked(placement, tasks)
+
+
+def _checked(lines: Sequence[str]) -> list[str]:
+    """Return lines for `#SBATCH`. Raises UserError for what is more than a word."""
     try:
-        words = [OptionWord(line, "a line of job.sh") for line in lines]
+        return [OptionWord(line, "a line of job.sh") for line in lines]
     except UnfitError as error:
         raise UserError(str(error)) from None
-    head = "".join(f"#SBATCH {word}\n" for word in words)
-    return f"#!/bin/bash\n{head}exec {shlex.join(command)}\n"
 
 
 def _path(path: PurePosixPath) -> str:

@@ -1,10 +1,12 @@
 """What runs on a job's nodes: our programs, left once a campaign on the folder that nodes share."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from node.files import holds
 from node.sent import command
 from plugins.program import bundle
 from runner.base.exclusive import make_private
@@ -24,9 +26,10 @@ def python_of(orders: Orders) -> str:
 
 def argv(python: str, entry: str, campaign: Path, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command line of a program of node/, whose modules `leave` brings."""
-    file, _ = _modules(entry, campaign)
+    file, text = _modules(entry, campaign)
     message = {
         "file": str(file),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "entry": f"node.{entry}",
         "arguments": {**arguments, "programs": str(file)},
     }
@@ -34,11 +37,11 @@ def argv(python: str, entry: str, campaign: Path, arguments: Mapping[str, Any]) 
 
 
 def leave(entry: str, campaign: Path) -> None:
-    """Leave the modules of a program in the campaign's folder, unless they are there."""
+    """Leave the modules of a program in the campaign's folder, unless just they are there."""
     file, text = _modules(entry, campaign)
-    if not file.exists():
+    if not holds(str(file), text.encode()):
         make_private(file.parent)
-        with whole(file) as stream:
+        with whole(file, 0o600, follow=False) as stream:
             stream.write(text.encode())
 
 

@@ -11,14 +11,17 @@ from node.files import read_json
 from node.fingerprint import fingerprints
 from runner.base.errors import UserError
 from runner.base.shape import read
+from runner.base.streams import complain
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
+from runner.folder.stored import write_script
 from runner.launch.engine import Stopped, Surveyed, Wanted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, asked_for, span_of
+from runner.launch.slurm.by_hand import job_by_hand
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.job_script import trial_script
 from runner.launch.slurm.preview import preview
@@ -33,6 +36,7 @@ from runner.terms.orders import Orders
 from runner.terms.run import Run
 
 CHECKUP_S = 1_800.0  # that doctor may take, beside the margin of a job
+UNAVAILABLE = "configuration is not available"
 ALLOCATION_S = 5.0  # between two questions whether an allocation has begun, at most
 
 
@@ -112,13 +116,15 @@ class SlurmEngine:
         script = campaign / names.TRIAL
         try:
             for text, what in self.trials(wanted).items():
-                script.write_text(text, encoding="utf-8")
-                if why := commands.test_only(script):
-                    hint = "; or nodes that have it are down or drained: `sinfo -R`"
-                    raise UserError(
-                        f"Slurm would not take {what}: {why}"
-                        + (hint if "configuration is not available" in why else "")
+                write_script(script, text)
+                why = commands.test_only(script)
+                # It says the same of what no node has, and of nodes that are down or drained.
+                if why and UNAVAILABLE in why and not (why := commands.refused(script)):
+                    complain(
+                        f"nodes for {what} are down or drained (`sinfo -R`): it waits for them"
                     )
+                if why:
+                    raise UserError(f"Slurm would not take {what}: {why}")
         finally:
             script.unlink(missing_ok=True)
 
@@ -146,8 +152,10 @@ class SlurmEngine:
     ) -> Mapping[str, Inspected]:
         """Do as Engine's: this login node sees the folder that all nodes will share."""
         files = {name: read_json(path) for name, path in asked.paths.items()}
-        relied = fingerprints(asked.folders, asked.pythons)
-        return {"the login node": read(Inspected, {"files": files, "relied": relied})}
+        named: dict[str, dict[str, str]] = {}
+        relied = fingerprints(asked.folders, asked.pythons, asked.apart, named)
+        said = {"files": files, "relied": relied, "relied_files": named}
+        return {"the login node": read(Inspected, said)}
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
@@ -161,6 +169,10 @@ class SlurmEngine:
     def goes_on(self, run: RunFolder) -> bool:
         """Do as Engine's; a step ends with the bench that started it."""
         return self.slurm.mode == "job" and self.jobs.goes_on(run)
+
+    def by_hand(self, run: Run) -> tuple[str, str]:
+        """Do as Engine's."""
+        return names.JOB_SCRIPT, job_by_hand(self.slurm, run)
 
     def waiting(self, run: RunFolder) -> str:
         """Do as Engine's."""

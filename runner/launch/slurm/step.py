@@ -5,11 +5,12 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from node.files import open_to_append
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
@@ -20,7 +21,7 @@ from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.variables import clean_environment
 from runner.terms.cluster import Cluster
 from runner.terms.engines.slurm import Slurm
-from runner.terms.orders import Orders
+from runner.terms.orders import Orders, lease_s
 
 LEASE = "lease"
 RENEW_S = 1.0
@@ -40,12 +41,18 @@ def step_of(
     mark: str,
     job_id: str,
     hosts: Sequence[str],
+    *,
+    gpus: int = 0,
 ) -> tuple[str, ...]:
-    """Return what starts a run as a step of an allocation; `campaign` and `run` are folders."""
+    """Return what starts a run as a step of an allocation; `campaign` and `run` are folders.
+
+    `gpus` are asked of each node, where what the job has there may be too few.
+    """
     told = {
         "mark": mark,
+        "variables": slurm.variables,
         "lease": str(run / LEASE),
-        "lost_contact_s": max(LOST_S, cluster.lost_contact_s),
+        "lease_s": max(LOST_S, lease_s(cluster.lost_contact_s)),
     }
     return srun_argv(
         slurm,
@@ -56,19 +63,24 @@ def step_of(
         nodelist=hosts,
         output=PurePosixPath(run / names.SUBMIT_OUTPUT),
         overlap=True,
+        gpus=gpus,
     )
 
 
-def start(step: Sequence[str], secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a step of an allocation, which says what it has to say in a file."""
-    return subprocess.Popen(
-        step,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=clean_environment(secrets),
-        start_new_session=True,  # Ctrl-C is bench's, which ends the run by its own means
-    )
+def start(
+    step: Sequence[str], secrets: Mapping[str, str], said: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a step of an allocation; srun adds its own words to the file `said`."""
+    with ExitStack() as opened:
+        words = opened.enter_context(open_to_append(said)) if said else subprocess.DEVNULL
+        return subprocess.Popen(
+            step,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=words,
+            env=clean_environment(secrets),
+            start_new_session=True,  # Ctrl-C is bench's, which ends the run by its own means
+        )
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,7 @@ class Allocation:
     secrets: Mapping[str, str]
     job_id: int
     hosts: tuple[str, ...]
+    gpus_in_all: bool = False  # of a job that asked for GPUs by --gpus
     containers: set[str] = field(default_factory=set)  # that pyxis has unpacked for further runs
 
     def run(
@@ -96,12 +109,20 @@ class Allocation:
         job = f"{self.job_id}"
         self.containers.update(kept_containers(orders, job))
         where = (self.slurm, self.cluster, campaign, run.path.resolve())
-        step = start(step_of(*where, orders, submitted.mark, job, hosts), self.secrets)
-        with step:
-            self._follow(step, run, orders, lease, cancelled)
-        handover.await_records(run, WAIT_S if step.returncode else handover.LATE_S)
+        step = step_of(*where, orders, submitted.mark, job, hosts, gpus=self.gpus_of_a_node(orders))
+        with start(step, self.secrets, run.path / names.SUBMIT_OUTPUT) as process:
+            self._follow(process, run, orders, lease, cancelled)
+        handover.await_records(run, WAIT_S if process.returncode else handover.LATE_S)
         self._settle(run)
-        return handover.last_words(run) or f"srun ended with exit code {step.returncode}"
+        return handover.last_words(run) or f"srun ended with exit code {process.returncode}"
+
+    def gpus_of_a_node(self, orders: Orders) -> int:
+        """Return how many GPUs a step has to ask of each node; 0: it has all of the job's.
+
+        Where the job asked for a number on all its nodes together, srun would spread it unevenly.
+        """
+        first = orders.nodes[0]
+        return len(first.device_ids) if self.gpus_in_all and first.device == "cuda" else 0
 
     def forget(self) -> None:
         """Have the nodes remove the containers that its runs had, as far as they can.

@@ -49,7 +49,7 @@ def survey(
         overlap=True,
     )
     until = time.monotonic() + SAY_S
-    with start(step, {}) as process:
+    with start(step, {}, output) as process:
         while process.poll() is None:
             if cancelled() or time.monotonic() > until:
                 process.terminate()  # srun ends its step

@@ -16,6 +16,7 @@ from runner.launch.engine import Stopped, Surveyed, Wanted
 from runner.launch.play import Played, play
 from runner.launch.ssh.gate import Order
 from runner.launch.ssh.standing import Plays
+from runner.plan.script import launch_script
 from runner.terms.cluster import Cluster, Node
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
@@ -36,6 +37,7 @@ class SshEngine:
         self.inventory = cluster.path
         self.hosts = [node.host for node in cluster.nodes]
         self.nodes = cluster.nodes
+        self.lost_contact_s = cluster.lost_contact_s
         self.private = runs / names.ANSIBLE
         self.plays = Plays(self.begin, self.private)
 
@@ -74,6 +76,10 @@ class SshEngine:
     def goes_on(self, run: RunFolder) -> bool:
         """Do as Engine's: its lease ends a run that nobody follows."""
         return False
+
+    def by_hand(self, run: Run) -> tuple[str, str]:
+        """Do as Engine's."""
+        return names.SCRIPT, launch_script(run)
 
     def waiting(self, run: RunFolder) -> str:
         """Do as Engine's: a node that is busy refuses the run."""
@@ -131,4 +137,5 @@ class SshEngine:
             variables=variables,
             private=self.private,
             cancelled=cancelled,
+            lost_contact_s=self.lost_contact_s,
         )

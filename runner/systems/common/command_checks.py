@@ -2,8 +2,8 @@
 
 from node.printable import printable
 from node.supervisor.placeholders import WORD
-from runner.base.env import SECRET
 from runner.base.errors import UserError
+from runner.base.masking import is_secret
 from runner.base.suggest import nearest
 from runner.systems.common import words
 from runner.systems.common.command_keys import (
@@ -72,7 +72,7 @@ def check_names(cell: Cell) -> None:
             raise UserError(f"{key!r} is a fact of the node; give your key another name")
         if not words.NAME.fullmatch(key):
             raise UserError(f"{key!r} is no name for a word; use letters, digits and _")
-        if key not in ABOUT | SIZED and SECRET.search(key):
+        if key not in ABOUT | SIZED and is_secret(key):
             raise UserError(
                 f"{key} is named like a secret, and a matrix is recorded and shown as it is; set a"
                 " secret in the inventory's cluster_env, and give what is none another name"

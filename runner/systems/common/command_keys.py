@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.systems.common import gpt
+from runner.systems.common.launchers import SRUN
 from runner.systems.common.system import Split, parallel_sizes
 from runner.terms.cell import Cell, Parameter
 
@@ -22,8 +23,9 @@ RUN = (
         NODE,
         "node: argv starts once a node; processes: once a device, with RANK, LOCAL_RANK,"
         " WORLD_SIZE, MASTER_ADDR and MASTER_PORT; first_node: on the first node alone, which"
-        " starts the others over ssh",
-        choices=(NODE, PROCESSES, FIRST_NODE),
+        " starts the others over ssh; srun: once a device by Slurm, with the same variables and"
+        " Slurm's own",
+        choices=(NODE, PROCESSES, FIRST_NODE, SRUN),
     ),
     Parameter("environment", dict, None, "{python: /path/of/python}: whose programs argv starts"),
     Parameter(

@@ -10,6 +10,7 @@ SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
 # Of a layer's 34 bytes: queries, keys, values 6, attention and its product 4, the MLP's two 10.
 SELECTIVE_BYTES = 20
 START_S = 15.0  # imports, rendezvous, first iteration
+TORCH_PROCESS_MIB = 420.0  # RSS of a CPU process that imported torch 2.13 and joined a gloo group
 
 
 def parameters(shape: Decoder) -> int:

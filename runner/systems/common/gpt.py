@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
@@ -12,6 +12,7 @@ from runner.systems.common.system import Estimate, Split, parallel_sizes
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.run import NodeContext
+from runner.tune.candidates import Layout
 
 GPT2_VOCAB_SIZE = 50257
 
@@ -136,26 +137,60 @@ def estimate(
         num_layers=max(model.num_layers // sizes["pipeline_parallel"], 1),
         seq_length=max(model.seq_length // sizes.get("context_parallel", 1), 1),
     )
+    zero = values["zero_stage"] if zero_stage is None else zero_stage
+    half = values.get("precision") != "fp32"
     memory = estimates.memory_mib(
         stage,
         micro_batch_size=values["micro_batch_size"],
-        zero_stage=values["zero_stage"] if zero_stage is None else zero_stage,
+        zero_stage=zero,
         data_parallel=sizes["data_parallel"],
-        half=values.get("precision") != "fp32",
+        half=half,
         activation_checkpointing=recomputes_all(values),
         flash_attention=flash_attention,
         selective=values.get("activation_checkpointing") == "selective",
         loss_tokens=loss_tokens,
     )
+    # The embeddings and the output, which a tensor group does not split, are counted as split.
+    memory /= sizes["tensor_parallel"]
+    # A CPU's memory is that of a process, and most of a small one's is torch itself.
+    memory += estimates.TORCH_PROCESS_MIB if cluster.device == "cpu" else 0
     batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
     flops = batch * model.flops()
     time = estimates.time_s(flops, values["train_iters"], cell.world_size, cluster.device)
+    layout = Layout(
+        devices=cell.world_size,
+        devices_per_node=cell.devices_per_node,
+        global_batch_size=batch,
+        micro_batch_size=values["micro_batch_size"],
+        sequence_length=model.seq_length,
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=model.num_attention_heads,
+        vocabulary=model.vocab_size,
+        layer_weights=round(model.layer_weights / model.num_layers),
+        tensor_parallel=sizes["tensor_parallel"],
+        data_parallel=sizes["data_parallel"],
+        pipeline_parallel=sizes["pipeline_parallel"],
+        context_parallel=sizes.get("context_parallel", 1),
+        zero_stage=zero,
+        recompute=_recomputed(values),
+        sequence_parallel=bool(values.get("sequence_parallel")),
+        fused_attention=flash_attention,
+        value_bytes=2 if half else 4,
+    )
     return Estimate(
-        # The embeddings and the output, which a tensor group does not split, are counted as split.
-        memory_mib=memory / sizes["tensor_parallel"],
+        memory_mib=memory,
         time_s=time,
         basis="shape, parallel sizes and typical rates",
+        layout=layout,
     )
+
+
+def _recomputed(values: Mapping[str, Any]) -> Literal["none", "selective", "full"]:
+    if recomputes_all(values):
+        return "full"
+    chosen = values.get("activation_checkpointing") == "selective"
+    return "selective" if chosen or values.get("selective_recompute") else "none"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runner.base.errors import UserError
 from runner.systems.common.pins import pins
@@ -12,6 +12,7 @@ from runner.terms.container_engines import ENGINES
 from runner.terms.run import Command, NodeContext
 
 LAUNCH, RUN, DEEPSPEED = "torch.distributed.launch", "torch.distributed.run", "deepspeed"
+SRUN = "srun"
 INSIDE_QUOTES = r'[\\"$`]'  # what a shell gives a meaning to between double quotes
 PDSH = "/usr/bin/pdsh"
 HOSTFILE = "hostfile"
@@ -39,6 +40,28 @@ def torch(module: str, node: NodeContext, python: str) -> list[str]:
     if module == RUN:
         argv += ["--max_restarts", "0", "--tee", "3", "--log_dir", f"{node.run_dir}/ranks"]
     return argv
+
+
+def by_srun(
+    node: NodeContext,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    requires: Mapping[str, int | None],
+) -> Command:
+    """Have srun start a task for each device; each gets its ranks of Slurm, by torch's names.
+
+    As torchrun does, it gives a process one thread where a node has several.
+    """
+    meeting = {"MASTER_ADDR": node.master_address, "MASTER_PORT": node.master_port}
+    threads = {"OMP_NUM_THREADS": "1"} if node.nproc_per_node > 1 else {}
+    return Command(
+        tuple(argv),
+        {**threads, **env, **meeting},
+        cwd,
+        requires=requires,
+        tasks=node.nproc_per_node,
+    )
 
 
 def deepspeed(

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from runner import systems
+from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 
@@ -26,6 +27,6 @@ def load_system(name: str) -> System:
     """Load the system of that name. Raises UserError naming the nearest one."""
     if name not in system_names():
         hint = nearest(name, system_names())
-        raise UserError(f"there is no system {name!r}{hint}; `runner systems` lists them")
+        raise UserError(f"there is no system {name!r}{hint}; `{CALLED} systems` lists them")
     system: System = importlib.import_module(f"runner.systems.{name}").SYSTEM
     return system

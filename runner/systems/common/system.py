@@ -15,6 +15,7 @@ from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.record import DATA_PARALLEL, Measurement
 from runner.terms.run import Command, NodeContext
+from runner.tune.candidates import Layout
 
 if TYPE_CHECKING:
     from runner.logs.kind import Readers
@@ -46,11 +47,26 @@ def parallel_sizes(cell: Cell, splits: Iterable[Split]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a cell is expected to need: `memory_mib` of one device, `time_s` of one run."""
+    """What a cell is expected to need: `memory_mib` of one device, `time_s` of one run.
+
+    `layout` is what step times are predicted from (runner/tune); None where it is not known.
+    """
 
     memory_mib: float
     time_s: float
     basis: str
+    layout: Layout | None = None
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """Which profilers a trainer can have, and whether their steps and ranks can be chosen; else the
+    whole run and all ranks are traced.
+    """
+
+    tools: tuple[str, ...]
+    steps: bool = True
+    ranks: bool = True
 
 
 def _nothing_to_refuse(cell: Cell, cluster: Cluster) -> None:
@@ -98,7 +114,9 @@ class System:
     `readers` gives what reads a cell's log; left out, the kinds of lines that name the system.
     `samples` gives the samples of an iteration and `tokens` those of a sample, where neither
     parameters nor the model say them. `own_keys`: a matrix may set keys of its own.
+    `historic`: it serves to reproduce a documented benchmark.
     `layout_free`: of a seed its first weights are the same however it splits the model.
+    `profiling`: what `profile` of a cell may be; its command then has the options.
     """
 
     name: str
@@ -120,6 +138,8 @@ class System:
     tokens: Callable[[Mapping[str, Any]], int | None] | None = None
     own_keys: bool = False
     layout_free: bool = False
+    historic: bool = False
+    profiling: Profiling | None = None
 
     @property
     def pins(self) -> tuple[str, ...]:

@@ -4,13 +4,15 @@ Up to 0.2 every option stands over the defaults of JobConfig. Since 0.3 a functi
 the configuration (`--module llama3 --config llama3_8b`), and options stand over that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from node.supervisor.names import TRACES
 from runner.base.errors import UserError
 from runner.systems.common import gpt
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
+from runner.terms.profile import Profile
 from runner.terms.run import NodeContext
 
 NONE, SELECTIVE, FULL = "none", "selective", "full"
@@ -51,6 +53,7 @@ SINCE_0_3 = (
     ("--optimizer.param_groups.0.optimizer_kwargs.weight_decay", "weight_decay"),
 )
 # As 0.2.2's docs/float8.md gives them; the output layer stays as it is.
+WARM_UP = 3  # iterations before those that are traced, torchtitan's default
 FLOAT8_LINEAR = "quantize.linear.float8"  # the converter's name, and the section of its options
 FLOAT8: Mapping[str, tuple[str, ...]] = {
     NONE: (),
@@ -122,6 +125,7 @@ def check(cell: Cell) -> None:
     """Refuse what the pin set's command line has no words for."""
     values = cell.parameters
     if not _by_registry(cell.pin):
+        _check_repeats(cell)
         return
     there = CONFIGS[values["model"]]
     if values["flavor"] not in there:
@@ -133,12 +137,47 @@ def check(cell: Cell) -> None:
         raise UserError(f"float8 is no option of pin {cell.pin}; take pin 0.2.2")
 
 
+def _check_repeats(cell: Cell) -> None:
+    """Refuse a run in which 0.2.2 would trace again: it does so every `profile_freq` steps."""
+    if not cell.profile:
+        return
+    again = 2 * cell.profile.last - _traced(cell.profile)[1] + 1
+    if cell.parameters["train_iters"] >= again:
+        raise UserError(
+            f"profile: pin {cell.pin} would trace again from iteration {again} on; lower"
+            f" train_iters to {again - 1}, name later steps, or take pin 0.3.0"
+        )
+
+
+def _traced(profile: Profile) -> tuple[int, int]:
+    """Return how many iterations are traced, and those with the ones that warm the profiler up."""
+    active = profile.last - profile.first + 1
+    return active, active + min(WARM_UP, profile.first - 1)
+
+
+def _profiler(profile: Profile | None, section: str) -> list[str]:
+    """Build the options of torchtitan's own profiler: the last steps of a cycle are traced.
+
+    The folder is within the dump folder (0.2.2: torchtitan/tools/profiling.py, 0.3.0: profiler.py).
+    """
+    if profile is None:
+        return []
+    active, with_warm_up = _traced(profile)
+    return [
+        f"--{section}.enable_profiling",
+        *(f"--{section}.save_traces_folder", TRACES),
+        *(f"--{section}.profile_freq", str(profile.last)),
+        *(f"--{section}.profiler_active", str(active)),
+        *(f"--{section}.profiler_warmup", str(with_warm_up - active)),
+    ]
+
+
 def words(cell: Cell, node: NodeContext) -> list[str]:
     """Return what stands behind torchtitan.train."""
     values = cell.parameters
     if _by_registry(cell.pin):
-        return _since_0_3(values, node)
-    return _up_to_0_2(values, node)
+        return _since_0_3(values, node, _profiler(cell.profile, "profiler"))
+    return [*_up_to_0_2(values, node), *_profiler(cell.profile, "profiling")]
 
 
 def files(cell: Cell) -> dict[str, str]:
@@ -175,7 +214,8 @@ def _up_to_0_2(values: Mapping[str, Any], node: NodeContext) -> list[str]:
     ]
 
 
-def _since_0_3(values: Mapping[str, Any], node: NodeContext) -> list[str]:
+def _since_0_3(values: Mapping[str, Any], node: NodeContext, profiler: Sequence[str]) -> list[str]:
+    once = (*profiler, "--profiler.profiler_repeat", "1")
     model, flavor = values["model"], values["flavor"]
     board, compiled = ("" if values[name] else "no_" for name in ("tensorboard", "compile"))
     return [
@@ -189,7 +229,8 @@ def _since_0_3(values: Mapping[str, Any], node: NodeContext) -> list[str]:
         *_both(values, node),
         # on, or of other parts, in some of its configurations
         *(f"--compile.{compiled}enable", "--compile.components", "model,loss"),
-        *(f"--metrics.{board}enable_tensorboard", "--profiler.no_enable_profiling"),
+        f"--metrics.{board}enable_tensorboard",
+        *(once if profiler else ("--profiler.no_enable_profiling",)),
         # a command below, which ends the options
         f"activation-checkpoint:{values['activation_checkpointing']}",
     ]

@@ -130,6 +130,7 @@ LOAD = (
         "string",
         title="throttled",
         place=580,
+        worth=95,
         shown=lambda r: ", ".join(r.power.thermals.throttled or ()) or MISSING,
         missing=_why("throttled"),
     ),

@@ -9,7 +9,9 @@ from typing import Any
 
 from runner.tables.catalogue.column import Column
 from runner.tables.catalogue.compared_columns import baseline, published
+from runner.tables.catalogue.cost_columns import COST
 from runner.tables.catalogue.device_columns import LOAD
+from runner.tables.catalogue.expect_columns import EXPECTED
 from runner.tables.catalogue.settings_columns import (
     BATCH,
     DEVICES,
@@ -44,6 +46,8 @@ _EVERY = (
     *_MEASURED,
     *baseline([column for column in _MEASURED if column.key in COMPARED]),
     *published(_MEASURED),
+    *EXPECTED,
+    *COST,
 )
 COLUMNS: Mapping[str, Column] = {column.key: column for column in _EVERY}
 # What may be called worse or better from one campaign to another.

@@ -235,6 +235,7 @@ FLOPS = (
         title="FLOP\nvocabulary",
         kind="setting",
         place=810,
+        worth=15,
         shown=_vocabulary,
         logged=True,
     ),

@@ -247,9 +247,10 @@ LOSSES = (
         attrgetter("validation_loss"),
         title="validation\nloss",
         place=710,
+        worth=425,
         decimals=4,
     ),
-    Column("perplexity", attrgetter("perplexity"), title="PPL", place=720),
+    Column("perplexity", attrgetter("perplexity"), title="PPL", place=720, worth=424),
 )
 
 
@@ -311,10 +312,10 @@ STEPS = (
     Column("iterations_planned", lambda r: progress(r.record)[1], "integer"),
     _steps("logged_lines", "logged lines"),
     _steps("counted_lines", "counted lines"),
-    _steps("steps_measured", "steps", 740),
+    _steps("steps_measured", "steps", 740, worth=85),
     Column("iterations_per_line", attrgetter("statistics.iterations_per_line"), "integer"),
-    _steps("steps_skipped", "skipped\nsteps", 750, nothing=frozenset({"0"})),
-    _steps("steps_nan", "NaN\nsteps", 760, nothing=frozenset({"0"})),
+    _steps("steps_skipped", "skipped\nsteps", 750, worth=88, nothing=frozenset({"0"})),
+    _steps("steps_nan", "NaN\nsteps", 760, worth=590, nothing=frozenset({"0"})),
     _steps("steps_left_out"),
     Column(
         "warmup_iters",
@@ -332,7 +333,9 @@ STEPS = (
         _trained(lambda r: "found" if r.statistics.warmup_found else "given"),
         ("found", "given"),
     ),
-    Column("window", title="window", kind="setting", place=780, shown=_window, logged=True),
+    Column(
+        "window", title="window", kind="setting", place=780, worth=345, shown=_window, logged=True
+    ),
     Column("window_first_iteration", _window_end(0), "integer"),
     Column("window_last_iteration", _window_end(1), "integer"),
     Column(

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 from node.checked import Checked
+from node.schema import AnyOf, List
+from runner.base.shape import kind_of
 
 
 class OptionWord(Checked):
@@ -13,6 +15,19 @@ class OptionWord(Checked):
     pattern = r"[^\s'\"\\#\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
     most = 4_000
     what = "one word without blanks, quotes, '\\' and '#'"
+
+
+class ShellLine(Checked):
+    """A line of bash that a user has run on each node."""
+
+    pattern = r"[^\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+"
+    most = 4_000
+    what = "one line of bash, such as module load cuda"
+
+
+# What a cell asks of an engine: a word, or lines of bash.
+CellAsks = Annotated[Any, AnyOf(OptionWord, List(ShellLine, 1_000, make=tuple))]
+Placement = Mapping[str, CellAsks]
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,7 @@ class EngineSettings:
     launcher: ClassVar[str]  # MODULE:CLASS of its runner.launch.engine.Engine
     prefix: ClassVar[str] = ""  # of its keys
     page: ClassVar[str] = ""  # in docs/, with its keys
-    cell_keys: ClassVar[tuple[str, ...]] = ()  # without prefix: those that a cell may set, too
+    cell_keys: ClassVar[Mapping[str, str]] = {}  # of a cell, each with the field that it replaces
     # Whether a run gets nodes, devices and port with a job, and its nodes share bench's folders.
     in_jobs: ClassVar[bool] = False
     over_ssh: ClassVar[bool] = True  # whether nodes let each other in
@@ -46,6 +61,13 @@ class EngineSettings:
     def required(cls) -> list[str]:
         """Return the keys that have no default."""
         return [each.metadata["key"] for each in fields(cls) if each.default is MISSING]
+
+    @classmethod
+    def cell_value(cls, key: str, value: Any, where: str) -> str | tuple[str, ...]:
+        """Read a key of a cell as the inventory's is read. Raises UnfitError."""
+        kind = kind_of(get_type_hints(cls, include_extras=True)[cls.cell_keys[key]])
+        checked = kind.check(value, where)
+        return checked if isinstance(checked, tuple) else str(checked)
 
     @property
     def facts(self) -> list[tuple[str, Any]]:
@@ -78,6 +100,14 @@ class EngineSettings:
                 f"{unknown[0]} is a word for a scheduler, and cluster_engine of the inventory"
                 f" {inventory} is {self.name}; take it out, or name another inventory with -i"
             )
+
+    def setup_lines(self, placement: Placement) -> tuple[str, ...]:
+        """Return what bash runs on each node before the trainer; a cell's win."""
+        return ()
+
+    def teardown_lines(self, placement: Placement) -> tuple[str, ...]:
+        """Return what bash runs on each node once the run has ended."""
+        return ()
 
     def without(self, hosts: Sequence[str]) -> Mapping[str, str]:
         """Return the key by which no run gets these hosts, and its value; empty without one."""

@@ -6,7 +6,7 @@ from runner.terms.engines.ssh import Ssh
 
 ENGINES: dict[str, type[EngineSettings]] = {each.name: each for each in (Ssh, Slurm)}
 # What a cell may ask of an engine in place of its inventory.
-PLACEMENT = tuple(dict.fromkeys(key for each in ENGINES.values() for key in each.cell_keys))
+PLACEMENT = {key: each for each in ENGINES.values() for key in each.cell_keys}
 
 
 def engine_keys() -> dict[str, str]:

@@ -6,33 +6,23 @@ asks `sbatch --test-only` for the rest.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from node.schema import AnyOf, Whole
-from runner.terms.engines.engine_settings import EngineSettings, OptionWord
+from runner.terms.engines.engine_settings import EngineSettings, OptionWord, Placement, ShellLine
+from runner.terms.engines.slurm_options import BINDING, SlurmOption, device_faults, option_faults
 from runner.terms.orders import MOST_NODES
 
 PREFIX = "slurm_"
+# Keys of a cell that hold for its step, so that an allocation takes them, too.
+OF_A_STEP = ("setup", "teardown", "srun_args")
 MODES = ("job", "allocation")
 MOST_JOBS = 10_000
 MOST_CPUS = 1_000_000
 MOST_MARGIN_S = 86_400
 MOST_NICE = 2**31 - 3
-
-
-class SlurmOption(OptionWord):
-    """A whole option of sbatch's, with its value."""
-
-    pattern = rf"--[a-z][a-z0-9-]*(?:=(?:{OptionWord.pattern}))?"
-    what = "one option of sbatch's in one word, such as --licenses=nccl:4"
-
-    @property
-    def option(self) -> str:
-        """Its name, without dashes and value."""
-        return self[2:].partition("=")[0]
 
 
 class _NumberedWord:
@@ -55,9 +45,11 @@ Numbered = Annotated[str, _NumberedWord()]
 Cpus = Annotated[int, Whole(1, MOST_CPUS)]
 
 
-def _key(name: str, help: str, *, same: bool = True) -> dict[str, Any]:
-    """Describe a key; `same`: runs with another value are another campaign's."""
-    return {"key": f"{PREFIX}{name}", "help": help, "same": same}
+def _key(name: str, help: str, *, same: bool = True, option: bool = False) -> dict[str, Any]:
+    """Describe a key; `same`: runs with another value are another campaign's; `option`: sbatch has
+    one of that name.
+    """
+    return {"key": f"{PREFIX}{name}", "help": help, "same": same, "option": option}
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,10 @@ class Slurm(EngineSettings):
     launcher: ClassVar[str] = "runner.launch.slurm.slurm_engine:SlurmEngine"
     prefix: ClassVar[str] = PREFIX
     page: ClassVar[str] = "slurm.md"
-    cell_keys: ClassVar[tuple[str, ...]] = ("partition", "constraint", "nodelist", "exclude")
+    cell_keys: ClassVar[Mapping[str, str]] = {
+        **{name: name for name in ("partition", "constraint", "nodelist", "exclude")},
+        **{f"{PREFIX}{name}": name for name in OF_A_STEP},
+    }
     in_jobs: ClassVar[bool] = True
     over_ssh: ClassVar[bool] = False
     starter: ClassVar[str] = "srun"
@@ -95,58 +90,75 @@ class Slurm(EngineSettings):
         metadata=_key("most_jobs", "jobs that one campaign has in the queue at once", same=False),
     )
     account: Word | None = field(
-        default=None, metadata=_key("account", "account that is charged", same=False)
+        default=None, metadata=_key("account", "account that is charged", same=False, option=True)
     )
     partition: Word | None = field(
-        default=None, metadata=_key("partition", "partition, or several with commas")
+        default=None, metadata=_key("partition", "partition, or several with commas", option=True)
     )
-    qos: Word | None = field(default=None, metadata=_key("qos", "quality of service", same=False))
+    qos: Word | None = field(
+        default=None, metadata=_key("qos", "quality of service", same=False, option=True)
+    )
     constraint: Word | None = field(
-        default=None, metadata=_key("constraint", "features that nodes must have, such as a100&ib")
+        default=None,
+        metadata=_key("constraint", "features that nodes must have, such as a100&ib", option=True),
     )
     exclusive: bool = field(
-        default=False, metadata=_key("exclusive", "whether nodes are shared with no other job")
+        default=False,
+        metadata=_key("exclusive", "whether nodes are shared with no other job", option=True),
     )
     gres: Word | None = field(
         default=None,
         metadata=_key(
             "gres",
             "generic resources of each node, such as gpu:a100:8; none where Slurm knows of no GPUs",
+            option=True,
         ),
     )
     gpus_per_node: Numbered | None = field(
         default=None,
         metadata=_key(
-            "gpus_per_node", "GPUs of each node, such as 8 or a100:8; in place of slurm_gres"
+            "gpus_per_node",
+            "GPUs of each node, such as 8 or a100:8; in place of slurm_gres",
+            option=True,
         ),
     )
     cpus_per_task: Cpus | None = field(
-        default=None, metadata=_key("cpus_per_task", "CPUs of each node, which has one task")
+        default=None,
+        metadata=_key("cpus_per_task", "CPUs of each node, which its tasks share", option=True),
     )
     mem: Numbered | None = field(
-        default=None, metadata=_key("mem", "memory of each node, such as 500G; 0 is all of it")
+        default=None,
+        metadata=_key("mem", "memory of each node, such as 500G; 0 is all of it", option=True),
     )
     reservation: Word | None = field(
-        default=None, metadata=_key("reservation", "reservation that runs are in", same=False)
+        default=None,
+        metadata=_key("reservation", "reservation that runs are in", same=False, option=True),
     )
     nodelist: Word | None = field(
         default=None,
-        metadata=_key("nodelist", "nodes that each run must have, such as n[01-04]", same=False),
+        metadata=_key(
+            "nodelist", "nodes that each run must have, such as n[01-04]", same=False, option=True
+        ),
     )
     exclude: Word | None = field(
         default=None,
         metadata=_key(
-            "exclude", "nodes that no run may have, such as n07; doctor names them", same=False
+            "exclude",
+            "nodes that no run may have, such as n07; doctor names them",
+            same=False,
+            option=True,
         ),
     )
     switches: Numbered | None = field(
         default=None,
         metadata=_key(
-            "switches", "leaf switches at most, and how long to wait for that, such as 1@10:00"
+            "switches",
+            "leaf switches at most, and how long to wait for that, such as 1@10:00",
+            option=True,
         ),
     )
     nice: Annotated[int, Whole(-MOST_NICE, MOST_NICE)] | None = field(
-        default=None, metadata=_key("nice", "how much other jobs go first", same=False)
+        default=None, metadata=_key("nice", "how much other jobs go first", same=False, option=True)
     )
     mpi: Word | None = field(
         default=None, metadata=_key("mpi", "what srun's --mpi is (default none)")
@@ -176,6 +188,35 @@ class Slurm(EngineSettings):
             same=False,
         ),
     )
+    setup: tuple[ShellLine, ...] = field(
+        default=(),
+        metadata=_key(
+            "setup",
+            "lines that bash runs on each node before the trainer, such as module load cuda; the"
+            " trainer gets the variables that they set",
+        ),
+    )
+    teardown: tuple[ShellLine, ...] = field(
+        default=(),
+        metadata=_key(
+            "teardown", "lines that bash runs on each node once the run has ended, however it did"
+        ),
+    )
+    srun_args: tuple[SlurmOption, ...] = field(
+        default=(),
+        metadata=_key(
+            "srun_args",
+            "list of options of srun's that place a run's tasks, such as --cpu-bind=cores or"
+            " --distribution=block:block (default --cpu-bind=none)",
+        ),
+    )
+    variables: bool = field(
+        default=False,
+        metadata=_key(
+            "variables",
+            "whether trainers get SLURM_* of their node's task, as they do by launcher srun",
+        ),
+    )
     options: tuple[SlurmOption, ...] = field(
         default=(),
         metadata=_key("options", "list of further options of sbatch's, such as --licenses=nccl:4"),
@@ -198,17 +239,22 @@ class Slurm(EngineSettings):
 
     def faults(self, device: str, devices: int) -> Iterator[str]:
         """Do as EngineSettings'."""
-        yield from _option_faults(self)
-        yield from _device_faults(self, device, devices)
+        keys = {option: f"{PREFIX}{name}" for option, name in OPTIONS.items()}
+        keys |= {name: f"{PREFIX}{name}" for name in ("mpi", "requeue")}
+        yield from option_faults("slurm_options", self.options, keys, BINDING)
+        yield from option_faults("slurm_srun_args", self.srun_args, keys)
+        yield from device_faults(self.gres, self.gpus_per_node, device, devices)
 
     def cell_faults(self, placement: Sequence[str], inventory: str) -> Iterator[str]:
         """Do as EngineSettings'."""
         yield from super().cell_faults(placement, inventory)
-        if placement and self.one_job:
-            key = placement[0]
+        of_jobs = [key for key in placement if self.cell_keys.get(key) not in OF_A_STEP]
+        if of_jobs and self.one_job:
+            key = of_jobs[0]
             yield (
                 f"{key} is asked for a job of the cell's own, and all cells have one allocation"
-                f" (slurm_mode of the inventory {inventory}); set slurm_{key} there"
+                f" (slurm_mode of the inventory {inventory}); set {PREFIX}{self.cell_keys[key]}"
+                " there"
             )
 
     def without(self, hosts: Sequence[str]) -> Mapping[str, str]:
@@ -220,84 +266,38 @@ class Slurm(EngineSettings):
         one_node = ("srun", "--nodes=1", "--ntasks=1", *self.asked({}), *self.options)
         return (*one_node, *command) if self.setup_in_job else ()
 
-    def asked(self, placement: Mapping[str, str]) -> Iterator[str]:
-        """Yield sbatch's options that the inventory sets, or a cell in its place."""
+    def setup_lines(self, placement: Placement) -> tuple[str, ...]:
+        """Do as EngineSettings'."""
+        return tuple(self.asked_as("setup", placement))
+
+    def teardown_lines(self, placement: Placement) -> tuple[str, ...]:
+        """Do as EngineSettings'."""
+        return tuple(self.asked_as("teardown", placement))
+
+    def asked_as(self, name: str, placement: Placement) -> Any:
+        """Return the value of a field, or of a cell in its place."""
+        keys = (key for key in placement if self.cell_keys.get(key, key) == name)
+        return next((placement[key] for key in keys), getattr(self, name))
+
+    def cpus_of_a_task(self, placement: Placement, tasks: int = 1) -> int:
+        """Return what each of a node's tasks has of the node's CPUs; 0 where Slurm decides."""
+        cpus = self.asked_as("cpus_per_task", placement)
+        return max(1, int(cpus) // tasks) if cpus else 0
+
+    def asked(self, placement: Placement, tasks: int = 1) -> Iterator[str]:
+        """Yield sbatch's options that the inventory sets, or a cell in its place; a node has so
+        many `tasks`.
+        """
         for option, name in OPTIONS.items():
-            value = placement.get(name, getattr(self, name))
-            if name in NOT_OF_SBATCH or value in (None, False) or (name, value) == ("gres", "none"):
+            value = self.asked_as(name, placement)
+            if name == "cpus_per_task":
+                value = self.cpus_of_a_task(placement, tasks) or None
+            if value in (None, False) or (name, value) == ("gres", "none"):
                 continue
             yield f"--{option}" if value is True else f"--{option}={value}"
 
 
-# Those keys that are options of sbatch's or srun's: the field's name by the option's.
+# Those keys that are options of sbatch's: the field's name by the option's.
 OPTIONS = {
-    each.name.replace("_", "-"): each.name
-    for each in fields(Slurm)
-    if each.name not in ("nodes", "mode", "most_jobs", "setup_in_job", "time_margin_s", "options")
+    each.name.replace("_", "-"): each.name for each in fields(Slurm) if each.metadata["option"]
 }
-NOT_OF_SBATCH = ("mpi", "requeue")  # mpi is srun's, and the other is always said
-# Options that no inventory may give, since bench does, each with what says it instead.
-OURS: Mapping[str, str] = {
-    **dict.fromkeys(("job-name", "comment", "output", "error", "input", "open-mode", "chdir"), ""),
-    **dict.fromkeys(("export", "export-file", "get-user-env", "container"), ""),
-    **dict.fromkeys(("array", "dependency", "kill-on-invalid-dep", "wait", "wrap"), ""),
-    **dict.fromkeys(("parsable", "test-only", "clusters", "help", "usage", "version"), ""),
-    **dict.fromkeys(("distribution", "nodefile", "cpu-bind"), ""),
-    **dict.fromkeys(("time", "signal"), "time_limit_s of the matrix and slurm_time_margin_s"),
-    **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node"), "`nodes` of the matrix"),
-    **dict.fromkeys(("gpus", "gpus-per-task", "ntasks-per-gpu"), "slurm_gpus_per_node"),
-    "no-requeue": "slurm_requeue",
-}
-
-
-def _option_faults(slurm: Slurm) -> Iterator[str]:
-    """Say which of the further options are not for an inventory to give, or are given twice.
-
-    sbatch takes the beginning of an option for all of it, so that is refused like the option.
-    """
-    known = {**OURS, **OPTIONS}
-    seen: set[str] = set()
-    for each in slurm.options:
-        name = each.option
-        if name in seen:
-            yield f"slurm_options has --{name} twice; leave one"
-        seen.add(name)
-        whole = name if name in known else next((o for o in known if o.startswith(name)), "")
-        if name.startswith("container"):
-            whole = "container"
-        if whole in OPTIONS:
-            key = PREFIX + OPTIONS[whole]
-            yield f"slurm_options has --{name}, which has a key of its own: {key}"
-        elif whole:
-            cure = f"it comes from {OURS[whole]}" if OURS[whole] else "take it out"
-            yield f"slurm_options has --{name}, which bench sets itself; {cure}"
-
-
-def _device_faults(slurm: Slurm, device: str, devices: int) -> Iterator[str]:
-    """Say what is wrong with what a node's GPUs are asked by."""
-    if slurm.gres and slurm.gpus_per_node:
-        yield "slurm_gres and slurm_gpus_per_node are both set; they say the same, so leave one out"
-    if device != "cuda":
-        return
-    if not (slurm.gres or slurm.gpus_per_node):
-        # Not even an exclusive job's step has GPUs that it did not ask for (man srun, --gres).
-        yield (
-            "cluster_device is cuda, and a job that asks for no GPU has none; set"
-            f" slurm_gpus_per_node: {devices} (slurm_gres: none where Slurm knows of no GPUs)"
-        )
-    key, asked = "slurm_gres", slurm.gres or ""
-    if slurm.gpus_per_node:
-        key = "slurm_gpus_per_node"
-        asked = ",".join(f"gpu:{part}" for part in slurm.gpus_per_node.split(","))
-    if (count := _gpus_of(asked)) and count < devices:
-        yield (
-            f"{key} asks for {count} GPUs a node, and cluster_devices_per_node is {devices}; make"
-            " them the same"
-        )
-
-
-def _gpus_of(gres: str) -> int:
-    """Return how many GPUs `gpu:a100:4,nvme:1` has; 0 where it has none."""
-    parts = [part.split(":") for part in re.sub(r"\(.*?\)", "", gres).split(",")]
-    counts = [rest[-1] if rest else "1" for name, *rest in parts if name == "gpu"]
-    return sum(int(count) if count.isdecimal() else 1 for count in counts)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import lzma
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -394,6 +395,8 @@ def test_remove_takes_what_setup_put_there(site: Site) -> None:
     assert look.remove(spec)["changed"]
     assert site.fault() == ""
     removed = look.remove({**spec, "check": False})
+    line, *_ = removed.pop("told")
+    assert re.fullmatch(rf"{re.escape(str(site.home))} \(\d+\.\d KiB\)", line)
     assert removed == {"changed": True, "removed": ["tiny"], "kept": ["own"]}
     assert os.listdir(site.root) == ["own"]
     assert not look.remove({**spec, "check": False})["changed"]

@@ -19,6 +19,8 @@ from runner.base import escapes
 from runner.base.console import Screen, one_line
 from runner.base.escapes import (
     CsvCell,
+    ExactLine,
+    ExactWord,
     MarkdownText,
     ShellWord,
     TerminalLine,
@@ -51,6 +53,33 @@ def test_good_text_stays_and_nothing_is_escaped_twice(kind: Callable[[str], str]
         assert kind(text) == text or kind is ShellWord
     for text in (OBEYED, "=1|*x* 'y'", "a\nb"):
         assert kind(kind(text)) == kind(text)
+
+
+@pytest.mark.parametrize("kind", [ExactLine, ExactWord])
+def test_of_what_is_executed_each_character_is_seen_and_none_looks_like_another(
+    kind: Callable[[str], str],
+) -> None:
+    seen: dict[str, str] = {}
+    for text in (*map(chr, range(0x11000)), "\U0001f600", "\\x1b", "$'\\x1b'", "\x1b", OBEYED):
+        shown = kind(f"{text}b")
+        assert all(" " <= letter <= "~" for letter in shown), text
+        assert seen.setdefault(shown, text) == text
+        assert kind(shown if isinstance(shown, ExactLine | ExactWord) else "") == shown
+    assert kind("a/b=1") == "a/b=1"
+
+
+def test_a_word_of_what_is_executed_is_what_bash_reads() -> None:
+    for text in (
+        OBEYED.replace("\udcff", ""),
+        "it's $HOME",
+        "$'\\x1b'",
+        "\\",
+        "",
+        "\u3164ä\U0001f600",
+    ):
+        argv = ["bash", "-c", f"printf %s {ExactWord(text)}"]
+        ran = subprocess.run(argv, capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+        assert ran.stdout.decode() == text
 
 
 def test_a_line_has_no_line_break_of_its_own() -> None:

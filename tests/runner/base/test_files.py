@@ -29,7 +29,7 @@ def test_a_full_disk_leaves_the_output_that_was_there(format: str, tmp_path: Pat
     """`collect --output` left a part of the new table, and none of the old."""
     target = tmp_path / "table"
     target.write_text("what was measured before")
-    published = ["--published", "matrices/published/osdi.yaml", "--shape", "osdi"]
+    published = ["--published", "matrices/documents/published/osdi.yaml", "--shape", "osdi"]
     done = full_disk("collect", *published, "--format", format, "--output", str(target))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "cannot be written: File too large" in done.stderr
@@ -50,7 +50,17 @@ def test_what_is_written_takes_the_place_of_what_was(tmp_path: Path) -> None:
         assert target.read_text() == "before"
     assert (target.read_text(), link.is_symlink()) == ("after", True)
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    assert {path.name for path in tmp_path.iterdir()} == {"table", "link"}
+    assert {path.name for path in tmp_path.iterdir()} == {"table", "link", ".table.tmp"}
+
+
+def test_two_that_write_one_file_take_nothing_of_each_others(tmp_path: Path) -> None:
+    target = tmp_path / "table"
+    with whole(target) as first:
+        first.write(b"first" * 10_000)
+        with whole(target) as second:
+            second.write(b"second")
+    assert target.read_bytes() == b"first" * 10_000
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
 def test_a_device_is_written_as_it_is() -> None:

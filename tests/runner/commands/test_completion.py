@@ -16,7 +16,7 @@ from runner.base.paths import PROJECT
     [
         ("trainbench tea", ["teardown "]),
         ("trainbench bench --format ", ["table", "json"]),
-        ("trainbench bench matrices/speed-t", ["matrices/speed-two.yaml "]),
+        ("trainbench bench matrices/gpu/speed-t", ["matrices/gpu/speed-two.yaml "]),
     ],
 )
 def test_words_and_files_are_offered(typed: str, offered: list[str], tmp_path: Path) -> None:

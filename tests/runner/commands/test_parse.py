@@ -303,3 +303,43 @@ def test_help_imports_no_parser() -> None:
     code = "import sys; from runner.__main__ import parser; parser(); print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+MATRIX = """\
+defaults:
+  system: command
+  cwd: /opt/x
+  argv: [python3, train.py]
+  log: {step: 'step (\\d+)/(\\d+)', loss: 'lozz (\\S+)'}
+"""
+
+
+def test_a_matrixs_patterns_are_tried_on_a_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, matrix = tmp_path / "a.log", tmp_path / "m.yaml"
+    log.write_text("".join(f"step {n}/9 | loss {10 - n}.5\n" for n in range(1, 10)))
+    matrix.write_text(MATRIX)
+    argv = ["parse", str(log), "--matrix", str(matrix), "--format", "json"]
+    assert main(argv) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["last_iteration"], found["last_loss"]) == ("ok", 9, None)
+    assert "`loss` matched no line that `step` matched" in found["reason"]
+    matrix.write_text(MATRIX.replace("lozz", "loss"))
+    assert main(argv) == 0
+    assert json.loads(capsys.readouterr().out)["last_loss"] == 1.5
+    brought = ["import", str(log), "--matrix", str(matrix), "--into", "x", "--devices", "1"]
+    assert main([*brought, "--runs", str(tmp_path / "runs")]) == 0
+    assert "cell a: ok, 9 lines" in capsys.readouterr().out
+    for wrong, words in (
+        ("defaults: {system: torch_gpt, model: gpt2-tiny}", "has no `log:`"),
+        (
+            MATRIX + "  parameters: {a: 1}\naxes: {a: [1]}\ninclude: [{a: 2, log: torchtitan}]",
+            "has several `log:`",
+        ),
+    ):
+        matrix.write_text(wrong)
+        assert main(argv) == 2
+        assert words in capsys.readouterr().err
+    assert main([*argv, "--family", "torchtitan"]) == 2
+    assert "--matrix says how the log reads" in capsys.readouterr().err

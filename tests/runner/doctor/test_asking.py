@@ -38,7 +38,7 @@ def test_what_the_probe_measured_is_kept_for_campaigns_on_the_same_inventory(
     monkeypatch.setattr(probing, "launch", lambda *rest: judged)
     checkup, engine = checkup_of(tmp_path, cluster.label), SshEngine(cluster, tmp_path)
     answer, screen = Answer("rack", 0.0, ("n1",), envs={"n1": {}}), Screen(file=io.StringIO())
-    asking._measure(checkup, cluster, answer, ["devices"], engine, Interrupts(), screen)
+    asking.measure(checkup, cluster, answer, ["devices"], engine, Interrupts(), screen)
     (product,) = load_products(checkup_of(tmp_path, cluster.label).path).nodes["n1"]
     assert (product.arithmetic, product.tflop_per_s) == ("fp32", (0.5,))
 

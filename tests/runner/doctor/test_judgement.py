@@ -80,7 +80,7 @@ def test_noise_in_which_nothing_slow_could_be_seen_is_no_result() -> None:
     found = judged(devices(healthy(), noise=0.9))
     assert found.slow == ()
     assert found.unanswered  # exit code 2
-    text = plain_text(measured_parts(found), 100)
+    text = plain_text(measured_parts(found, 100), 100)
     assert "too noisy to tell" in text
     assert "see what else uses the nodes" in text
     assert "nothing slow" not in text
@@ -173,7 +173,7 @@ def test_what_was_not_measured_has_a_reason_and_no_number() -> None:
 
 
 def shown(found: Judgement) -> str:
-    return plain_text(measured_parts(found), 80)
+    return plain_text(measured_parts(found, 80), 80)
 
 
 def test_why_nothing_was_measured_is_said_once_and_whole() -> None:

@@ -136,7 +136,7 @@ def judged(log: bytes) -> Judgement:
     checks = ["devices", "network"]
     found = judge_probe(lines(log), HOSTS, device="cpu", devices_per_node=2, checks=checks)
     assert json.dumps(found.as_json())
-    measured_parts(found)
+    measured_parts(found, 80)
     return found
 
 

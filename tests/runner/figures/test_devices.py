@@ -1,6 +1,5 @@
 """Device peaks by the names that nvidia-smi prints, and MFU by hand."""
 
-import json
 from dataclasses import dataclass, replace
 
 import pytest
@@ -10,7 +9,7 @@ from runner.figures.flops import MODEL_FLOPS, Decoder
 from runner.tables.build import rows
 from runner.tables.catalogue.every_column import missing
 from runner.tables.catalogue.every_column import value as machine_value
-from runner.tables.machine import to_json
+from runner.tables.machine import table_values
 from runner.tables.terminal import to_table
 from runner.terms.architecture import Divided, Formula
 from tests.runner.tables.test_tables import cell
@@ -114,7 +113,7 @@ def test_a_system_without_an_architecture_has_no_mfu_and_says_so() -> None:
         "tokens_per_s": "nothing says the tokens of a sample",
     }
     assert "0.0000" not in to_table([row], 400)
-    assert json.loads(to_json([row]))["formula"] is None
+    assert table_values([row])["formula"] is None
 
 
 FLAT = Formula("flat", "6*N*s", "six a weight and token", "a test")
@@ -143,7 +142,7 @@ def test_an_architecture_brings_its_own_formula() -> None:
         6e9 * 1024 * 10 / 8 / 1e12 / 989.5 * 100
     )
     assert [machine_value(row, "flop_formula") for row in table] == ["flat", MODEL_FLOPS.id]
-    assert [one["id"] for one in json.loads(to_json(table))["formula"]] == ["flat", MODEL_FLOPS.id]
+    assert [one["id"] for one in table_values(table)["formula"]] == ["flat", MODEL_FLOPS.id]
     assert "TFLOP/s per device: flat = 6*N*s" in to_table(table, 400)
 
 

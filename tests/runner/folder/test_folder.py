@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import stat
 import threading
@@ -147,10 +148,42 @@ def test_a_campaign_of_reruns_takes_no_matrix(begun: Campaign) -> None:
         begun.open(MATRIX, CLUSTER)
 
 
-@pytest.mark.parametrize("cluster", [small_cluster(3), small_cluster(env={"A": "1"})])
-def test_another_inventory_is_refused(begun: Campaign, cluster: Cluster) -> None:
-    with pytest.raises(UserError, match="the inventory rack differs from the one"):
-        begun.open(MATRIX, cluster)
+def moved(of: str, **changes: Any) -> Cluster:
+    nodes = (replace(n, **changes) if n.host == of else n for n in CLUSTER.nodes)
+    return replace(CLUSTER, nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        (small_cluster(env={"A": "1"}), r"\(A was not set, is 1\)"),
+        (moved("n1", address="10.9.9.9"), r"\(address of n1 was .*, is 10\.9\.9\.9\)"),
+        (moved("n2", host="other"), r"\(node 2 was n2, is other\)"),
+        (replace(CLUSTER, nodes=CLUSTER.nodes[:1]), r"\(node n2 is gone\)"),
+        (replace(CLUSTER, device="cuda"), r"\(cluster_device was .*, is cuda\)"),
+    ],
+)
+def test_another_inventory_is_refused(begun: Campaign, cluster: Cluster, words: str) -> None:
+    two = small_matrix({"zero_stage": [0, 1]}, {"nodes": 2})
+    campaign = Campaign(begun.path.with_name("two"))
+    campaign.open(two, CLUSTER)
+    campaign.new_attempt(two.cells[0].id, 1)
+    with pytest.raises(UserError, match="the inventory rack differs from the one") as refused:
+        campaign.open(two, cluster)
+    assert re.search(words, str(refused.value))
+
+
+def test_hosts_behind_those_that_ran_may_come_and_change(begun: Campaign) -> None:
+    used = max(cell.nodes for cell in MATRIX.cells)
+    assert used < len(CLUSTER.nodes) + 1
+    more = small_cluster(len(CLUSTER.nodes) + 1)
+    begun.adopt(begun.open(MATRIX, more))
+    assert len(begun.settings.machines["nodes"]) == len(more.nodes)
+    begun.adopt(begun.open(MATRIX, CLUSTER))
+    older = replace(begun.settings, machines={})
+    begun.write(older)
+    with pytest.raises(UserError, match=r"\(addresses, devices, root or cluster_env\)"):
+        begun.open(MATRIX, more)
 
 
 def test_a_campaign_in_which_nothing_ran_may_still_change(campaign: Campaign) -> None:
@@ -159,14 +192,20 @@ def test_a_campaign_in_which_nothing_ran_may_still_change(campaign: Campaign) ->
     assert campaign.settings.repeats == 5
 
 
-def test_pins_and_datasets_are_fixed_by_the_first_run(begun: Campaign) -> None:
+def test_pins_and_datasets_are_fixed_by_the_first_run_that_ended_ok(begun: Campaign) -> None:
     begun.fix_environment({"dataset default": {"x.bin": "1"}})
     begun.fix_environment({"dataset default": {"x.bin": "1"}, "system torch_gpt/a": "2"})
     assert begun.settings.environment == {
         "dataset default": {"x.bin": "1"},
         "system torch_gpt/a": "2",
     }
-    with pytest.raises(UserError, match="dataset default on the nodes is not what campaign"):
+    begun.fix_environment({"dataset default": {"x.bin": "repaired"}})
+    assert (begun.settings.environment or {})["dataset default"] == {"x.bin": "repaired"}
+    ended = Outcome("ok", "", "")
+    write_json(begun.new_attempt(MATRIX.cells[0].id, 1).path / names.OUTCOME, ended.to_json())
+    with pytest.raises(
+        UserError, match=r"dataset default on the nodes is not .* `bench --name NAME`"
+    ):
         begun.fix_environment({"dataset default": {"x.bin": "other"}})
 
 

@@ -23,6 +23,8 @@ from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import SCHEMA, write_json
 from runner.launch.engine import Stopped, Surveyed, Wanted
+from runner.plan import script
+from runner.terms import run as runs
 from runner.terms.cluster import Cluster
 from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.inspected import Inspected, Sought
@@ -92,6 +94,9 @@ class HereEngine:
         with run.log(node.node_rank).open("wb") as log:
             where: dict[str, Any] = {"cwd": node.cwd, "env": node.env, "start_new_session": True}
             return subprocess.Popen(self.argv(node), stdout=log, stderr=log, **where)
+
+    def by_hand(self, run: runs.Run) -> tuple[str, str]:
+        return names.SCRIPT, script.launch_script(run)
 
     def goes_on(self, run: RunFolder) -> bool:
         return False

@@ -39,6 +39,8 @@ from runner.launch.rounds import Rounds
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.matrix.select import in_order, select
+from runner.plan import script
+from runner.terms import run as runs
 from runner.terms.cell import Matrix
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
@@ -76,6 +78,9 @@ class Nodes:
         self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
     ) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def by_hand(self, run: runs.Run) -> tuple[str, str]:
+        return names.SCRIPT, script.launch_script(run)
 
     def goes_on(self, run: RunFolder) -> bool:
         return False
@@ -525,6 +530,14 @@ def test_a_bench_killed_once_the_campaign_grew_is_gone_on_with(
     assert (tally.ok, tally.kept, nodes.attempts[2:]) == (2, 1, ["zero_stage=2 r1a1"])
 
 
+def test_what_failed_runs_once_more_on_request(run: Run, nodes: Nodes) -> None:
+    nodes.endings = [FAILED]
+    assert run().exit_code == 1
+    assert run().kept == 2
+    tally = run(failed=True)
+    assert (tally.ok, tally.failed, tally.kept) == (2, 0, 1)
+
+
 def test_a_growth_that_the_nodes_refuse_changes_nothing(
     run: Run, nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -532,7 +545,10 @@ def test_a_growth_that_the_nodes_refuse_changes_nothing(
     run()
     before = (tmp_path / "m-rack" / "campaign.json").read_bytes()
     nodes.commit = "c1"
-    with pytest.raises(UserError, match=r"is not what campaign m-rack began with .*`name:`$"):
+    with pytest.raises(
+        UserError,
+        match=r"is not what campaign m-rack began with .*--name NAME`, or set the nodes back$",
+    ):
         run(small_matrix({"zero_stage": [1, 2]}))
     assert (tmp_path / "m-rack" / "campaign.json").read_bytes() == before
 
@@ -563,8 +579,8 @@ def test_a_plan_says_what_is_kept_and_how_long_the_rest_takes(
     new = look(MATRIX)
     assert not list(tmp_path.iterdir())
     assert "campaign m-rack: 0 kept, 2 new, 0 hidden" in new.words()
-    assert "time unknown" in new.words()
-    assert new.to_json()["expected_s"] is None
+    assert {each.need.by for each in new.cells} == {"the estimate"}
+    assert ", by the estimate" in new.words()
     run()
     for path in tmp_path.rglob("outcome.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "wall_s": 100.0}))
@@ -575,7 +591,7 @@ def test_a_plan_says_what_is_kept_and_how_long_the_rest_takes(
         (0, 2, "the campaign's finished runs"),
         (0, 2, "the campaign's finished runs"),
     ]
-    assert grown.to_json()["expected_s"] == 500.0
+    assert grown.to_json()["expected_s"] == 5 * 90.0  # a run ends by its limit
     assert grown.hidden.runs == 1
     assert grown.warnings[0] == (
         "warning: cell zero_stage=1: train_iters 50 takes about 100 s by its own finished runs, and"

@@ -76,10 +76,14 @@ class Nodes:
         self, hosts: Sequence[str], asked: Sought, campaign: Campaign, cancelled: Callable[[], bool]
     ) -> dict[str, Inspected]:
         self.asked = asked
-        relied = fingerprints(asked.folders, asked.pythons)
+        files: dict[str, dict[str, str]] = {}
+        relied = fingerprints(asked.folders, asked.pythons, asked.apart, files)
         odd = {**relied, **{name: self.odd[name] for name in relied if name in self.odd}}
         return {
-            host: read(Inspected, {"relied": odd if host == hosts[-1] else relied})
+            host: read(
+                Inspected,
+                {"relied": odd if host == hosts[-1] else relied, "relied_files": files},
+            )
             for host in hosts
         }
 
@@ -95,12 +99,16 @@ def asked(nodes: Nodes, trainer: Path, **more: Any) -> Campaign:
     """Inspect the two nodes of a cell of `system: command`, in one campaign each time."""
     keys = {"system": "command", "nodes": 2, "argv": ["python", "train.py"], "log": "torch_gpt"}
     text = json.dumps({"defaults": {**keys, "cwd": str(trainer), **more}})
+    if (trainer / "m.yaml").exists():
+        (trainer / "m.yaml").write_text(text)
     found = parse_matrix(text, "m.yaml", "m", one_device)
     cluster = small_cluster(2)
     campaign = Campaign(trainer.parent / "m-rack")
     campaign.path.mkdir(exist_ok=True)
     campaign.open(found, cluster)
-    sizes = inspection.inspect(cast("Engine", nodes), campaign, cluster, found.cells, lambda: False)
+    sizes = inspection.inspect(
+        cast("Engine", nodes), campaign, cluster, found.cells, lambda: False, text
+    )
     assert sizes == {}
     return campaign
 
@@ -119,6 +127,7 @@ def test_a_change_within_a_campaign_is_refused(trainer: Path) -> None:
     campaign = asked(Nodes(), trainer)
     begun = campaign.new_attempt(campaign.settings.cells[0].id, 1)
     (begun.path / names.RUN).write_text("{}")
+    (begun.path / names.OUTCOME).write_text("{}")  # which nobody can read: it may be ok
     (trainer / "out").mkdir()
     (trainer / "out" / "config.json").write_text("{}")
     asked(Nodes(), trainer)
@@ -127,7 +136,29 @@ def test_a_change_within_a_campaign_is_refused(trainer: Path) -> None:
         asked(Nodes(), trainer)
     said = str(refused.value)
     assert said.startswith(f"folder {trainer} on the nodes is not what campaign m-rack began with")
-    assert "(checksum was " in said
+    assert "(train.py changed)" in said
+    (campaign.path / "relied.json").unlink()  # as campaigns of before have none
+    with pytest.raises(UserError, match=r"\(checksum was "):
+        asked(Nodes(), trainer)
+    relied_on_nothing = campaign.settings.environment
+    (trainer / "train.py").write_text("print(1)\n")
+    assert asked(Nodes(), trainer).settings.environment == relied_on_nothing
+
+
+def test_a_matrix_beside_its_trainer_may_grow_and_nothing_else_may(trainer: Path) -> None:
+    (trainer / "m.yaml").touch()
+    (trainer / "conf.yaml").write_text("lr: 1\n")
+    campaign = asked(Nodes(), trainer, env={"A": "1"})
+    begun = campaign.new_attempt(campaign.settings.cells[0].id, 1)
+    (begun.path / names.RUN).write_text("{}")
+    (begun.path / names.OUTCOME).write_text("{}")
+    asked(Nodes(), trainer, env={"A": "2"})
+    (trainer / "conf.yaml").write_text("lr: 2\n")
+    (trainer / "new.py").touch()
+    (trainer / "train.py").unlink()
+    changed = r"\(conf.yaml changed, new.py is new, train.py is gone\)"
+    with pytest.raises(UserError, match=changed):
+        asked(Nodes(), trainer, env={"A": "2"})
 
 
 @pytest.mark.parametrize(

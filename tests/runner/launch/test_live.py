@@ -18,7 +18,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.events import Event
 from runner.launch import screen, status, view
 from runner.launch.campaign_status import Running, lasting
-from runner.launch.live import left_s, memory, now_of
+from runner.launch.live import DeviceUse, device_use, left_s, now_of
 from runner.launch.screen import live
 from runner.launch.view import View, running_of
 from runner.terms.outcome import Outcome
@@ -52,18 +52,20 @@ def test_the_time_to_a_campaigns_end(
 def test_memory_is_the_fullest_devices_at_the_newest_samples(tmp_path: Path) -> None:
     """The header stands at the beginning only; what is read is that and the end."""
     path = tmp_path / "samples.csv"
-    assert memory(path, []) is None
-    header = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"
+    assert device_use(path, []) == DeviceUse()
+    header = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"
     rows = [
-        f"2026/11/21 10:{n // 60:02d}:{n % 60:02d}.000, {d}, 9 %, {900 - n // 10 + 100 * d} MiB\n"
+        f"2026/11/21 10:{n // 60:02d}:{n % 60:02d}.000, {d}, 9 %, {900 - n // 10 + 100 * d} MiB,"
+        f" {d}00.5 W\n"
         for n in range(3000)
         for d in range(2)
     ]
     path.write_text(header + "".join(rows) + "2026/11/21 11:00")
     assert path.stat().st_size > 100_000
-    assert (memory(path, []), memory(path, [0])) == (701.0, 601.0)
+    assert device_use(path, []) == DeviceUse(701.0, 101.0)
+    assert device_use(path, [0]) == DeviceUse(601.0, 0.5)
     path.write_text(STAMPS + "1790000000.000, 7 %, 12000 MiB, 64000 MiB\n")
-    assert memory(path, []) is None  # a node's own memory is not the run's
+    assert device_use(path, []) == DeviceUse()  # a node's own memory is not the run's
 
 
 @pytest.fixture
@@ -89,6 +91,8 @@ def test_a_run_that_goes_on(running: Callable[..., tuple[Campaign, Attempt]]) ->
     assert now.step.iteration == 30
     assert (now.memory_used_mib, now.memory_rss_mib) == (1000.0, None)  # by the log
     assert now.left_s == pytest.approx(3.0)
+    assert now.tokens_per_s == 160.0 * 128  # of gpt2-tiny's sequences
+    assert now.power_w is None
     cell = replace(CELL, parameters={**CELL.parameters, "train_iters": 60})
     assert running_of("", cell, attempt, 14.0).words == (
         "iteration 30/60, 160.0 samples/s, loss 3.500, 1000 MiB, 14 s, about 3 s left"
@@ -155,7 +159,7 @@ def test_what_a_run_says_does_nothing_to_the_terminal(
         with shown.running(cell, 1, attempt):
             wait(lambda place=before: out.tell() > place + 40, 10, "a line")  # type: ignore[misc]
     shown.ended(cell, 1, attempt, Outcome("failed", "", f"n1: {obeyed}"), Measurement())
-    text = re.sub(r"\x1b\[(\d+(;\d+)*m|[12]?[AKG]|\?25[lh])|\r", "", out.getvalue())
+    text = re.sub(r"\x1b\[(\d+(;\d+)*m|[12]?[AKG]|\d+B|\?25[lh])|\r", "", out.getvalue())
     assert all(line.isprintable() for line in text.split("\n")), ascii(text)
     assert not any(line.startswith("FORGED") for line in text.split("\n"))
     assert "how far it is cannot be read: " in text

@@ -15,7 +15,8 @@ import pytest
 from runner.__main__ import main
 from runner.base.console import Screen
 from runner.base.errors import UserError
-from runner.folder import names
+from runner.base.escapes import ExactLine, ExactWord
+from runner.folder import names, own_runs
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch import rerun
@@ -23,7 +24,9 @@ from runner.launch.bench import Tally, bench
 from runner.launch.view import View
 from runner.load.records import records_of
 from runner.plan.make import make_run
+from runner.plan.shown import would_execute
 from runner.terms.cluster import Cluster
+from runner.terms.run import Run
 from tests.runner.builders import slurm_cluster, small_cluster, small_matrix
 from tests.runner.launch.test_campaign import FAILED, LOST, Nodes
 
@@ -54,7 +57,9 @@ Again = Callable[..., tuple[Path, Tally]]
 def again(nodes: Nodes) -> Again:
     def go(path: Path, cluster: Cluster = CLUSTER) -> tuple[Path, Tally]:
         found = rerun.recorded(path)
-        attempt, _, tally = rerun.rerun(found, cluster, engine=nodes, view=view())
+        attempt, _, tally = rerun.rerun(
+            found, cluster, engine=nodes, view=view(), runs=found.campaign.path.parent
+        )
         return attempt.path, tally
 
     return go
@@ -87,6 +92,7 @@ def test_what_was_recorded_runs_whatever_this_version_would_plan(
     content = said(first)
     content["nodes"][0]["argv"].append(f"--of-an-older-version={content['nodes'][0]['dir']}/x")
     (first / names.RUN).write_text(json.dumps(content))
+    own_runs.remember(first / names.RUN, (first / names.RUN).read_bytes())
     now = said(again(first)[0])
     assert now["nodes"][0]["argv"][-1] == f"--of-an-older-version={now['nodes'][0]['dir']}/x"
 
@@ -192,6 +198,132 @@ def test_a_run_in_a_folder_that_its_nodes_shared_is_made_again_in_the_new_one(
         str(now / "nodes" / f"{rank:04d}-rank{rank}") for rank in range(2)
     ]
     assert str(was) not in json.dumps(again.to_json())
+
+
+SECRET = replace(CLUSTER, secrets=("HF_TOKEN", "OTHER_TOKEN"))
+
+
+def test_a_strangers_run_is_given_only_the_secrets_that_it_was_given(first: Path) -> None:
+    found = rerun.recorded(first)
+    asks = replace(found, run=replace(found.run, secrets=("HF_TOKEN",)))
+    with pytest.raises(UserError, match="the secrets HF_TOKEN, which the inventory rack does"):
+        rerun.adopted(asks, CLUSTER)
+    run = rerun.next_run(rerun.adopted(asks, SECRET), SECRET, first)
+    assert run.secrets == ("HF_TOKEN",)
+    assert "it is given the secret HF_TOKEN of your inventory" in [
+        *would_execute(run, asks.run, asks.settings, ())
+    ]
+
+
+def test_a_strangers_run_that_is_not_as_it_was_shown_is_not_made(
+    first: Path, nodes: Nodes, tmp_path: Path
+) -> None:
+    """Such as where another rerun was made meanwhile, so that this one's folder is another."""
+    found = rerun.adopted(rerun.recorded(first), CLUSTER)
+    launched = len(nodes.plays)
+
+    def listed(run: Run) -> list[str]:
+        return [*would_execute(run, found.run, found.settings, ())]
+
+    def go(**agreed: Any) -> None:
+        rerun.rerun(found, CLUSTER, engine=nodes, view=view(), runs=tmp_path, **agreed)
+
+    with pytest.raises(UserError, match="not what was shown any more"):  # nobody was asked
+        go()
+    assert len(nodes.plays) == launched
+    assert not (tmp_path / "rerun-m-rack").exists()
+    shown = listed(rerun.next_run(found, CLUSTER, tmp_path))
+    go(agreed=lambda run: listed(run) == shown)
+    with pytest.raises(UserError, match="not what was shown any more"):
+        go(agreed=lambda run: listed(run) == shown)
+    assert len(list((tmp_path / "rerun-m-rack").glob(names.ATTEMPTS))) == 1
+
+
+def test_a_strangers_run_does_not_grow_a_campaign_of_ones_own(
+    first: Path, nodes: Nodes, tmp_path: Path
+) -> None:
+    bench(replace(MATRIX, name="rerun-x"), CLUSTER, tmp_path, engine=nodes, view=view())
+    found = rerun.adopted(rerun.recorded(first), CLUSTER)
+    found = replace(found, run=replace(found.run, campaign="rerun-x-rack"))
+    before = (tmp_path / "rerun-x-rack" / names.CAMPAIGN).read_bytes()
+    with pytest.raises(UserError, match="is of a matrix, not of reruns"):
+        rerun.rerun(found, CLUSTER, engine=nodes, view=view(), runs=tmp_path, agreed=lambda _: True)
+    assert (tmp_path / "rerun-x-rack" / names.CAMPAIGN).read_bytes() == before
+
+
+@pytest.mark.parametrize("folder", ["/usr/bin", "/root/.ssh", "/opt/tb/runs/../../../root"])
+@pytest.mark.parametrize("cluster", [slurm_cluster(), small_cluster(root="/data/me")])
+def test_whatever_a_stranger_recorded_of_folders_nothing_of_the_argv_is_renamed(
+    first: Path, tmp_path: Path, cluster: Cluster, folder: str
+) -> None:
+    found = rerun.recorded(first)
+    cell = replace(
+        found.run.cell,
+        system="command",
+        pin="",
+        dataset="",
+        parameters={
+            "argv": ["/usr/bin/env", f"{folder}/x", "/opt/tb"],
+            "cwd": "/",
+            "log": "nanogpt",
+        },
+        env={"NOTE": f"{folder}:/opt/tb"},
+    )
+    theirs = [
+        replace(node, runs=folder, dir=f"{folder}/nodes/0000-n1", scratch=folder, cwd=folder)
+        for node in found.run.nodes
+    ]
+    found = replace(found, run=replace(found.run, cell=cell, nodes=tuple(theirs)))
+    adopted = rerun.adopted(found, cluster)
+    run = rerun.next_run(adopted, cluster, tmp_path)
+    for node in run.nodes:
+        assert node.argv == ("/usr/bin/env", f"{folder}/x", "/opt/tb")
+        assert node.env["NOTE"] == f"{folder}:/opt/tb"
+        assert not {node.dir, node.runs, node.scratch} & {folder, f"{folder}/nodes/0000-n1"}
+    lines = [*would_execute(run, found.run, found.settings, ())]
+    assert f"  run  /usr/bin/env {folder}/x /opt/tb" in lines
+
+
+def test_each_place_of_a_strangers_words_is_shown_as_plain_ascii(first: Path) -> None:
+    evil = "a\x1b]0;b\x07\u202e\u200b\x9b2J\r\n  run  forged"
+    found = rerun.recorded(first)
+    parts: dict[str, Any] = {"argv": (evil,), "cwd": evil, "scratch": evil, "step": (evil,)}
+    parts |= {"env": {"E": evil}, "files": {"f": evil, evil: ""}, "after": ((evil,),)}
+    run = replace(
+        found.run,
+        rerun_of=evil,
+        master_address=evil,
+        secrets=("S",),
+        cell=replace(found.run.cell, name=evil, parameters={"p": evil, evil: [evil]}),
+        setup=(evil,),
+        teardown=(evil,),
+        nodes=tuple(replace(node, **parts, host=evil) for node in found.run.nodes),
+    )
+    settings = replace(found.settings, trainbench=evil, environment={evil: evil})
+    scheduled = [{"script": evil, "step": [evil]}]
+    both = ((run, found.run), (found.run, run), (run, run))
+    for here, was in both:
+        for line in would_execute(here, was, settings, scheduled):
+            assert all(" " <= letter <= "~" for letter in line)
+            assert not line.startswith("  run  forged")
+    shown = "\n".join(would_execute(run, found.run, settings, scheduled))
+    word = ExactWord(evil)
+    for line in (
+        f"  cwd  {word}",
+        f"  env  E={word}",
+        f"  step {word}",
+        f"  first, by bash: {word}",
+        f"  at last, by bash: {word}",
+        f"  file {word}",
+        f"    | {ExactLine(evil.partition(chr(10))[0])}",
+        f"  run  {word}",
+        f"  then {word}",
+        f"  scratch: recorded '', here {word}",
+        f"    argv + {word} {word} {word}",
+        f"address of node rank 0: recorded 10.0.0.1, here {word}",
+        "    |   run  forged",
+    ):
+        assert line in shown
 
 
 def test_a_folder_without_a_run_is_one_sentence(

@@ -30,6 +30,8 @@ from runner.launch.campaign_status import Status
 from runner.launch.interrupts import Interrupts
 from runner.launch.view import View
 from runner.load.records import records_of
+from runner.plan import script
+from runner.terms import run as runs
 from runner.terms.orders import Orders
 from tests.on_nodes.campaign import wait
 from tests.runner.builders import small_cluster, small_matrix
@@ -87,6 +89,9 @@ class Queue(Nodes):
         finally:
             with self.lock:
                 self.now -= 1
+
+    def by_hand(self, run: runs.Run) -> tuple[str, str]:
+        return names.SCRIPT, script.launch_script(run)
 
     def goes_on(self, run: RunFolder) -> bool:
         return (run.path / names.SUBMITTED).exists()

@@ -39,6 +39,14 @@ def test_a_line_a_step_and_node() -> None:
     assert steps.failed == {"b": "torch_gpt"}
 
 
+def test_what_a_change_is_stands_below_its_line() -> None:
+    lines = shown(Steps(), result("conda", "a", "changed", "/opt/conda (1.2 GiB)"), Told("end"))
+    assert [line.split() for line in lines] == [
+        ["conda", "a", "1", "change", "0:00"],
+        ["/opt/conda", "(1.2", "GiB)"],
+    ]
+
+
 def test_a_play_without_results_says_nothing() -> None:
     told = (Told("play", step="NPUs"), Told("play", step="Engines"), Told("end"))
     assert shown(Steps(), *told) == []

@@ -58,9 +58,10 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def command(tmp_path: Path, inventory: Path) -> Command:
     """A command on them, and on a matrix of one cell, or of as many as there are pauses."""
 
-    def run(name: str, *words: str, axes: str = "pause: [0, 0.01]") -> int:
+    def run(name: str, *words: str, axes: str = "pause: [0, 0.01]", step: str = "step") -> int:
         matrix = tmp_path / "m.yaml"
-        matrix.write_text(f"{MATRIX.replace('ROOT', str(tmp_path))}axes: {{{axes}}}\n")
+        text = MATRIX.replace("ROOT", str(tmp_path)).replace("{step: 'step ", f"{{step: '{step} ")
+        matrix.write_text(f"{text}axes: {{{axes}}}\n")
         where = {
             "bench": ["--matrix", str(matrix), "-i", str(inventory)],
             "doctor": ["-i", str(inventory)],
@@ -86,6 +87,23 @@ def test_bench_and_status(
     capsys.readouterr()
     assert command("status") == 0
     assert "2 of 2 runs ended" in capsys.readouterr().out
+
+
+def test_corrected_patterns_read_what_ran_and_run_nothing_again(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("bench", step="stop") == 1
+    wrong = runs(tmp_path)
+    assert [run.outcome.status for run in wrong if run.outcome] == ["no_steps", "no_steps"]
+    capsys.readouterr()
+    assert command("bench") == 0
+    assert "2 ok, 0 not ok" in capsys.readouterr().err
+    found = runs(tmp_path)
+    assert [(run.path, run.number) for run in found] == [(run.path, 1) for run in wrong]
+    assert [run.outcome.status for run in found if run.outcome] == ["ok", "ok"]
+    assert command("collect", "--format", "json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["status"], row["steps_measured"]) for row in rows] == [("ok", 3), ("ok", 3)]
 
 
 def test_dry_run_shows_what_it_is_given(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.masking import MASKED
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
@@ -20,7 +21,6 @@ from runner.load.evidence import (
     last_lines,
 )
 from runner.load.records import records_of
-from runner.terms.run_evidence import MASKED
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 

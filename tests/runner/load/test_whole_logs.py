@@ -6,14 +6,15 @@ import json
 import random
 from pathlib import Path
 
+from runner.base.masking import Masks
 from runner.folder import names
 from runner.load.evidence import evidence_of_records
 from runner.load.records import records_of
-from runner.load.whole_logs import TOO_LARGE, masked, packed_logs
-from runner.report.formats import render_rows
-from runner.tables.build import rows
+from runner.load.whole_logs import TOO_LARGE, packed_logs
+from runner.report.formats import render
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.documents import document_of
 from tests.runner.report.test_report import Page
 
 
@@ -37,15 +38,7 @@ def test_logs_are_packed_until_there_is_no_room(tmp_path: Path) -> None:
     assert all(log.data for log in everything)
     assert sum(len(base64.b64decode(log.data)) for log in everything) < 1 << 20
 
-    text = render_rows(
-        rows(records),
-        "html",
-        width=80,
-        layout=None,
-        published=(),
-        evidence=evidence,
-        logs=found,
-    )
+    text = render(document_of(records, evidence=evidence, logs=found), "html")
     page = Page(text)
     assert page.open == []
     packed = [attrs for tag, attrs in page.elements if tag == "template"]
@@ -77,6 +70,6 @@ def test_a_secret_across_blocks_is_masked_and_all_else_is_as_it_was() -> None:
     text = b"a" * 10 + b"secret-1" + b"b" * 10 + b"secret-1" + b"secret"
     for size in range(1, len(text) + 1):
         parts = [text[at : at + size] for at in range(0, len(text), size)]
-        found = b"".join(masked(parts, ["secret-1", "x"]))
+        found = b"".join(Masks(["secret-1", "x"]).blocks(parts))
         assert found == text.replace(b"secret-1", b"redacted")
-    assert b"".join(masked([text], [])) == text
+    assert b"".join(Masks().blocks([text])) == text

@@ -36,9 +36,20 @@ def names(found: Matrix) -> list[str]:
 def refusal(text: str) -> str:
     with pytest.raises(UserError) as caught:
         parse(text)
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
+    assert not [sentence for sentence in caught.value.sentences if "\n" in sentence]
+    return str(caught.value)
+
+
+def test_all_faults_of_a_matrix_are_told_at_once() -> None:
+    text = (
+        "nme: x\ndefaults: {system: torch_gpt, zero_stage: 9, precison: bf16}\naxes: {nodes: [0]}"
+    )
+    with pytest.raises(UserError) as caught:
+        parse(text)
+    wrong = ("'nme' (did you mean 'name'?)", "'precison'", "zero_stage is 9")
+    assert len(caught.value.sentences) == 3
+    for words in wrong:
+        assert words in str(caught.value)
 
 
 # --- what becomes a cell --------------------------------------------------------------------------
@@ -341,7 +352,7 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         ("a: 1\x00", ["not valid YAML", "special characters"]),
         ("defaults: {system: torch_gpt, seed: 1, seed: 2}", ["'seed' is given twice", "line 1"]),
         ("repeats: 1\nrepeats: 2", ["'repeats' is given twice", "line 1"]),
-        ("defaults: *nothing", ["not valid YAML", "undefined alias"]),
+        ("defaults: *nothing", ["not valid YAML", "*nothing repeats what is marked &nothing"]),
         ("defaults: !!bool maybe", ["not valid YAML"]),
         ("defaults: !!python/object:os.system {}", ["neither text nor a number", "line 1"]),
         ("--- {}\n--- {}", ["not valid YAML at line 2", "another document"]),
@@ -350,7 +361,7 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         (f"{SYSTEM}axes: {{env: [{{A: !!binary eHg=}}]}}", ["neither text nor a number"]),
         (f'{SYSTEM}axes: {{env: [{{A: "\\ud800"}}]}}', ["UTF-8"]),
         ("repeat: 3", ["unknown key 'repeat'", "did you mean 'repeats'?"]),
-        ("5: 3", ["unknown key 5", "keys are name, defaults"]),
+        ("5: 3", ["unknown key 5", "keys are name, title, description, defaults"]),
         ("train_iters: 3", ["unknown key 'train_iters'", "under `defaults` or `axes`"]),
         ("nodes: 3", ["unknown key 'nodes'", "under `defaults` or `axes`"]),
         (f"{SYSTEM}name: a/b", ["name is 'a/b'", "letters, digits"]),
@@ -497,13 +508,13 @@ texts = st.lists(st.one_of(marks, words, st.characters()), max_size=25).map("".j
 
 
 def assert_parses_or_refuses(text: str) -> None:
-    said = "x"
+    said: Sequence[str] = ["x"]
     try:
         assert all(cell.digest for cell in parse(text).cells)
     except UserError as error:
-        said = str(error)
-    assert said
-    assert "\n" not in said
+        said = error.sentences
+    assert all(said)
+    assert not [sentence for sentence in said if "\n" in sentence]
 
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])

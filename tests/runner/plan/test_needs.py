@@ -34,8 +34,15 @@ def test_a_time_is_said_in_its_unit(seconds: float, words: str) -> None:
     ],
 )
 def test_a_total_says_what_is_unknown_and_never_nothing(needs: list[Need], words: str) -> None:
-    assert in_words(needs, side_by_side=False) == words
-    assert ("side by side" in in_words(needs, side_by_side=True)) == ("after the other" in words)
+    assert in_words(needs, 86_400, side_by_side=False) == words
+    beside = in_words(needs, 86_400, side_by_side=True)
+    assert ("side by side" in beside) == ("after the other" in words)
+
+
+def test_a_total_has_no_more_than_the_time_limit_of_a_run() -> None:
+    assert in_words([Need("a", 3, 7200.0)], 60, side_by_side=False).startswith(
+        "total: 3 runs; about 3 min"
+    )
 
 
 def test_a_cell_that_cannot_end_in_time_is_named_with_the_cure() -> None:

@@ -337,12 +337,6 @@ def test_launch_sh_of_one_node_needs_no_rank(evil_run: Run, tmp_path: Path) -> N
     assert json.loads(done.stdout)["argv"][-1] == "rank0"
 
 
-def test_launch_sh_says_what_the_words_of_a_job_are() -> None:
-    words = "write them in place of the words in braces"
-    assert words in launch_script(small_run({"nodes": 2}, slurm_cluster()))
-    assert words not in launch_script(small_run({"nodes": 2}, small_cluster()))
-
-
 def test_launch_sh_passes_shellcheck(evil_run: Run, tmp_path: Path) -> None:
     script = tmp_path / "launch.sh"
     script.write_text(launch_script(evil_run), encoding="utf-8")

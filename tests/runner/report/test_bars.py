@@ -9,6 +9,7 @@ from runner.report.groups import Group
 from runner.report.page import to_html
 from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
+from tests.runner.documents import document_of
 from tests.runner.report.test_conclusion import thrice
 from tests.runner.report.test_report import failed, record
 
@@ -32,7 +33,7 @@ def test_a_single_run_has_no_interval_and_the_page_says_so() -> None:
     (bar, other) = bars(record("single"), *thrice([record("three")]))
     assert (bar["low"], bar["span"], bar["lacks"]) == (None, None, ONE_RUN)
     assert other["low"] is not None
-    assert to_html(rows([record("single")], None)).count(f"no interval: {ONE_RUN}") == 2
+    assert to_html(document_of([record("single")])).count(f"no interval: {ONE_RUN}") == 2
 
 
 def test_a_cell_without_a_number_says_its_status_and_none_at_all_draws_nothing() -> None:

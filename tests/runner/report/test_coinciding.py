@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from runner.report.coinciding import coinciding, taking_turns
-from runner.report.formats import render
 from runner.terms.record import Interval, Measurement, Record
+from tests.runner.documents import render
 from tests.runner.report.test_report import record
 
 FALLS = [(1.0, 9.0), (2.0, 5.0), (3.0, 4.0)]

@@ -26,17 +26,24 @@ def scaled(measured: Measurement, by: float) -> Measurement:
     return replace(measured, intervals=tuple(steps))
 
 
+def scaled_run(run: Record, by: float) -> Record:
+    return replace(run, measurement=scaled(run.measurement, by))
+
+
 def test_each_cell_against_its_baseline_by_what_tells_it_from_others() -> None:
     assert conclusion(rows(thrice(CAMPAIGN), "zero_stage=0")) == [
         "zero_stage 1 is 5.0 % (± 0.6) slower than zero_stage 0 with nodes 1;"
         " it uses 11 % less memory.",
         "zero_stage 1 is 5.0 % (± 0.6) slower than zero_stage 0 with nodes 2;"
         " it uses 11 % less memory.",
+        "nodes 2 · zero_stage 0 is the fastest with 461.0 samples/s, 2.10 times nodes 1 ·"
+        " zero_stage 1, the slowest.",
+        "From 8 to 16 devices, 100 % of the speed per device is kept.",
     ]
 
 
 def test_of_single_runs_nothing_is_called_faster() -> None:
-    first, _ = conclusion(rows(CAMPAIGN, "zero_stage=0"))
+    first, *_ = conclusion(rows(CAMPAIGN, "zero_stage=0"))
     assert first == (
         "zero_stage 1 is -5.0 % in speed against zero_stage 0, but nobody can tell: one run does"
         " not show how runs differ with nodes 1; it uses 11 % less memory."
@@ -58,8 +65,13 @@ def test_a_difference_within_the_noise_is_none() -> None:
 def test_without_a_baseline_the_fastest_and_the_slowest_and_what_has_no_result() -> None:
     table = rows([*CAMPAIGN, failed(record("n4-zero0", nodes=4))], None)
     assert conclusion(table) == [
-        "n2-zero0 is the fastest with 461.0 samples/s, 2.10 times n1-zero1, the slowest.",
-        "A device does most in n1-zero0: 28.87 samples/s.",
+        "nodes 2 · zero_stage 0 is the fastest with 461.0 samples/s, 2.10 times nodes 1 ·"
+        " zero_stage 1, the slowest.",
+        "From 8 to 16 devices, 100 % of the speed per device is kept.",
+        "nodes 1 · zero_stage 1 needs the least memory: 11 % less than the fastest at 5 % less"
+        " speed.",
+        "nodes 2 · zero_stage 1 needs the least memory: 11 % less than the fastest at 5 % less"
+        " speed.",
         "1 of 5 cells has no result: 1 did_not_run.",
     ]
     assert conclusion([]) == []
@@ -67,7 +79,7 @@ def test_without_a_baseline_the_fastest_and_the_slowest_and_what_has_no_result()
 
 def test_many_cells_have_one_sentence_a_setting() -> None:
     many = [record(f"{n}-{z}", nodes=n, zero=z) for n in range(1, MOST + 2) for z in (0, 1, 2)]
-    first, second = conclusion(rows(thrice(many), "zero_stage=0"))
+    first, second, *_ = conclusion(rows(thrice(many), "zero_stage=0"))
     assert first.startswith("zero_stage 1 is ")
     words = "% (± 0.6 at most) slower than zero_stage 0 in 5 of 5 cells; it uses 11 % less memory."
     assert first.endswith(words)
@@ -96,15 +108,18 @@ def test_what_was_compared_in_one_line() -> None:
 def test_cells_of_several_campaigns_that_have_one_name_are_told_apart() -> None:
     other = [replace(run, campaign="other") for run in CAMPAIGN]
     said = conclusion(rows(thrice([*CAMPAIGN[:2], *other[:2]]), "zero_stage=0"))
-    assert [line.partition(";")[0] for line in said] == [
+    assert [line.partition(";")[0] for line in said[:2]] == [
         "zero_stage 1 is 5.0 % (± 0.6) slower than zero_stage 0 in zero",
         "zero_stage 1 is 5.0 % (± 0.6) slower than zero_stage 0 in other",
     ]
     fastest = conclusion(
         rows([CAMPAIGN[0], replace(CAMPAIGN[1], campaign="b", cell="n1-zero0")], None)
     )
-    assert fastest[0].startswith("n1-zero0 of zero is the fastest with ")
-    assert fastest[0].endswith("times n1-zero0 of b, the slowest.")
+    assert fastest[0].startswith("zero_stage 0 is the fastest with ")
+    alike = [CAMPAIGN[0], replace(scaled_run(CAMPAIGN[0], 0.5), campaign="b")]
+    (said_of_both, *_) = conclusion(rows(alike, None))
+    assert said_of_both.startswith("n1-zero0 of zero is the fastest with ")
+    assert said_of_both.endswith("times n1-zero0 of b, the slowest.")
 
 
 def test_cells_that_are_all_as_fast_have_no_fastest() -> None:
@@ -144,14 +159,17 @@ def test_one_cell_and_losses_that_are_no_number() -> None:
 def test_hundreds_of_cells_have_few_sentences_and_none_is_dropped_silently() -> None:
     many = [record(f"{n}-{z}", nodes=n, zero=z) for n in range(1, 21) for z in range(10)]
     said = conclusion(rows(many, "zero_stage=0"))
-    assert len(said) == MOST_SETTINGS + 1
-    assert said[-1] == "3 more settings have no sentence here: the table has every zero_stage."
+    assert len(said) == MOST_SETTINGS + 3
+    assert (
+        said[MOST_SETTINGS]
+        == "3 more settings have no sentence here: the table has every zero_stage."
+    )
 
 
 def test_of_many_cells_those_of_single_runs_are_no_equals() -> None:
     many = [record(f"{n}-{z}", nodes=n, zero=z) for n in range(1, 7) for z in (0, 1)]
     single = [run for run in thrice(many) if run.nodes > 2 or run.repeat == 1]
-    (said,) = conclusion(rows(single, "zero_stage=0"))
+    said, *_ = conclusion(rows(single, "zero_stage=0"))
     assert "slower than zero_stage 0 in 4 of 6 cells" in said
     assert "without an interval in 2 of 6 cells" in said
     assert "told apart" not in said
@@ -161,3 +179,24 @@ def test_imported_logs_have_no_runs_and_say_what_they_were_made_on() -> None:
     logs = [replace(run, imported=True, device="NVIDIA H200") for run in CAMPAIGN[:2]]
     assert ran(rows(logs, None)) == "2 imported logs, which nobody here ran; on NVIDIA H200"
     assert ran(rows([replace(CAMPAIGN[0], device_kind="cpu")], None)) == "on CPU"
+
+
+def test_a_cell_whose_runs_differ_says_how_many_repeats_it_takes() -> None:
+    runs = [
+        replace(record("a"), repeat=repeat, measurement=scaled(record("a").measurement, by))
+        for repeat, by in ((1, 1.0), (2, 1.2), (3, 0.9))
+    ]
+    assert conclusion(rows(runs, None)) == [
+        "1 cell is too noisy (± 55 %): more repeats than fit show a difference of 5 %."
+    ]
+
+
+def test_the_fastest_is_named_for_each_model() -> None:
+    small, large = record("1", zero=1), record("2", zero=2)
+    fast, slow = (replace(large, axes={"zero_stage": zero}, tokens_per_sample=4) for zero in (2, 3))
+    fast, slow = (replace(run, model=None) for run in (fast, scaled_run(slow, 0.5)))
+    said = conclusion(rows([small, record("3", zero=0), replace(fast, cell_id="f"), slow], None))
+    assert [line.partition(" with ")[0] for line in said if "fastest with" in line] == [
+        "zero_stage 0 is the fastest",
+        "zero_stage 2 is the fastest",
+    ]

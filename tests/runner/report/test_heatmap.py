@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from runner.base.paths import TEMPLATES
-from runner.report.formats import render
 from runner.report.heatmap import DEEPEST, heatmaps, share
 from runner.tables.build import rows
 from runner.terms.record import Record
+from tests.runner.documents import render
 from tests.runner.report.test_report import EVIL, Page, failed, record
 
 

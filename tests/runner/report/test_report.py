@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from runner.base.paths import TEMPLATES
 from runner.figures.flops import Decoder
 from runner.load.records import records_of
-from runner.report.formats import render
 from runner.report.groups import MOST_CURVES, groups
 from runner.report.links import href
 from runner.report.templating import breakable, grouped
@@ -24,6 +23,7 @@ from runner.tables.ran_on import environment_section
 from runner.terms.record import Interval, Measurement, Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, forty, torch_gpt, write
+from tests.runner.documents import render
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 VOID = {"meta", "link", "br", "img", "wbr"}

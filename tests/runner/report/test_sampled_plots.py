@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from runner.report.formats import render
 from runner.terms.record import Record
+from tests.runner.documents import render
 from tests.runner.report.test_report import record
 
 RISES = ((0.0, 10.0), (1.0, 60.0), (2.0, 70.0))

@@ -13,9 +13,9 @@ import pytest
 from runner.load.evidence import evidence_of_records
 from runner.load.records import records_of
 from runner.report.page import to_html
-from runner.tables.build import rows
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.documents import document_of
 
 pytestmark = pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
@@ -33,7 +33,7 @@ def report(runs: Path) -> str:
     campaign = write(runs, matrix, small_cluster(), lambda *_: Story({0: torch_gpt(30)}))
     records = records_of(campaign, runs)
     evidence = evidence_of_records(campaign, records, runs)
-    page = to_html(rows(records), evidence=evidence)
+    page = to_html(document_of(records, evidence=evidence))
     return re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
 
 

@@ -11,7 +11,6 @@ from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import records_of
-from runner.report.formats import render
 from runner.report.time_axis import axis_of
 from runner.report.timeline import MOST_LANES, timelines
 from runner.tables.build import rows
@@ -19,6 +18,7 @@ from runner.terms.outcome import Outcome
 from runner.terms.record import Record, Tried
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.documents import render
 from tests.runner.report.test_report import EVIL, Page, failed, record
 
 NOON = 1_790_000_000.0

@@ -73,9 +73,9 @@ def test_torchrun_by_words() -> None:
 
 
 def test_nanogpt_has_the_shapes_and_batches_of_ours() -> None:
-    """matrices/speed-nanogpt.yaml beside matrices/speed.yaml, cell by cell."""
+    """matrices/gpu/speed-nanogpt.yaml beside matrices/gpu/speed.yaml, cell by cell."""
     ours, theirs = (
-        load_matrix(PROJECT / "matrices" / f"{name}.yaml", one_device)
+        load_matrix(PROJECT / "matrices" / "gpu" / f"{name}.yaml", one_device)
         for name in ("speed", "speed-nanogpt")
     )
 

@@ -18,13 +18,13 @@ from runner.matrix.dialect import read_yaml
 from runner.matrix.file import load_matrix
 from runner.matrix.published import Printed, PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import shape_of
-from runner.report.formats import render
 from runner.tables.build import rows
 from runner.tables.entries import entries
 from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
 from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.runner.builders import one_device, small_matrix
+from tests.runner.documents import render
 from tests.runner.tables.test_tables import OSDI, any_records, cell
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +32,7 @@ TEXT_FORMATS = ("table", "markdown", "csv", "json")
 
 
 def document(name: str) -> list[PublishedRow]:
-    path = ROOT / "matrices" / "published" / f"{name}.yaml"
+    (path,) = (ROOT / "matrices").glob(f"*/published/{name}.yaml")
     return published_rows(check_published(read_yaml(path.read_text(encoding="utf-8"), name), name))
 
 
@@ -177,7 +177,7 @@ SIZES = ("345M", "1.3B", "2.7B", "3.7B", "345M_without_mp")
 def test_on_npus_ours_stand_beside_the_npus_rows_and_on_gpus_beside_the_competitors(
     name: str, rates: tuple[float, ...]
 ) -> None:
-    found = load_matrix(ROOT / "matrices" / f"{name}.yaml", one_device)
+    found = load_matrix(ROOT / "matrices" / "documents" / f"{name}.yaml", one_device)
     runs = [cell(one.name, 60.0, axes=one.axes) for one in found.cells]
     printed = published_rows(found.published)
     table = rows(runs, published=printed)
@@ -502,5 +502,5 @@ def test_wrong_layouts_are_refused(table: Any, words: str) -> None:
 
 
 def test_the_documents_shipped_are_valid() -> None:
-    for path in (ROOT / "matrices" / "published").glob("*.yaml"):
+    for path in (ROOT / "matrices").glob("*/published/*.yaml"):
         assert document(path.stem)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,20 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import UserError
+from runner.base.escapes import plain as as_json
 from runner.figures.between_runs import ONE_RUN, RateDifference
 from runner.figures.flops import Decoder
-from runner.report.formats import FORMATS, render
+from runner.report.formats import FORMATS
 from runner.report.plots import plots
 from runner.report.small_curves import small_curves
 from runner.tables.build import rows
 from runner.tables.catalogue.every_column import value as machine_value
-from runner.tables.footnotes import MOST_SHOWN
+from runner.tables.footnotes import MOST_SHOWN, notes
 from runner.tables.formatting import change_text, difference_text, number_text, value_text
-from runner.tables.machine import to_csv, to_json
+from runner.tables.machine import table_values, to_csv
 from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
 from runner.terms.record import STATUSES, Interval, Measurement, Record
+from tests.runner.documents import render
 
 SHAPE = Decoder(12, 768, 12, 1024, 50257)
 
@@ -113,6 +114,14 @@ def test_a_wrong_baseline_names_the_nearest_right_one(baseline: str, words: str)
         rows(OSDI, baseline)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("baseline", ["optimization=none", "nothing=1", "nothing"])
+def test_a_baseline_of_the_matrix_that_no_cell_has_is_a_note(baseline: str) -> None:
+    found = rows(OSDI, baseline, asked=False)
+    assert rows([], baseline, asked=False) == []
+    assert not any(row.comparison and row.comparison.differences for row in found)
+    assert any("no cell with " in note for note in notes(found, shown=["samples_per_s"]))
 
 
 def test_a_baseline_of_no_cells_is_refused() -> None:
@@ -230,7 +239,7 @@ def test_unfinished_numbers_are_marked() -> None:
     table = rows([replace(OSDI[0], status="timed_out", reason="over the limit"), OSDI[2]])
     assert "104.0†" in to_table(table)
     assert "not a result" in to_table(table)
-    assert json.loads(to_json(table))["rows"][0]["numbers_from"] == "steps before the run ended"
+    assert as_json(table_values(table))["rows"][0]["numbers_from"] == "steps before the run ended"
 
 
 def test_repeats_become_one_row_with_the_worst_status() -> None:
@@ -282,13 +291,13 @@ GOLDEN = """\
 common: campaign osdi, system oneflow_gpt, verdict few_repeats +1, nodes x devices 1x8, parallel dp8 tp1 pp1, window
   3-12, warm-up given 2, FLOP vocabulary 50257 unpadded
 
-cell  status       optimization  batch  samples/s  spread  samples/s vs  step time    model    used   final  steps
-                                                               baseline         ms  TFLOP/s     MiB    loss
+cell  status       optimization  batch  samples/s  spread  samples/s vs  step time    model    used   final  repeats
+                                                               baseline         ms  TFLOP/s     MiB    loss       ok
                                                                                     /device
-------------------------------------------------------------------------------------------------------------------
-10-3  ok           off           4          239.0    0.0%      baseline      133.9    26.14  11,301  2.0000     10
-10-4  ok           on            4          235.0    0.0%        -1.7 %      136.2    25.70    9547  2.0000     10
-10-5  did_not_run  on            8              –       –             –          –        –       –       –      –
+--------------------------------------------------------------------------------------------------------------------
+10-3  ok           off           4          239.0    0.0%      baseline      133.9    26.14  11,301  2.0000      1/1
+10-4  ok           on            4          235.0    0.0%        -1.7 %      136.2    25.70    9547  2.0000      1/1
+10-5  did_not_run  on            8              –       –             –          –        –       –       –      0/1
 
 10-5: did_not_run: no training step was logged
 Publishable: 0 of 3 cells (docs/measures.md).
@@ -305,7 +314,7 @@ TFLOP/s per device: model-flops = 6*B*s*(N + 2*l*a*d*s), forward and backward pa
   arXiv:2204.02311, appendix B); rows compare only where window and vocabulary are the same.
 Memory, MiB; used: what all processes had in use on the fullest device, by samples or the log.
 Left out to fit 120 columns: batch micro/global, samples/s median, CV, samples/s/device, tokens/s, step time p95 ms,
-  used vs baseline, repeats ok (--format markdown and csv show all).
+  used vs baseline, steps (--format markdown and csv show all).
 """
 
 
@@ -354,8 +363,8 @@ def test_what_a_table_is_for_stays_at_any_width(width: int) -> None:
 
 def test_a_narrow_table_keeps_the_comparison_and_the_notes_of_what_it_shows() -> None:
     table = rows(OSDI, "optimization=off")
-    narrow = to_table(table, 66)
-    header = narrow.split("\n---")[0]
+    narrow = to_table(table, 60)
+    header = narrow.split("\n---")[0].split("\n\n")[1]
     assert "baseline" in header
     assert not any(word in header for word in ("spread", "step time", "loss", "MiB", "TFLOP"))
     notes, _, left_out = narrow.split("\n---")[1].partition("Left out")
@@ -363,7 +372,8 @@ def test_a_narrow_table_keeps_the_comparison_and_the_notes_of_what_it_shows() ->
     for word in ("spread", "step time:", "Memory", "TFLOP/s per device"):
         assert word not in notes
         assert word in to_table(table, 400)
-    assert "spread" in left_out
+    assert "step time ms" in left_out
+    assert "spread 0.0%" in narrow.split("\n\n")[0].replace("\n  ", " ")  # alike in all rows
 
 
 def test_columns_that_alone_tell_rows_apart_stay() -> None:
@@ -392,7 +402,7 @@ def test_parallel_sizes_are_those_that_the_systems_of_the_table_name() -> None:
     found = [{name: line[name] for name in line if name.endswith("_parallel")} for line in lines]
     assert found[0] == {"data_parallel": "8", "context_parallel": "1", "expert_parallel": "1"}
     assert found[1] == {name: str(size) for name, size in experts.items()}
-    document = json.loads(to_json(both))
+    document = as_json(table_values(both))
     assert document["rows"][0]["expert_parallel"] == 1
     assert "dp4 cp2 ep4" in to_table(both, 400)
     assert "expert" not in to_csv(rows([plain]))
@@ -442,7 +452,7 @@ def test_csv_is_full_precision_with_empty_fields() -> None:
 
 
 def test_json_is_as_documented() -> None:
-    document = json.loads(to_json(rows(OSDI, "optimization=off")))
+    document = as_json(table_values(rows(OSDI, "optimization=off")))
     names = {"schema", "campaign", "hidden", "common", "formula", "environment", "rows"}
     assert set(document) == names | {"published"}
     assert (document["schema"], document["campaign"]) == (1, "osdi")
@@ -671,3 +681,30 @@ def test_a_difference_is_real_where_its_interval_leaves_zero_out() -> None:
     single = Difference(-5, -5.0, RateDifference(-5.0, missing=ONE_RUN))
     assert (change_text(single), single.real) == ("-5.0 %", False)
     assert not Difference(-5, -5.0).real
+
+
+def test_an_axis_that_implies_the_system_is_compared_across_systems() -> None:
+    ours = cell("a", 110.0, axes={"size": "345M", "trainer": "ours"}, system="torch_gpt")
+    theirs = cell("b", 100.0, axes={"size": "345M", "trainer": "theirs"}, system="command")
+    first, _ = rows([ours, theirs], "trainer=theirs")
+    assert first.comparison is not None
+    assert first.comparison.cell == "b"
+    assert first.comparison.differences["samples_per_s"].percent == pytest.approx(10.0)
+    both = {"trainer": "x"}
+    named = [cell("a", 1.0, axes=both, system="command"), cell("b", 2.0, axes=both)]
+    assert [row.comparison and row.comparison.note for row in rows(named, "trainer=x")] == ["", ""]
+
+
+def test_a_narrow_table_gives_up_what_is_alike_first_and_axes_last() -> None:
+    records = [
+        cell(f"a-long-name,size={size},optimizer={name}", rate, 9000.0, axes=axes)
+        for size, name, rate in (("s", "adamw", 100.0), ("s", "muon", 120.0), ("l", "adamw", 40.0))
+        for axes in [{"size": size, "optimizer": name}]
+    ]
+    text = to_table(rows(records), 60)
+    assert "#  size  optimizer  samples/s" in text
+    assert "1  s     adamw          100.0" in text
+    assert "#: the row's number" in text
+    shared = text.split("\n\n")[0].replace("\n  ", " ")
+    assert "status ok" in shared
+    assert "used MiB 9000" in shared

@@ -38,6 +38,18 @@ def _amount(text: str) -> float:
     return value
 
 
+def _steps(text: str) -> tuple[int, int]:
+    first, last = (int(part) for part in text.split("-"))
+    if not 4 <= first <= last:  # the second iteration has a profiler of its own
+        raise argparse.ArgumentTypeError(f"{text} is not FIRST-LAST with 4 <= FIRST <= LAST")
+    return first, last
+
+
+def _ranks(text: str) -> frozenset[int]:
+    return frozenset(map(int, text.split(",")))
+
+
+_steps.__name__, _ranks.__name__ = "range of iterations", "list of ranks"
 _positive.__name__, _count.__name__, _amount.__name__ = "int", "int", "float"  # argparse shows them
 
 
@@ -190,6 +202,11 @@ def parser() -> argparse.ArgumentParser:
     add("--lr-warmup-iters", type=_count, default=0, help="iterations of linear warm-up")
     add("--clip-grad", type=_amount, default=1.0, help="largest norm of all gradients; 0: no limit")
     add("--weight-decay", type=_amount, default=0.1, help="AdamW's, for matrices only")
+    add = made.add_argument_group("profiler").add_argument
+    add("--profile", choices=("torch", "nsys"), help="what traces some iterations; nsys runs us")
+    add("--profile-steps", type=_steps, metavar="FIRST-LAST", help="iterations, from 4")
+    add("--profile-ranks", type=_ranks, default="0", metavar="R,R", help="ranks that are traced")
+    add("--profile-dir", default=".", metavar="FOLDER", help="for torch's traces")
     add = made.add_argument_group("data").add_argument
     add(
         "--data-path",

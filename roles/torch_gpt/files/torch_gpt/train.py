@@ -14,7 +14,7 @@ A plain ``python3 train.py`` is one rank.  The files, of what can be asked for: 
 rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py,
 which puts them together; of the ways to spread it: tensor_group.py, sharding.py (ZeRO), pipeline.py
 and by_deepspeed.py (the other engine); compiling.py (torch.compile, float8, CUDA graphs), data.py
-(batches), world.py (ranks) and this one (the loop).
+(batches), profiling.py (traces), world.py (ranks) and this one (the loop).
 
 Output: global rank 0 prints to stdout; a value never holds a space (an underscore stands for it).
 
@@ -51,7 +51,8 @@ read once there: what reporting a line takes is in the next line's window, as wi
 
 Exit status: 0; 2 for wrong arguments, 1 for anything else (torchrun makes every failure 1).  An
 expected error is one line ``torch_gpt error: ...`` on stderr that names the cure.
-Nothing is written to disk: a benchmark that saves checkpoints would measure the disk.
+Nothing is written to disk, except a trace with --profile: a benchmark that saves checkpoints would
+measure the disk.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ import compiling  # noqa: E402
 import data  # noqa: E402
 import megatron_mmap  # noqa: E402
 import pipeline  # noqa: E402
+import profiling  # noqa: E402
 import rules  # noqa: E402
 import sharding  # noqa: E402
 import torch  # noqa: E402
@@ -265,6 +267,7 @@ class Trainer:
         options, ranks = self.options, self.ranks
         losses: list[Tensor] = []
         skips = 0
+        profile = profiling.Profile(options, ranks)
         torch.distributed.barrier()
         if options.gc_interval:  # else a rank collects now, another then, and all wait for each
             gc.disable()
@@ -272,7 +275,9 @@ class Trainer:
         for step in range(1, options.train_iters + 1):
             if collects(step, options):
                 gc.collect()
+            profile.before(step)
             loss, norm, skipped = self.observed_step(step)
+            profile.after(step)  # in the iteration's own time, writing included
             losses.append(loss)
             skips += skipped
             if step % options.log_interval and step < options.train_iters:
@@ -344,7 +349,9 @@ def run(options: Namespace, passes: int, ranks: Ranks) -> None:
     if ranks.rank == 0:
         cuda = ranks.device.type == "cuda"
         settings = {
-            key: value for key, value in vars(options).items() if key not in ("device", "llama")
+            key: value
+            for key, value in vars(options).items()
+            if key not in ("device", "llama") and not key.startswith("profile")
         }
         facts = {
             "world_size": ranks.size,

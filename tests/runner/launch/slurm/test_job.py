@@ -4,6 +4,8 @@ tests/on_slurm has the same on real Slurm.
 """
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -137,7 +139,7 @@ def test_a_job_is_written_down_before_it_is_submitted_and_again_with_its_id(site
     after = site.run.submitted
     assert after is not None
     assert (after.mark, after.job_id) == (first.mark, 7)
-    script = (site.run.path / "job.sh").read_text()
+    script = (site.run.path / "submitted.sh").read_text()
     assert f"#SBATCH --comment=trainbench:{first.mark}\n" in script
     assert site.run.halt is None
 
@@ -412,3 +414,15 @@ def test_a_run_that_the_queue_has_no_room_for_is_held_back(
     assert site.run.halt is None
     assert site.run.queued is not None
     assert site.run.queued.words() == f"not submitted, {full}"
+
+
+def test_a_job_that_ends_makes_room_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a run of seconds would wait for a minute behind another."""
+    monkeypatch.setattr(job, "FULL_S", 60.0)
+    site.slurm.refusals = [QueueFullError("full")]
+    site.slurm.at_submission = lambda script: site.end()
+    threading.Timer(0.5, lambda: site.jobs.ended.append(7)).start()
+    began = time.monotonic()
+    site.go()
+    assert site.slurm.submitted
+    assert time.monotonic() - began < 20

@@ -12,7 +12,8 @@ from runner.base.errors import UserError
 from runner.launch.slurm.job_script import allocation_script, job_name, job_script, srun_argv
 from runner.plan.make import make_run
 from runner.terms.container_engines import Containers
-from runner.terms.engines.slurm import Slurm, SlurmOption
+from runner.terms.engines.slurm import Slurm
+from runner.terms.engines.slurm_options import SlurmOption
 from runner.terms.orders import Orders
 from tests.runner.builders import slurm_cluster, small_matrix
 
@@ -92,6 +93,19 @@ def test_every_key_that_is_set_is_a_line() -> None:
     assert " --cpus-per-task=4 --cpu-bind=none --mpi=pmix " in lines[-1]
 
 
+def test_launcher_srun_has_a_task_for_each_device() -> None:
+    orders = planned(launcher="srun", devices_per_node=2)
+    binding = (SlurmOption("--cpu-bind=cores"), SlurmOption("--distribution=block:cyclic"))
+    slurm = Slurm(nodes=2, cpus_per_task=8, srun_args=binding)
+    text = job_script(orders, slurm, output=OUTPUT, comment="c", command=("true",))
+    head, srun = text.splitlines()[:-1], text.splitlines()[-1]
+    for line in ("--ntasks=4", "--ntasks-per-node=2", "--cpus-per-task=4"):
+        assert f"#SBATCH {line}" in head
+        assert f" {line} " in srun
+    assert " --cpu-bind=cores --distribution=block:cyclic " in srun
+    assert "--cpu-bind=none" not in srun
+
+
 def test_what_a_cell_asks_for_is_in_place_of_the_inventorys() -> None:
     orders = planned(partition="fast", exclude="n[7-8]")
     slurm = Slurm(nodes=2, partition="gpu", constraint="ib", gres="none")
@@ -146,7 +160,7 @@ def test_a_step_of_an_allocation_names_its_job_and_nodes() -> None:
         *("srun", "--jobid=17", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"),
         *("--nodelist=n1,n2", "--overlap", "--cpu-bind=none", "--mpi=none"),
         *("--kill-on-bad-exit=1", "--wait=0", "--export=ALL", "--input=none", "--label"),
-        *(f"--output={OUTPUT}", "true"),
+        *(f"--output={OUTPUT}", "--open-mode=append", "true"),
     )
 
 

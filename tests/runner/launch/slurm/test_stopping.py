@@ -144,13 +144,15 @@ def test_what_cannot_be_read_and_what_is_hostile_cancels_nothing(
     assert not any(slurm.cancelled)
 
 
-def test_a_bench_that_lives_is_named(
+def test_a_bench_that_lives_elsewhere_is_named(
     tmp_path: Path, slurm: Slurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """One of this machine is ended: tests/golden/test_terminal.py."""
     handed(tmp_path, attempt(1), "a", 2)
     with Campaign(tmp_path / "c").locked():
+        (tmp_path / "c" / names.LOCK).write_text("0123 4711 login2")
         assert main(["stop", "--campaign", "c", "--runs", str(tmp_path)]) == 0
-    assert "a bench runs campaign c now" in capsys.readouterr().err
+    assert "a bench (process 4711 on login2) runs campaign c now" in capsys.readouterr().err
 
 
 def test_a_campaign_without_jobs_is_told_what_ends_its_runs(

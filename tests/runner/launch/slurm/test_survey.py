@@ -25,7 +25,7 @@ def asked(
     """Ask n1 to n4 where these answer: the checkup, what was found, and the step's argv."""
     steps: list[Sequence[str]] = []
 
-    def start(step: Sequence[str], secrets: object) -> subprocess.Popen[bytes]:
+    def start(step: Sequence[str], secrets: object, said: Path) -> subprocess.Popen[bytes]:
         steps.append(step)
         for host in answering:
             (folder / "env" / f"{host}.json").write_text('{"env": null}')

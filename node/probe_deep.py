@@ -1,0 +1,255 @@
+"""What `accept` measures beside doctor's: correct products, copies, collectives, storage.
+
+node/probe.py calls a function here for each check that it has none for, with its process and what
+prints a line; both files lie in the run's folder. Lines are as there, and
+
+    {"test": "correct", "node": 0, "local": 1, "checked": 900, "wrong": 0, "digest": "3f.."}
+    {"test": "sustained", ...}                    TFLOP/s, in equal parts of the time, first to last
+    {"test": "to_device", ...} {"test": "from_device", ...}                               GB/s
+    {"test": "all_gather", "scope": "all_gather", "nodes": [...], "bytes": n, ...}        GB/s bus
+    {"test": "storage_write", ...} {"test": "storage_read", ...}                          MB/s
+    {"test": "storage_sync", ...} {"test": "storage_files", ...}                          1/s
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from typing import Any
+
+MIB = 1 << 20
+PARTS = 8  # samples of a figure
+LEAST_MIB = 64  # less than that says nothing of a disk
+PART_S = 10.0  # of a sample on a slow disk
+KEPT_FREE = 0.10  # of a file system
+SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "wekafs", "9p", "fuse.", "daos")
+
+
+def _where(process: Any) -> dict[str, Any]:
+    return {"rank": process.rank, "node": process.node, "local": process.local, "try": 1}
+
+
+# --- devices ----------------------------------------------------------------------------------
+
+
+def products(process: Any, say: Any) -> None:
+    """Multiply the same whole numbers for minutes: each product must be the right one.
+
+    The first is checked by Freivalds' product on the CPU, exactly, as all sums fit in fp32; each
+    later one must have the same bits. Devices with units for bf16 use these, as training does, and
+    their first product is the fp32 one, rounded. The digest is the same on all devices of a kind.
+    """
+    torch = process.torch
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    cpu = process.kind == "cpu"
+    n = 512 if cpu else 4096
+    source = torch.Generator().manual_seed(1)
+    left, right = (
+        torch.randint(-8, 8, (n, n), generator=source, dtype=torch.float32) for _ in range(2)
+    )
+    vector = torch.randint(-8, 8, (n,), generator=source).double()
+    one, other = left.to(process.device), right.to(process.device)
+    process.begin("correctness of products")
+    first = torch.mm(one, other)
+    expected = left.double() @ (right.double() @ vector)
+    wrong = int((first.cpu().double() @ vector != expected).any())
+    if not cpu:
+        exact, one, other = first, one.bfloat16(), other.bfloat16()
+        first = torch.mm(one, other)
+        wrong += int(not torch.allclose(first.float(), exact, rtol=0.01, atol=1.0))
+    outs = [torch.empty_like(first) for _ in range(4 if cpu else 16)]
+    checked, rates = 1, []
+    for part in range(PARTS):
+        process.begin(f"correctness of products, part {part + 1} of {PARTS}")
+        until = time.perf_counter() + process.spec["product_seconds"] / PARTS
+        times, taken = 0, 0.0
+        while time.perf_counter() < until or not times:
+            began = time.perf_counter()
+            for out in outs:
+                torch.mm(one, other, out=out)
+            process.wait()
+            taken += time.perf_counter() - began
+            times += len(outs)
+            wrong += int(torch.stack([(out != first).any() for out in outs]).sum())
+        checked += times
+        rates.append(round(2 * n**3 * times / taken / 1e12, 4))
+    digest = hashlib.sha256(first.float().cpu().numpy().tobytes()).hexdigest()[:16]
+    say(test="correct", checked=checked, wrong=wrong, digest=digest, **_where(process))
+    say(test="sustained", samples=rates, **_where(process))
+
+
+def copies(process: Any, say: Any) -> None:
+    """Copy between the host and its devices, all at once; a CPU has nothing to copy to."""
+    if process.kind == "cpu":
+        return
+    host = process.torch.empty(64 * MIB, dtype=process.torch.float32, pin_memory=True)
+    device = process.torch.empty_like(host, device=process.device)
+    for test, target, source in (("to_device", device, host), ("from_device", host, device)):
+        process.begin(f"copies {test.replace('_', ' ')}")
+
+        def work(target: Any = target, source: Any = source) -> None:
+            target.copy_(source, non_blocking=True)
+
+        found = [round(256 * MIB / seconds / 1e9, 3) for seconds in process.samples(work)]
+        say(test=test, samples=found, **_where(process))
+
+
+# --- network ----------------------------------------------------------------------------------
+
+
+def collectives(process: Any, say: Any) -> None:
+    """All-gather, all-to-all and send/receive around all processes, of small and large messages."""
+    torch, dist = process.torch, process.dist
+    if process.size == 1:
+        return
+    share = 1.0 / process.size
+
+    def bus(size: int, seconds: float) -> float:
+        return float(round(size / seconds * (1 - share) / 1e9, 5))
+
+    def around(data: Any, out: Any) -> None:
+        after, before = (process.rank + 1) % process.size, (process.rank - 1) % process.size
+        piece = data.numel() // process.size
+        sent = dist.isend(data[:piece], after)
+        dist.recv(out[:piece], before)
+        sent.wait()
+
+    def gather(data: Any, out: Any) -> None:
+        pieces = list(out.chunk(process.size))
+        dist.all_gather(pieces, data[: data.numel() // process.size])
+
+    def exchange(data: Any, out: Any) -> None:
+        dist.all_to_all_single(out, data)
+
+    for test, call in (("all_gather", gather), ("all_to_all", exchange), ("send_receive", around)):
+        for size in (64 * 1024, (4 if process.kind == "cpu" else 256) * MIB):
+            process.begin(f"{test.replace('_', '-')} of {size >> 10} KiB")
+            count = size // 4 // process.size * process.size
+            data, out = (torch.ones(count, device=process.device) for _ in range(2))
+            found = []
+            try:
+                for _ in range(PARTS + 1):
+                    began = time.perf_counter()
+                    call(data, out)
+                    process.wait()
+                    found.append(time.perf_counter() - began)
+            except RuntimeError as error:  # a backend that does not have it
+                if process.rank == 0:
+                    say(test=test, error=str(error).strip().splitlines()[0][:300], node=0)
+                break
+            if process.rank == 0:
+                # Between neighbours a piece goes over each link, in place of all but one.
+                scale = 1.0 if test != "send_receive" else share / (1 - share)
+                samples = [bus(size, seconds) * scale for seconds in found[1:]]
+                nodes = list(range(process.nodes))
+                say(test=test, scope=test, nodes=nodes, bytes=size, samples=samples, **{"try": 1})
+
+
+# --- storage ----------------------------------------------------------------------------------
+
+
+def storage(process: Any, say: Any) -> None:
+    """Write and read what checkpoints do, in the run's folder; one node after the other if shared.
+
+    The file has no name, so that nothing stays where this process is killed.
+    """
+    if process.local:
+        return
+    folder = process.spec.get("folder") or os.path.dirname(os.path.abspath(__file__))
+    size = int(process.spec["storage_mib"])
+    process.store.set(f"storage/{process.node}", _kind(folder))
+    kinds = [process.store.get(f"storage/{node}").decode() for node in range(process.nodes)]
+    if any(kind.startswith(SHARED) for kind in kinds) and not process.spec.get("storage_all"):
+        for node in range(process.nodes):
+            if node == process.node:
+                _disk(process, say, folder, max(LEAST_MIB, size // process.nodes))
+            _together(process, f"storage turn {node}")
+        return
+    _together(process, "storage")
+    _disk(process, say, folder, size)
+
+
+def _together(process: Any, name: str) -> None:
+    """Wait until one process of each node is here."""
+    if process.store.add(f"{name}/here", 1) == process.nodes:
+        process.store.set(f"{name}/go", "1")
+    process.store.wait([f"{name}/go"])
+
+
+def _disk(process: Any, say: Any, folder: str, size_mib: int) -> None:
+    found = os.statvfs(folder)
+    room = int((found.f_bavail - KEPT_FREE * found.f_blocks) * found.f_frsize / MIB)
+    if room < LEAST_MIB:
+        free = found.f_bavail * found.f_frsize // MIB
+        words = f"{free} MiB are free at {folder}: a tenth of it stays free, and {LEAST_MIB} MiB"
+        say(test="storage_write", error=f"{words} are needed for a test", **_where(process))
+        return
+    each = max(1, min(size_mib, room) // PARTS)
+    say(step=f"{each * PARTS} MiB on each node")
+    try:
+        _measure(process, say, folder, each)
+    except OSError as error:
+        words = f"{folder}: {error.strerror}"
+        say(test="storage_write", error=words, **_where(process))
+
+
+def _measure(process: Any, say: Any, folder: str, each: int) -> None:
+    block = os.urandom(MIB)
+    path = os.path.join(folder, f".storage-{os.getpid()}")
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    writes, reads, syncs, files = [], [], [], []
+    with os.fdopen(handle, "r+b", buffering=0) as stream:
+        for part in range(PARTS):
+            say(step=f"write, part {part + 1} of {PARTS}")
+            writes.append(_rate(each, lambda: stream.write(block), lambda: os.fsync(handle)))
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        written = stream.tell()
+        stream.seek(0)
+        for part in range(PARTS):
+            say(step=f"read, part {part + 1} of {PARTS}")
+            reads.append(_rate(written // MIB // PARTS or 1, lambda: stream.read(MIB)))
+        for _ in range(PARTS):
+            began = time.perf_counter()
+            for _ in range(8):
+                os.pwrite(handle, block[:4096], 0)
+                os.fsync(handle)
+            syncs.append(round(8 / (time.perf_counter() - began), 2))
+    for _ in range(PARTS):
+        began = time.perf_counter()
+        for number in range(50):
+            with open(path, "xb") as small:
+                small.write(block[:1024])
+            os.rename(path, f"{path}.{number}")
+            os.stat(f"{path}.{number}")
+            os.unlink(f"{path}.{number}")
+        files.append(round(50 / (time.perf_counter() - began), 2))
+    named = {"storage_write": writes, "storage_read": reads}
+    for test, samples in {**named, "storage_sync": syncs, "storage_files": files}.items():
+        say(test=test, samples=samples, bytes=written, node=process.node, **{"try": 1})
+
+
+def _rate(most: int, step: Any, end: Any = None) -> float:
+    """Return the MB/s of so many steps of a MiB, of fewer where they take PART_S."""
+    began, steps = time.perf_counter(), 0
+    while steps < most and (not steps or time.perf_counter() - began < PART_S):
+        step()
+        steps += 1
+    if end:
+        end()
+    return round(steps * MIB / (time.perf_counter() - began) / 1e6, 2)
+
+
+def _kind(path: str) -> str:
+    """Return the kind of file system that a path is on."""
+    best, kind = "", ""
+    with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8") as stream:
+        for line in stream:
+            words = line.split()
+            inside = os.path.join(path, "").startswith(os.path.join(words[1], ""))
+            if inside and len(words[1]) >= len(best):
+                best, kind = words[1], words[2]
+    return kind

@@ -1,0 +1,45 @@
+"""Folders that setup made: what they take on the disk, and their removal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from node.words import human
+
+
+def remove(spec: dict[str, Any]) -> dict[str, Any]:
+    """Remove each of `paths` that exists, or with `check` look only.
+
+    `told` has a line for each, with its size on the disk.
+    """
+    there = [path for path in spec["paths"] if os.path.lexists(path)]
+    told = [sized(path) for path in there]
+    for path in () if spec["check"] else there:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    return {"changed": bool(there), "told": told}
+
+
+def sized(path: str) -> str:
+    """Return `PATH (1.2 GiB)`: what the files under it take; a link is not followed."""
+    return f"{path} ({human(size_of(path))})"
+
+
+def size_of(path: str) -> int:
+    """Return the bytes on the disk of a file or of all under a folder; a file counts once."""
+    seen = set()
+    total = 0
+    for folder, _, names in [("", (), [path]), *os.walk(path)]:
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(folder, name))
+            except OSError:  # it went meanwhile
+                continue
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                total += found.st_blocks * 512
+    return total

@@ -1,0 +1,7 @@
+"""Names of variables and keys whose values are secrets: not TOKENIZERS_PARALLELISM, `tokens`."""
+
+import re
+
+SECRET = re.compile(
+    r"TOKEN(?!I|S)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE", re.IGNORECASE
+)

@@ -1,0 +1,125 @@
+"""Folders whose files are executed later: nobody else may put a file into one, or swap it.
+
+The rule is sshd's, with one addition: a group that the inventory names may share a folder. A user's
+own group, which many systems make with each user, and root's are no other user.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll of a run
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class UntrustedError(Exception):
+    """Somebody else can change what a folder holds; the sentence says who, and the cure."""
+
+
+def own_groups(named: str = "") -> frozenset[int]:
+    """Return the groups that may write to what is executed: `named`, root's, and the user's own.
+
+    Raises UntrustedError for a named group that this machine does not know.
+    """
+    import grp
+
+    groups = {0}
+    try:
+        if named:
+            groups.add(grp.getgrnam(named).gr_gid)
+    except KeyError:
+        raise UntrustedError(
+            "cluster_group names the group %s, which this machine does not know; correct the name"
+            % named
+        ) from None
+    return frozenset(groups | _own_group())
+
+
+def _own_group() -> set[int]:
+    """Return the group that is this user's alone: of the same name, without another member."""
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        group = grp.getgrgid(user.pw_gid)
+    except KeyError:  # a user of a container without a name
+        return set()
+    alone = group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return {user.pw_gid} if alone else set()
+
+
+def check(path: str, groups: Collection[int], above: bool = True) -> None:
+    """Refuse a folder that another user owns or can write to. Raises UntrustedError, OSError.
+
+    `above`: those above it, too, for who can rename one of them can put another in its place; and
+    links on the way that another user made.
+    """
+    if above:
+        for link in _links(os.path.abspath(path)):
+            refuse(link, os.lstat(link), groups)
+    real = os.path.realpath(path)
+    refuse(real, os.stat(real), groups)
+    while above and real != os.path.dirname(real):
+        real = os.path.dirname(real)
+        facts = os.stat(real)
+        # In a sticky folder, such as /tmp, only an entry's owner renames it.
+        if not facts.st_mode & stat.S_ISVTX:
+            _refuse_open(real, facts, groups)
+
+
+def refuse(path: str, facts: os.stat_result, groups: Collection[int]) -> None:
+    """Refuse one file, folder or link that another user owns, or can write to.
+
+    Raises UntrustedError.
+    """
+    shared = facts.st_gid in groups and facts.st_gid != 0
+    if facts.st_uid not in (os.geteuid(), 0) and not shared:
+        raise UntrustedError(
+            "%s belongs to %s, who could change what runs; name another folder, or name a group"
+            " that you trust as cluster_group of the inventory and chgrp it to that"
+            % (path, _user(facts.st_uid))
+        )
+    if not stat.S_ISLNK(facts.st_mode):
+        _refuse_open(path, facts, groups)
+
+
+def _refuse_open(path: str, facts: os.stat_result, groups: Collection[int]) -> None:
+    for bit, who, letter in (
+        (stat.S_IWOTH, "every user", "o"),
+        (stat.S_IWGRP, "the group %s" % _group(facts.st_gid), "g"),
+    ):
+        if facts.st_mode & bit and not (bit == stat.S_IWGRP and facts.st_gid in groups):
+            named = " (or name that group as cluster_group of the inventory)"
+            raise UntrustedError(
+                "%s can write to %s, and so change what runs; see that nobody else left anything"
+                " in it, then: chmod %s-w %s%s"
+                % (who, path, letter, path, named if letter == "g" else "")
+            )
+
+
+def _links(path: str) -> list[str]:
+    """Return the links among a path's folders, as they are written."""
+    parts = path.split(os.sep)
+    folders = [os.sep.join(parts[:at]) for at in range(2, len(parts) + 1)]
+    return [folder for folder in folders if os.path.islink(folder)]
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "user %d" % uid
+
+
+def _group(gid: int) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

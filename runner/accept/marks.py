@@ -1,0 +1,100 @@
+"""Figures against what a person wrote, and against earlier acceptances of the same nodes.
+
+    # marks.yaml: the lowest figure of a test that passes, and where that is from
+    matmul_bf16: {at_least: 600, source: "contract of 2026-05, table 2"}
+    pair: {at_least: 40}
+
+Keys are tests, as answer.json has them. Nothing is shipped: a number without a source is no mark.
+"""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from node.schema import Fields, Number, Text, UnfitError
+from runner.accept.acceptance import AcceptState, NodeFault
+from runner.accept.remedies import remedy
+from runner.base.errors import UserError
+from runner.doctor.judgement import TESTS, floor_of, rounded
+from runner.figures.outliers import is_low
+from runner.matrix.dialect import read_file, read_yaml
+
+MARK = Fields({"at_least": Number(0)}, {"source": (Text(most=500), "")})
+KEPT = 5  # earlier acceptances that are compared with
+
+
+def load_marks(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Read a file of marks. Raises UserError that names the key."""
+    content = read_yaml(read_file(path, "a file of marks"), str(path))
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds no marks; write one as `pair: {{at_least: 40}}`")
+    marks = {}
+    for test, mark in content.items():
+        if test not in TESTS:
+            raise UserError(f"{path}: {test!r} is no test; tests are {', '.join(TESTS)}")
+        try:
+            marks[test] = MARK.check(mark, f"{path}: {test}")
+        except UnfitError as error:
+            raise UserError(str(error)) from None
+    return marks
+
+
+def figures_of(state: AcceptState) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
+    """Yield each figure with its stage, what it is, and its test: of training with the size."""
+    for report in state.stages:
+        for test in report.tests:
+            for figure in test["figures"]:
+                size = f" on {test['nodes']} nodes" if "nodes" in test else ""
+                where = " with ".join(figure["nodes"])
+                device = "" if figure["device"] is None else f" device {figure['device']}"
+                yield report.stage, f"{test['test']}{size}", figure, f"{where}{device}"
+
+
+def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) -> list[NodeFault]:
+    """Return figures below what a person asks for."""
+    faults = []
+    for stage, test, figure, where in figures_of(state):
+        mark = marks.get(test.split()[0])
+        if mark is None or figure["value"] >= mark["at_least"]:
+            continue
+        name, unit = TESTS[test.split()[0]]
+        source = f" ({mark['source']})" if mark.get("source") else ""
+        words = f"{where}: {name} {rounded(figure['value'])} {unit}, the mark is"
+        words += f" {rounded(mark['at_least'])}{source}"
+        nodes = tuple(figure["nodes"]) if len(figure["nodes"]) == 1 else ()
+        faults.append(NodeFault(stage, "mark", nodes, words, remedy("mark")))
+    return faults
+
+
+def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[NodeFault]:
+    """Return figures that are lower than those of the same place in earlier acceptances.
+
+    By more than healthy figures differ, and by more than noise explains. Acceptances with other
+    options are no measure.
+    """
+    alike = [one for one in earlier if dict(one.options) == dict(state.options)][-KEPT:]
+    known: dict[tuple[str, str], list[float]] = {}
+    for one in alike:
+        for _, test, figure, where in figures_of(one):
+            if not figure["slow"]:
+                known.setdefault((test, where), []).append(figure["value"])
+    count = len(known)
+    faults = []
+    for stage, test, figure, where in figures_of(state):
+        before = known.get((test, where))
+        if before is None or figure["slow"]:
+            continue
+        usual = statistics.median(before)
+        device = "cpu" if figure["device"] is None else str(state.options.get("device") or "cpu")
+        apart = (max(before) - min(before)) / usual if usual else 0.0
+        floor = floor_of(test.split()[0], device)
+        if is_low(figure["value"], usual, figure["noise"], 0.0, max(floor, apart), count):
+            name, unit = TESTS[test.split()[0]]
+            words = f"{where}: {name} {rounded(figure['value'])} {unit}, in earlier acceptances"
+            nodes = tuple(figure["nodes"]) if len(figure["nodes"]) == 1 else ()
+            fault = NodeFault(
+                stage, "regression", nodes, f"{words} {rounded(usual)}", remedy("regression")
+            )
+            faults.append(fault)
+    return faults

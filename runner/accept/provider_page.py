@@ -1,0 +1,79 @@
+"""One page to hand to a provider: what was run, what was found, what was not tested. Pure.
+
+It holds no name of a host, user or address: hosts are node1, node2, ... as `export --redact` has
+them; names.txt beside it says which is which. It makes no network request.
+"""
+
+import time
+from typing import Any
+
+from node.time_words import lasts
+from runner import __version__
+from runner.accept.acceptance_answer import WORDS, AcceptAnswer, figure_cells, grouped
+from runner.archive.redact import Redaction
+from runner.base.cures import accept
+from runner.doctor.answer import Answer
+from runner.report.page_script import content_policy
+from runner.report.templating import templates
+
+MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
+
+
+def page(answer: AcceptAnswer, asked: Answer) -> str:
+    """Write the page, redacted."""
+    redaction = Redaction(list(answer.nodes), [])
+    for env in asked.envs.values():
+        redaction.learn_content(env)
+    content = redaction.content(_content(answer, asked))
+    return (
+        templates()
+        .get_template("accept/page.html.j2")
+        .render(policy=content_policy([]), version=__version__, **content)
+    )
+
+
+def _content(answer: AcceptAnswer, asked: Answer) -> dict[str, Any]:
+    state = answer.state
+    return {
+        "result": WORDS[answer.exit_code],
+        "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
+        "took": lasts(sum(one.took_s for one in state.stages)),
+        "nodes": [
+            {"host": host, "faults": len(answer.failing.get(host, ()))} for host in answer.nodes
+        ],
+        "healthy": len(answer.healthy),
+        "faults": [
+            {"where": where, "words": words, "cure": cure}
+            for where, words, cure in grouped(answer.faults)
+        ],
+        "stages": [
+            {
+                "stage": one.stage,
+                "took": lasts(one.took_s),
+                "commands": list(one.commands),
+                "notes": list(one.notes),
+                "faults": len(one.faults),
+            }
+            for one in state.stages
+        ],
+        "figures": [figure_cells(row) for row in answer.rows],
+        "untested": answer.untested,
+        "options": {
+            k: str(v) for k, v in state.options.items() if v and k not in ("node", "stages")
+        },
+        "machine": machine(asked),
+        "command": accept("").strip("`"),
+    }
+
+
+def machine(asked: Answer) -> list[list[str]]:
+    """Return what the nodes are, an item each, as most of them have it."""
+    from runner.doctor.items import items_of
+
+    rows = []
+    items = [{item.name: item.value for item in items_of(env)} for env in asked.envs.values()]
+    for name in MACHINE:
+        values = [one.get(name) for one in items if one.get(name)]
+        if values:
+            rows.append([name, str(max(values, key=values.count))])
+    return rows

@@ -1,0 +1,235 @@
+"""One acceptance: its stages one after the other, and on from where it stopped."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from node.time_words import lasts
+from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
+from runner.accept.remedies import remedy
+from runner.accept.scope import AcceptOptions
+from runner.base.console import Screen, one_line
+from runner.base.errors import UserError
+from runner.doctor import asking
+from runner.doctor.answer import Answer, gather
+from runner.doctor.effort import Effort
+from runner.doctor.judgement import ONE_TRY, TESTS, Judgement, check_of, with_tries
+from runner.folder import names
+from runner.inventory.inventory import load_inventory, refuse_unedited
+from runner.launch.engine import Surveyor
+from runner.launch.engines import engine_of
+from runner.launch.interrupts import Interrupts
+from runner.terms.cluster import Cluster, Node
+
+MORE_TRIES = 2
+LOSSES = 3  # nodes that a stage may lose, one after the other, before it gives up
+
+
+@dataclass
+class Session:
+    """What the stages work with. `state` is what they found so far."""
+
+    acceptance: Acceptance
+    cluster: Cluster
+    engine: Surveyor
+    options: AcceptOptions
+    interrupts: Interrupts
+    console: Screen
+    state: AcceptState
+    answer: Answer = field(default_factory=lambda: Answer("", 0.0, ()))
+
+    @property
+    def hosts(self) -> list[str]:
+        """The nodes that could be asked and were not lost since."""
+        lost = set(self.state.lost)
+        return [host for host in self.answer.nodes if host in self.answer.envs and host not in lost]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The same as nodes of the cluster; of a job all, whose names only it knows."""
+        if self.cluster.engine.in_jobs:
+            return list(self.cluster.nodes[: len(self.answer.nodes)])
+        hosts = self.hosts
+        return [node for node in self.cluster.nodes if node.host in hosts]
+
+    def survey(self, *, roles: bool = True) -> Answer:
+        """Ask the nodes what they are, and with `roles` what each role's verify entry says."""
+        args = (self.acceptance, self.cluster, self.engine, roles, self.interrupts, self.console)
+        self.answer = asking.survey(*args)
+        return self.answer
+
+    def measured(self, checks: Sequence[str], told: str, without: Sequence[str]) -> Judgement:
+        """Measure the nodes; again what noise hid, for longer, and what seems slow in one try."""
+        effort = self.options.effort(len(self.hosts) - len(without))
+        found = self._measured(checks, told, without, effort)
+        for again in range(MORE_TRIES):
+            hidden = [row.test for row in found.rows if row.noisy]
+            slow = [one.test for one in found.slow if one.test in ONE_TRY]
+            tests = list(dict.fromkeys(hidden or slow))
+            if not tests or found.failed or (hidden and found.slow):
+                break
+            needed = [check for check in checks if check in map(check_of, tests)]
+            left_out = [one for one in TESTS if one not in tests]
+            longer = effort.seconds * (again + 2) if hidden else effort.seconds
+            effort_again = replace(effort, seconds=longer, left_out=tuple(left_out))
+            words = f"{told}, {'noisy' if hidden else 'slow'} tests again"
+            more = self._measured(needed, words, without, effort_again)
+            if hidden:
+                found = found.with_rows(more)
+            elif not more.failed:
+                found = with_tries(found, more, tests, self.cluster.device)
+            else:
+                found = replace(found, failed=more.failed, held_up=more.held_up)
+        return found
+
+    def _measured(
+        self, checks: Sequence[str], told: str, without: Sequence[str], effort: Effort
+    ) -> Judgement:
+        judged = asking.measure(
+            self.acceptance,
+            self.cluster,
+            self.answer,
+            checks,
+            self.engine,
+            self.interrupts,
+            self.console,
+            effort=effort,
+            without=[*self.state.lost, *without],
+            told=told,
+        )
+        if self.interrupts.count:
+            raise KeyboardInterrupt
+        return judged
+
+    def probe(self, checks: Sequence[str], stage: str) -> StageReport:
+        """Measure the nodes, again without those that were lost meanwhile; what was found."""
+        began_at, began = time.time(), time.monotonic()
+        lost: list[str] = []
+        faults: list[NodeFault] = []
+        while True:
+            judged = self.measured(checks, stage, lost)
+            if not judged.failed:
+                break
+            faults += lost_faults(stage, judged.held_up, judged.failed)
+            lost += judged.held_up
+            left = len(self.hosts) - len(lost)
+            if not judged.held_up or not left or len(lost) > LOSSES or self.in_jobs:
+                break
+        alone = {one.nodes[0] for one in judged.slow if len(one.nodes) == 1}
+        for one in judged.slow:  # a pair with a node that is slow by itself is that node's
+            nodes = tuple(host for host in one.nodes if host in alone) or one.nodes
+            faults.append(NodeFault(stage, one.test, nodes, one.words, remedy(one.test)))
+        unanswered = [f"{row.name}: {row.reason}" for row in judged.rows if row.reason]
+        if judged.reason:
+            unanswered.append(judged.reason)
+        return StageReport(
+            stage,
+            began_at,
+            time.monotonic() - began,
+            faults=tuple(faults),
+            notes=judged.notes,
+            unanswered=tuple(dict.fromkeys(unanswered)),
+            tests=tuple(judged.as_json()["tests"]),
+            lost=tuple(lost),
+            commands=(f"node/probe.py with {judged.torch}: {', '.join(checks)}",)
+            if judged.torch
+            else (),
+        )
+
+    @property
+    def in_jobs(self) -> bool:
+        """Whether nodes come with a job, which has all of them or none."""
+        return self.cluster.engine.in_jobs
+
+    def save(self, state: AcceptState) -> None:
+        """Keep what was found."""
+        self.state = state
+        self.acceptance.save(state)
+
+
+def lost_faults(stage: str, hosts: Sequence[str], words: str) -> list[NodeFault]:
+    """Say that nodes ended a run for all; nobody can say which where none is named."""
+    if not hosts:
+        said = f"stage {stage} did not end, and it cannot be said which node ended it: {words}"
+        return [NodeFault(stage, "lost", (), said, remedy("lost"))]
+    return [
+        NodeFault(
+            stage, "lost", (host,), f"{host} ended stage {stage} for all: {words}", remedy("lost")
+        )
+        for host in hosts
+    ]
+
+
+def unreachable(stage: str, answer: Answer) -> list[NodeFault]:
+    """Say which nodes could not be asked."""
+    cure = remedy("unreachable")
+    return [
+        NodeFault(stage, "unreachable", (host,), f"cannot be asked: {why}", cure)
+        for host, why in answer.unreachable.items()
+    ]
+
+
+Stages = Sequence[tuple[str, str, Callable[[Session], StageReport]]]
+
+
+def limited(cluster: Cluster, host: str) -> Cluster:
+    """Return the cluster of one node alone. Raises UserError where it has no such node."""
+    if not host:
+        return cluster
+    found = tuple(node for node in cluster.nodes if node.host == host)
+    if not found:
+        known = ", ".join(node.host for node in cluster.nodes[:8])
+        raise UserError(f"the inventory {cluster.path} has no node {host}; it has {known}")
+    return replace(cluster, nodes=found)
+
+
+def accept(
+    inventory: Path, runs: Path, options: AcceptOptions, stages: Stages, *, new: bool = False
+) -> Session:
+    """Do what is left of an acceptance. Raises UserError where no node could be asked."""
+    cluster = load_inventory(inventory)
+    refuse_unedited(cluster)
+    cluster = limited(cluster, options.node)
+    label = f"{cluster.label}-{options.node}" if options.node else cluster.label
+    acceptance = current(runs / names.ACCEPT / label, options.to_json(), new=new)
+    engine, interrupts = engine_of(cluster, runs), Interrupts()
+    console = Screen(stderr=True, soft_wrap=True)
+    with (
+        acceptance.locked(cluster.group),
+        interrupts.handled(),
+        engine.gathered(acceptance.path, interrupts.once),
+    ):
+        expected = options.expected_s(len(cluster.nodes), cluster.device)
+        state = acceptance.state or AcceptState(
+            time.time(), options.to_json(), sum(expected.values())
+        )
+        session = Session(acceptance, cluster, engine, options, interrupts, console, state)
+        session.save(state)
+        if state.stages:
+            session.answer = gather(acceptance, inventory=str(cluster.path))
+            session.answer = replace(session.answer, engine=cluster.engine)
+            done = ", ".join(one.stage for one in state.stages)
+            console.print(one_line(f"going on with {acceptance.path}: {done} done"))
+        for key, title, do in stages:
+            if key in options.stages and session.state.report(key) is None:
+                silent: list[NodeFault] = []
+                if key != "alike" and not session.answer.envs:
+                    silent = unreachable(key, session.survey(roles=False))
+                about = lasts(expected[key])
+                console.print(one_line(f"{key}: {title}, about {about}"))
+                report = do(session)
+                report = replace(report, faults=(*silent, *report.faults))
+                session.save(session.state.with_stage(report))
+                console.print(one_line(ended(report)))
+                if interrupts.count:
+                    raise KeyboardInterrupt
+    return session
+
+
+def ended(report: StageReport) -> str:
+    """Return a stage's line once it has ended."""
+    nodes = sorted({host for fault in report.faults for host in fault.nodes})
+    found = f"{len(report.faults)} faults on {', '.join(nodes) or 'nodes that it cannot name'}"
+    took = lasts(report.took_s)
+    return f"{report.stage}: {found if report.faults else 'passed'}, {took}"

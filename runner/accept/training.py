@@ -1,0 +1,269 @@
+"""The last stage: each node trains alone, then groups of 2, 4, ... and all; then all for long.
+
+All groups of one size train at once, in one run of the engine: each group's part is what `bench`
+would start for it, on its nodes. So each size is a round, and log2(nodes) rounds are enough.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from runner import __version__
+from runner.accept.acceptance import AcceptState, NodeFault, StageReport
+from runner.accept.learned import (
+    GroupTraining,
+    judge_losses,
+    judge_round,
+    judge_soak,
+    same_losses,
+    scaling,
+)
+from runner.accept.scope import AcceptOptions, group_sizes
+from runner.accept.session import LOSSES, Session, lost_faults
+from runner.accept.trained import Trained
+from runner.doctor.probing import held_up
+from runner.folder import names
+from runner.folder.stored import write_json
+from runner.judge.judge import measure_run
+from runner.launch.launcher import carry_out, on_a_free_port
+from runner.launch.screen import live
+from runner.matrix.file import load_matrix, parse_matrix
+from runner.plan import checks
+from runner.plan.make import make_run
+from runner.terms.cell import Cell, Matrix
+from runner.terms.cluster import Cluster, Node
+from runner.terms.orders import NodeRun, Orders
+
+STAGE = "training"
+WARMUP = 5  # iterations that no figure counts
+GLOBAL = "global_batch_size"
+STALL_S = 90.0
+MODELS = {"cpu": "gpt2-tiny", "cuda": "gpt2-small", "npu": "gpt2-small"}
+MOST_TRIES = 3  # of groups of which one seems slow
+MOST_SOAK_ITERS = 1_000_000
+
+
+def matrix_of(options: AcceptOptions, cluster: Cluster) -> Matrix:
+    """Return the matrix whose first cell trains: a person's own, or a small GPT-2."""
+    if options.matrix:
+        return load_matrix(Path(options.matrix), cluster.devices_of)
+    precision = "bf16" if cluster.device != "cpu" else "fp32"
+    devices = min(node.devices for node in cluster.nodes)
+    text = f"""
+name: accept
+defaults:
+  system: torch_gpt
+  model: {MODELS[cluster.device]}
+  precision: {precision}
+  seq_length: 64
+  micro_batch_size: 4
+  {GLOBAL}: {4 * devices}
+  devices_per_node: {devices}
+  train_iters: {options.train_iters}
+time_limit_s: 900
+"""
+    return parse_matrix(text, "accept's matrix", "accept", cluster.devices_of)
+
+
+def sized(cell: Cell, nodes: int, iterations: int | None = None) -> Cell:
+    """Return the cell on so many nodes, with the same work for each device."""
+    values: dict[str, Any] = dict(cell.parameters)
+    if GLOBAL in values:
+        values[GLOBAL] = values[GLOBAL] * nodes // cell.nodes
+    if iterations is not None:
+        values["train_iters"] = iterations
+    return replace(cell, name=f"nodes={nodes}", nodes=nodes, parameters=values, id="")
+
+
+def chunks(nodes: Sequence[Node], size: int) -> list[tuple[Node, ...]]:
+    """Return disjoint groups of neighbours; those that are left over join none."""
+    whole = len(nodes) // size
+    return [tuple(nodes[at * size : (at + 1) * size]) for at in range(whole)]
+
+
+def combined(
+    cluster: Cluster,
+    matrix: Matrix,
+    cell: Cell,
+    groups: Sequence[Sequence[Node]],
+    *,
+    number: int,
+    port_try: int,
+    folder: PurePosixPath,
+) -> Orders:
+    """Order one run of several groups: each node's part is that of its own group."""
+    parts: list[NodeRun] = []
+    limits, run_id, secrets = None, "", cluster.secrets
+    for group in groups:
+        run = make_run(
+            matrix,
+            cell,
+            replace(cluster, nodes=tuple(group)),
+            campaign=f"accept-{cluster.name}",
+            attempt=number,
+            port_try=port_try,
+        )
+        limits, run_id = run.limits, run.id
+        for part in run.nodes:
+            rank = len(parts)
+            own = str(folder / names.node(rank, part.host)) if cluster.engine.in_jobs else part.dir
+            argv = tuple(word.replace(part.dir, own) for word in part.argv)
+            parts.append(replace(part, node_rank=rank, dir=own, argv=argv))
+    assert limits is not None
+    placement = cell.placement
+    return Orders(run_id, limits, tuple(parts), secrets, placement)
+
+
+def training(session: Session) -> StageReport:
+    """Train on each node alone, on groups of each size, and for long; compare all of it."""
+    began_at, began = time.time(), time.monotonic()
+    matrix = matrix_of(session.options, session.cluster)
+    matrix = replace(matrix, stall_limit_s=min(matrix.stall_limit_s, STALL_S))
+    cell = matrix.cells[0]
+    checks.check_cells([sized(cell, 1)], session.cluster, matrix.warmup_iters)
+    for size in group_sizes(len(session.nodes)):
+        if not any(one.stage == f"{size}" for one in session.state.rounds):
+            keep(session, train_round(session, matrix, cell, size))
+    if session.options.soak_s and not any(one.stage == "soak" for one in session.state.rounds):
+        keep(session, soak(session, matrix, cell))
+    rounds = session.state.rounds
+    tests = tuple(test for one in rounds for test in one.tests)
+    notes = tuple(note for one in rounds for note in one.notes)
+    return StageReport(
+        STAGE,
+        began_at,
+        sum(one.took_s for one in rounds) or time.monotonic() - began,
+        tuple(fault for one in rounds for fault in one.faults),
+        (*notes, *scaling(tests)),
+        () if session.options.soak_s else ("training for long (--soak)",),
+        (),
+        tests,
+        tuple(host for one in rounds for host in one.lost),
+        tuple(dict.fromkeys(command for one in rounds for command in one.commands)),
+    )
+
+
+def keep(session: Session, report: StageReport) -> None:
+    """Keep what a round found, so that an acceptance that is ended goes on behind it."""
+    state: AcceptState = session.state
+    session.save(replace(state, rounds=(*state.rounds, report)))
+    if session.interrupts.count:
+        raise KeyboardInterrupt
+
+
+def train_round(session: Session, matrix: Matrix, cell: Cell, size: int) -> StageReport:
+    """Train on all groups of a size at once; again without a node that ended it for all."""
+    began_at, began = time.time(), time.monotonic()
+    faults: list[NodeFault] = []
+    lost: list[str] = []
+    tries: list[list[GroupTraining]] = []
+    slow: list[NodeFault] = []
+    device, row = session.cluster.device, None
+    while not tries or (slow and len(tries) < MOST_TRIES):
+        nodes = [node for node in session.nodes if node.host not in lost]
+        groups = chunks(nodes, min(size, len(nodes)))
+        told = f"training: {len(groups)} x {len(groups[0])} nodes{' again' if tries else ''}"
+        ran, ended_by, words = train(session, matrix, sized(cell, len(groups[0])), groups, told)
+        if words:
+            faults += lost_faults(STAGE, ended_by, words)
+            lost += ended_by
+            tries, slow = [], []
+            if not ended_by or len(lost) > LOSSES or len(lost) >= len(nodes) or session.in_jobs:
+                return report(size, began_at, began, faults, lost, [], cell)
+            continue
+        tries.append(ran)
+        row, slow = judge_round(tries, device)
+    ran = tries[0]
+    faults += [*slow, *judge_losses(ran)]
+    made = report(size, began_at, began, faults, lost, [row] if row else [], cell)
+    return replace(made, notes=same_losses(ran))
+
+
+def report(
+    size: int | str,
+    began_at: float,
+    began: float,
+    faults: Sequence[NodeFault],
+    lost: Sequence[str],
+    tests: Sequence[Mapping[str, Any]],
+    cell: Cell,
+) -> StageReport:
+    """Return a round as it is kept."""
+    took_s = time.monotonic() - began
+    command = f"{cell.system} {cell.pin}: {cell.parameters.get('model', cell.name)}"
+    return StageReport(
+        f"{size}",
+        began_at,
+        took_s,
+        faults=tuple(faults),
+        tests=tuple(tests),
+        lost=tuple(lost),
+        commands=(command,),
+    )
+
+
+def soak(session: Session, matrix: Matrix, cell: Cell) -> StageReport:
+    """Train on all nodes for as long as was asked, by the rate that they had before."""
+    began_at, began = time.time(), time.monotonic()
+    nodes = session.nodes
+    rates = [test["reference"] for one in session.state.rounds for test in one.tests]
+    batch = sized(cell, len(nodes)).parameters.get(GLOBAL) or 1
+    seconds = session.options.soak_s
+    iterations = int(min(MOST_SOAK_ITERS, max(50, seconds * (rates[-1] if rates else 1) / batch)))
+    matrix = replace(matrix, time_limit_s=2 * seconds + 900)
+    groups = [tuple(nodes)]
+    ran, ended_by, words = train(
+        session, matrix, sized(cell, len(nodes), iterations), groups, "training for long"
+    )
+    faults = (
+        lost_faults("soak", ended_by, words)
+        if words
+        else judge_soak(ran[0], session.cluster.device)
+    )
+    return report("soak", began_at, began, faults, ended_by if words else (), [], cell)
+
+
+def train(
+    session: Session,
+    matrix: Matrix,
+    cell: Cell,
+    groups: Sequence[Sequence[Node]],
+    told: str,
+) -> tuple[list[GroupTraining], tuple[str, ...], str]:
+    """Carry out one run of several groups; their figures, or who ended it and in what words."""
+    acceptance, cluster = session.acceptance, session.cluster
+
+    def once(port_try: int) -> Trained:
+        attempt = acceptance.new_probe()
+        folder = PurePosixPath(attempt.path.resolve())
+        orders = combined(
+            cluster, matrix, cell, groups, number=attempt.number, port_try=port_try, folder=folder
+        )
+        content = {"trainbench": __version__, **orders.to_json()}
+        write_json(attempt.path / names.RUN, content)
+        words = carry_out(session.engine, acceptance, attempt, orders, session.interrupts)
+        return Trained(attempt, words)
+
+    with live(session.console, lambda elapsed_s: f"{told}, {elapsed_s:.0f} s"):
+        trained = on_a_free_port(once, session.interrupts)
+    if session.interrupts.count:
+        raise KeyboardInterrupt
+    if words := trained.failure:
+        return [], held_up(trained.attempt, trained.cause), words
+    hosts = trained.attempt.hosts
+    found, first = [], 0
+    for group in groups:
+        ranks = range(first, first + len(group))
+        logs = {local: trained.attempt.log(rank) for local, rank in enumerate(ranks)}
+        measured = measure_run(cell, logs)
+        steps = [step for step in measured.intervals if step.iteration > WARMUP]
+        rates = tuple(step.samples_per_s for step in steps if step.samples_per_s)
+        losses = tuple(step.loss for step in measured.intervals if step.loss is not None)
+        found.append(GroupTraining(tuple(hosts[rank] for rank in ranks), rates, losses))
+        first += len(group)
+    silent = [one.hosts[0] for one in found if not one.rates]
+    if silent:
+        return [], tuple(silent), "the trainer logged no step"
+    return found, (), ""

@@ -1,0 +1,89 @@
+"""`python -m runner about`: versions, sizes and the last failure, for a report of a bug."""
+
+import argparse
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from runner import __version__
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_runs, new_command
+from runner.base.streams import say
+
+LIBRARIES = ("ansible-core", "ansible-runner", "numpy", "pandas", "matplotlib")
+MOST_CAUSES = 5
+DESCRIPTION = """\
+Print what a report of a bug needs: versions, the size of an inventory, and how the last campaign's
+runs ended. It has no names, addresses, paths or commands, so it can be shown to anybody.
+
+  python -m runner about
+  python -m runner about -i inventory/mine
+
+exit codes: 0 printed, 2 bad input
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(
+        commands, "about", "versions and sizes, without names, for a report of a bug", DESCRIPTION
+    )
+    command.add_argument("-i", "--inventory", type=Path, help="count its nodes and devices, too")
+    add_runs(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print it."""
+    lines = [f"trainbench {__version__}, Python {platform.python_version()}", _system()]
+    lines += [f"{name} {_version(name)}" for name in LIBRARIES]
+    if chosen.inventory is not None:
+        lines.append(_inventory(chosen.inventory))
+    say("\n".join([*lines, _last(chosen.runs)]))
+    return 0
+
+
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = platform.system()
+    return f"{name}, {platform.release()}, {platform.machine()}"
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _inventory(path: Path) -> str:
+    from runner.inventory.inventory import load_inventory
+
+    cluster = load_inventory(path)
+    devices = sorted({node.devices for node in cluster.nodes})
+    each = " or ".join(map(str, devices))
+    return (
+        f"inventory: {len(cluster.nodes)} nodes with {each} {cluster.device} devices each, runs by"
+        f" {cluster.engine.name}"
+    )
+
+
+def _last(runs: Path) -> str:
+    """Count how the newest campaign's runs ended, by status and cause."""
+    from collections import Counter
+
+    from runner.folder.campaign import find_campaign
+
+    try:
+        campaign = find_campaign(runs, None)
+    except UserError:
+        return "last campaign: none"
+    ends: Counter[str] = Counter()
+    for cell, repeat in campaign.asked():
+        for attempt in campaign.attempts(cell.id, repeat)[-1:]:
+            ended = attempt.outcome
+            words = [ended.status, ended.cause, ended.diagnosis or ""] if ended else ["not ended"]
+            ends[" ".join(filter(None, words))] += 1
+    said = ", ".join(f"{count} {words}" for words, count in ends.most_common(MOST_CAUSES))
+    return f"last campaign: {said or 'no run'}"

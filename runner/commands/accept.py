@@ -1,0 +1,189 @@
+"""`python -m runner accept`: is this cluster good, and which node is not?"""
+
+import argparse
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_inventory, add_runs, new_command
+from runner.base.streams import complain, say
+
+if TYPE_CHECKING:
+    from runner.accept.scope import AcceptOptions
+
+DESCRIPTION = """\
+Accept a cluster, or say which of its nodes to give back. Every node is compared with all others,
+measured, connected and trained on, in stages of growing scale. Stopped, the same command goes on.
+
+  python -m runner accept -i inventory/mine --plan          how long each stage takes
+  python -m runner accept -i inventory/mine                 all of it
+  python -m runner accept -i inventory/mine --quick         all stages, minutes
+  python -m runner accept -i inventory/mine --soak 24h      and all nodes train for a day
+  python -m runner accept --quick --node                    this machine alone, under a minute
+
+alike     what doctor compares: drivers, versions, clocks, limits, quotas, MTU, time
+devices   each device: matrix products, sustained and each checked; memory; copies
+links     all-reduce, all-gather, all-to-all, send and receive: in nodes, of pairs, of all
+storage   what checkpoints do, with --storage-gib on each node, 10 % always left free
+training  each node alone, then 2, 4, ... and all; same losses; scaling; --soak
+
+RUNS/.accept/<inventory>/<N>/ gets healthy.txt, failing.txt, answer.json, junit.xml and report.html,
+a page for the provider without names of hosts and users. docs/how-to/accept.md
+
+exit codes: 0 pass; 1 fail; 2 nothing failed, but something could not be tested; 130 Ctrl-C
+"""
+MOST_GIB = 10_000.0
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+QUICK = {"product_s": 8.0, "storage_mib": 128, "train_iters": 20}
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    from runner.accept.scope import STAGES
+
+    command = new_command(
+        commands, "accept", "is this cluster good, and which node is not?", DESCRIPTION
+    )
+    add_inventory(command)
+    add_runs(command)
+    command.add_argument("--plan", action="store_true", help="say how long it takes; no connection")
+    command.add_argument("--quick", action="store_true", help="shorter stages")
+    command.add_argument(
+        "--node",
+        nargs="?",
+        const="-",
+        default="",
+        metavar="HOST",
+        help="one node alone, without training; without a name the only one of the inventory",
+    )
+    command.add_argument(
+        "--stage", choices=STAGES, action="append", help="a stage; repeat for more"
+    )
+    command.add_argument(
+        "--soak", type=_duration, default=0.0, metavar="TIME", help="train for long: 30min, 24h"
+    )
+    command.add_argument(
+        "--storage-gib", type=_gib, metavar="GIB", help="written on each node (default: 1)"
+    )
+    command.add_argument(
+        "--storage-all",
+        action="store_true",
+        help="load a shared file system from all nodes at once",
+    )
+    command.add_argument(
+        "--matrix", metavar="FILE", default="", help="train its first cell instead of a small GPT-2"
+    )
+    command.add_argument(
+        "--marks", type=Path, metavar="FILE", help="lowest figures that pass, in YAML"
+    )
+    command.add_argument(
+        "--leave-out",
+        action="append",
+        default=[],
+        metavar="TEST",
+        help="a test that says nothing here, such as memory of nodes that share a machine",
+    )
+    command.add_argument("--new", action="store_true", help="begin again")
+    command.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _duration(word: str) -> float:
+    """Read `30min`, `24h` or a number of seconds."""
+    digits = word.rstrip("".join(set("".join(UNITS))))
+    try:
+        value = float(digits) * UNITS[word[len(digits) :] or "s"]
+    except (ValueError, KeyError):
+        value = -1.0
+    if not 0 <= value <= 30 * 86_400:
+        words = f"{word!r} is not a time of at most 30d; write 600, 30min, 24h or 2d"
+        raise argparse.ArgumentTypeError(words)
+    return value
+
+
+def _gib(word: str) -> float:
+    """Read GiB that are written on a node."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = -1.0
+    if not 0.0625 <= value <= MOST_GIB:
+        raise argparse.ArgumentTypeError(f"{word!r} must be from 0.0625 (64 MiB) to {MOST_GIB:g}")
+    return value
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Accept, print the answer, and leave it in its folder."""
+    from runner.accept import written
+    from runner.accept.marks import load_marks
+    from runner.accept.session import accept
+    from runner.accept.stages import STAGES as ALL
+    from runner.inventory.inventory import load_inventory
+
+    cluster = load_inventory(chosen.inventory)
+    node = cluster.nodes[0].host if chosen.node == "-" else chosen.node
+    options = _options(chosen, node)
+    marks = load_marks(chosen.marks) if chosen.marks else {}
+    if options.matrix:
+        from runner.accept.training import matrix_of
+
+        matrix_of(options, cluster)
+    if chosen.plan:
+        say(written.plan(options, 1 if node else len(cluster.nodes), cluster.device))
+        return 0
+    if chosen.node == "-" and os.geteuid() == 0:
+        raise UserError(
+            "accept --node measures nothing as root; run it as another user:"
+            " runuser -u USER -- trainbench accept --quick --node"
+        )
+    try:
+        session = accept(chosen.inventory, chosen.runs, options, ALL, new=chosen.new)
+    except KeyboardInterrupt:
+        complain("Stopped by Ctrl-C. The same command goes on behind the last finished stage.")
+        return 130
+    answer = written.finish(session, marks)
+    if chosen.format == "json":
+        say(json.dumps(answer.as_json(), indent=1))
+    else:
+        from runner.base.console import Screen
+
+        console = Screen(width=shutil.get_terminal_size((160, 24)).columns)
+        for part in answer.parts(console.width):
+            console.print(part)
+    complain(f"all of it: {session.acceptance.path}")
+    return answer.exit_code
+
+
+def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
+    """Return what was asked for. Raises UserError where nothing would be tested."""
+    from runner.accept.scope import STAGES, AcceptOptions
+    from runner.doctor.judgement import TESTS
+
+    for test in chosen.leave_out:
+        if test not in TESTS:
+            raise UserError(f"--leave-out {test}: no such test; tests are {', '.join(TESTS)}")
+    stages = tuple(one for one in STAGES if one in (chosen.stage or STAGES))
+    if node:
+        several = [one for one in stages if one in ("links", "training")]
+        stages = tuple(one for one in stages if one not in several)
+        if chosen.stage and several:
+            raise UserError(
+                f"--stage {several[0]} needs all nodes, and --node is one; leave one of them out"
+            )
+    if chosen.soak and "training" not in stages:
+        raise UserError("--soak is part of stage training; leave out --node, or add the stage")
+    settings: dict[str, Any] = dict(QUICK) if chosen.quick else {}
+    if chosen.storage_gib is not None:
+        settings["storage_mib"] = int(1024 * chosen.storage_gib)
+    return AcceptOptions(
+        stages=stages,
+        quick=chosen.quick,
+        storage_all=chosen.storage_all,
+        soak_s=chosen.soak,
+        node=node,
+        matrix=chosen.matrix,
+        left_out=tuple(chosen.leave_out),
+        **settings,
+    )

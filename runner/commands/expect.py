@@ -1,0 +1,207 @@
+"""`python -m runner expect TARGET`: is my number normal?"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_only, add_runs, new_command
+from runner.base.streams import say
+from runner.base.suggest import nearest
+from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
+
+if TYPE_CHECKING:
+    from runner.expect.conditions import Subject
+    from runner.expect.references import Reference
+    from runner.expect.speed_answer import SpeedAnswer
+    from runner.tables.row import Row
+
+NOT_COMPARED_CODE = 3
+LARGEST_MODEL = 1e6  # in the unit that its letter names
+MOST_SOURCES = 5  # that are printed for each speed, unless all are asked for
+DESCRIPTION = """\
+Set a speed beside what others published for the same device, model size, precision, sequence
+length, devices and batch, and beside your own earlier campaigns. Where nobody published the same,
+the nearest is shown with each difference; another device, model size or precision is never turned
+into a percentage.
+
+TARGET is a campaign (name, folder or export), a trainer's log, or a number: tokens/s of one device.
+A log names no device: give --device, and what else it does not say.
+
+  python -m runner expect zero-vs
+  python -m runner expect zero-vs --only 'zero_stage=1'
+  python -m runner expect train.log --device 'NVIDIA H200' --model-size 8B --precision bf16
+  python -m runner expect 9421 --device H200 --devices 2 --model-size 8B --precision bf16 \\
+    --tokens-per-sample 8192 --global-batch-size 2
+  python -m runner expect zero-vs --speeds ours.csv --sources 'NeMo*' --sources '*torchtitan*'
+
+exit codes: 0 at least one speed was compared, 2 bad input, 3 no speed could be compared
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(
+        commands, "expect", "is my number normal: what others published", DESCRIPTION
+    )
+    command.add_argument("target", metavar="TARGET", help="a campaign, a log, or tokens/s/device")
+    add_runs(command)
+    add_only(command)
+    add_log_options(command)
+    command.add_argument(
+        "--device", default="", metavar="NAME", help="device of a log or number: 'NVIDIA H200'"
+    )
+    command.add_argument("--model-size", metavar="SIZE", help="parameters of its model: 345M, 8B")
+    command.add_argument("--precision", default="", metavar="NAME", help="bf16, fp16, fp8, ...")
+    command.add_argument("--micro-batch-size", type=int, metavar="N", help="samples per rank, pass")
+    command.add_argument(
+        "--speeds", action="append", default=[], type=Path, metavar="FILE", help="your own CSV, too"
+    )
+    command.add_argument(
+        "--sources",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only published figures whose trainer or address matches; !GLOB: all but these",
+    )
+    command.add_argument(
+        "--no-own", action="store_true", help="leave out your earlier campaigns in --runs"
+    )
+    command.add_argument("--all-sources", action="store_true", help=f"more than {MOST_SOURCES}")
+    command.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print what others reached; exit code 3 where nothing could be compared."""
+    from runner.expect import speed_answer
+
+    published = _published(chosen.speeds, chosen.sources)
+    answers = list(_answers(chosen, published))
+    if chosen.format == "json":
+        say(speed_answer.to_json(answers), end="")
+    else:
+        say(speed_answer.to_text(answers, 10**6 if chosen.all_sources else MOST_SOURCES), end="")
+    return 0 if any(each.compared for each in answers) else NOT_COMPARED_CODE
+
+
+def _published(files: Sequence[Path], globs: Sequence[str]) -> list["Reference"]:
+    """Return the shipped figures and a person's own, those that the globs leave."""
+    from runner.expect.references import chosen_by, read_references, shipped
+
+    return chosen_by(
+        globs, [*shipped(), *(line for file in files for line in read_references(file))]
+    )
+
+
+def _answers(
+    chosen: argparse.Namespace, published: Sequence["Reference"]
+) -> Iterator["SpeedAnswer"]:
+    from runner.document.earlier import earlier_speeds
+    from runner.expect.speed_answer import answer
+    from runner.tables.expected import subject_of, why_no_subject
+
+    path, number = Path(chosen.target), _number(chosen.target)
+    if number is None and (not path.is_file() or path.name.endswith((".tar.gz", ".tgz"))):
+        folder, rows = _campaign(chosen)
+        own = [] if chosen.no_own else list(earlier_speeds(chosen.runs, folder))
+        for row in rows:
+            yield answer(row.cell, subject_of(row), why_no_subject(row), published, own)
+        return
+    if chosen.only:
+        raise UserError("--only chooses cells of a campaign; leave it out for a log or a number")
+    subject, missing = _of_log_or_number(chosen, path, number)
+    alone = chosen.no_own or subject is None or missing
+    own = [] if alone else list(earlier_speeds(chosen.runs, None))
+    yield answer(chosen.target, subject, missing, published, own)
+
+
+def _number(text: str) -> float | None:
+    """Read a speed; None where the text is no number."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    if not 0 < value < MOST:
+        raise UserError(f"{text} is not a speed; give tokens/s of one device, above 0")
+    return value
+
+
+def _campaign(chosen: argparse.Namespace) -> tuple[Path, "Sequence[Row]"]:
+    """Return a campaign's folder and its chosen rows."""
+    from runner.archive import archive
+    from runner.document.campaign_reading import read_campaign
+    from runner.matrix.select import choose
+
+    for name in _OF_LOGS:
+        if getattr(chosen, name):
+            raise UserError(
+                f"--{name.replace('_', '-')} is for a log or a number, and {chosen.target} is"
+                " neither; leave it out: a campaign says it itself"
+            )
+    with archive.opened(chosen.runs, chosen.target) as source:
+        rows = read_campaign(source.campaign, Path.cwd(), shown=source.shown).rows
+        return source.campaign.path, choose(
+            rows, chosen.only, lambda row: (row.cell, row.record.cell_id)
+        )
+
+
+_OF_LOGS = (
+    *("device", "devices", "model_size", "precision", "micro_batch_size", "global_batch_size"),
+    *("tokens_per_sample", "matrix", "family"),
+)
+
+
+def _of_log_or_number(
+    chosen: argparse.Namespace, path: Path, number: float | None
+) -> tuple["Subject | None", str]:
+    """Return the speed of a log or a number, and why it cannot be compared."""
+    from runner.expect.conditions import Subject
+    from runner.expect.log_speed import speed_of_log, why_no_device
+    from runner.expect.references import PRECISIONS
+    from runner.logs.known import Known
+    from runner.logs.read import read
+    from runner.systems.command import readers
+
+    if chosen.precision and chosen.precision not in PRECISIONS:
+        hint = nearest(chosen.precision, PRECISIONS)
+        raise UserError(
+            f"--precision is {chosen.precision!r}{hint}; it must be one of {', '.join(PRECISIONS)}"
+        )
+    chosen.log = [] if number is not None else [path]
+    check_log_options(chosen)
+    given = Subject(
+        number or 0.0,
+        chosen.device,
+        devices=chosen.devices,
+        parameters_b=_billions(chosen.model_size),
+        precision=chosen.precision,
+        micro_batch_size=chosen.micro_batch_size,
+        global_batch_size=chosen.global_batch_size,
+        tokens_per_sample=chosen.tokens_per_sample,
+    )
+    if number is not None:
+        return given, why_no_device(given.device)
+    reading = read(
+        [path],
+        None if chosen.system == "auto" else chosen.system,
+        family=chosen.family,
+        global_batch_size=chosen.global_batch_size,
+        known=Known(chosen.tokens_per_sample, chosen.devices),
+        readers=None if chosen.matrix is None else readers({"log": patterns_of(chosen.matrix)}),
+    )
+    return speed_of_log(reading, given)
+
+
+def _billions(text: str | None) -> float | None:
+    """Read 345M, 1.3B or 1T as billions."""
+    if text is None:
+        return None
+    scale = {"M": 1e-3, "B": 1.0, "T": 1e3}.get(text[-1:].upper())
+    try:
+        value = float(text[:-1]) if scale else -1.0
+    except ValueError:
+        value = -1.0
+    if scale is None or not 0 < value < LARGEST_MODEL:
+        raise UserError(f"--model-size is {text!r}; write it as 345M or 8B")
+    return value * scale

@@ -1,0 +1,78 @@
+"""`python -m runner matrices`: the shipped matrices, listed, or copied to be edited."""
+
+import argparse
+from pathlib import Path
+
+from runner.base.called import CALLED
+from runner.base.errors import UserError
+from runner.base.options import Commands, new_command
+from runner.base.paths import PROJECT
+from runner.base.streams import say, terminal_width
+from runner.base.suggest import nearest
+
+DESCRIPTION = """\
+List the shipped matrices, or copy one to edit. bench takes them where they are, too.
+
+  python -m runner matrices                        each with its first sentence
+  python -m runner matrices --copy llama           ./llama.yaml, to be edited
+  python -m runner bench matrices/gpu/llama.yaml --dry-run -i inventory/vs
+
+exit codes: 0 listed or copied, 2 bad input
+"""
+TITLES = {
+    "start": "First steps: no GPU is needed",
+    "gpu": "GPUs",
+    "documents": "Reproductions of documented benchmarks (docs/documents.md)",
+}
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(commands, "matrices", "the shipped matrices, to run or copy", DESCRIPTION)
+    command.add_argument("--copy", metavar="NAME", help="copy this one into the current folder")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """List them, or copy one; the exit code."""
+    if chosen.copy is not None:
+        say(_copy(chosen.copy))
+        return 0
+    from runner.base.grid import grid
+
+    width = terminal_width()
+    for folder, title in TITLES.items():
+        paths = sorted((PROJECT / "matrices" / folder).glob("*.yaml"))
+        rows = [(str(path.relative_to(PROJECT)), _about(path)) for path in paths]
+        say(f"{title}\n\n{grid(('matrix', 'what it compares'), rows, width)}\n")
+    say(f"`{CALLED} matrices --copy NAME` copies one; docs/matrix.md explains its keys.")
+    return 0
+
+
+def _about(path: Path) -> str:
+    """Return the first sentence of the comment that a matrix begins with."""
+    lines = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("# "):
+            break
+        lines.append(line[2:])
+    words = " ".join(lines)
+    ends = [end for mark in (". ", "? ") if (end := words.find(mark)) > 0]
+    return (words[: min(ends) + 1] if ends else words).rstrip(".")
+
+
+def _copy(name: str) -> str:
+    """Copy the matrix of that name. Raises UserError."""
+    shipped = {path.stem: path for path in (PROJECT / "matrices").glob("*/*.yaml")}
+    stem = Path(name).stem
+    if stem not in shipped:
+        raise UserError(
+            f"there is no shipped matrix {name!r}{nearest(stem, shipped)}; `{CALLED} matrices`"
+            " lists them"
+        )
+    target = Path(shipped[stem].name)
+    try:
+        with target.open("x") as stream:
+            stream.write(shipped[stem].read_text())
+    except FileExistsError:
+        raise UserError(f"{target} is there already; rename it, or go elsewhere") from None
+    return f"wrote {target}; `{CALLED} bench {target} --dry-run -i INVENTORY` shows what would run"

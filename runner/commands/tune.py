@@ -1,0 +1,193 @@
+"""`python -m runner tune`: find the fastest setting by racing real runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_inventory, add_runs, new_command
+from runner.base.paths import found
+from runner.base.streams import say
+
+if TYPE_CHECKING:
+    from runner.tuner.driver import Unit
+    from runner.tuner.tune_session import TuneSession
+
+DESCRIPTION = """\
+Find the fastest setting of a training, and say how sure that is. FILE is a matrix with `tune:`,
+which names knobs with their values in place of `axes:`. Every combination that can run is a
+candidate. Predictions decide which ones run, in which order; only measurements decide who wins.
+
+  python -m runner tune matrices/start/tune.yaml --plan           how many, for how long
+  python -m runner tune matrices/start/tune.yaml --dry-run        the commands of the first runs
+  python -m runner tune m.yaml -i inventory/mine
+  python -m runner tune m.yaml -i inventory/mine --budget 12      node-hours
+  python -m runner tune m.yaml -i inventory/mine --budget 96dh    device-hours
+
+The runs are those of a campaign like any other: the same command goes on where it stopped, also
+after `tune:` was edited; `status`, `stop`, `collect` and `export` work as ever. RUNS/<matrix>-
+<inventory>/ gets tune.json and winner.yaml, a matrix of the winner alone. docs/how-to/tune.md
+
+exit codes: 0 a winner; 1 none, or nodes were lost; 2 bad input; 130 Ctrl-C
+"""
+FORMATS = ("table", "markdown", "json")
+NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(
+        commands, "tune", "find the fastest setting of a training, by racing runs", DESCRIPTION
+    )
+    command.add_argument("file", type=found, metavar="FILE", help="a matrix with `tune:`")
+    add_inventory(command)
+    add_runs(command)
+    before = command.add_mutually_exclusive_group()
+    before.add_argument(
+        "--plan", action="store_true", help="say how many can run, will run, and for how long"
+    )
+    before.add_argument(
+        "--dry-run", action="store_true", help="show the commands of the first runs; no connection"
+    )
+    before.add_argument(
+        "--answer", action="store_true", help="print what is known so far; no connection"
+    )
+    command.add_argument(
+        "--budget",
+        type=_budget,
+        metavar="HOURS",
+        help="end before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
+    )
+    command.add_argument(
+        "--slack",
+        type=_percent,
+        metavar="PERCENT",
+        help="stop exploring once no candidate is expected to gain more (default: 0.05)",
+    )
+    command.add_argument(
+        "--margin",
+        type=_percent,
+        metavar="PERCENT",
+        help="finalists this near each other are equal: least memory wins (default: 1)",
+    )
+    command.add_argument(
+        "--no-measure",
+        action="store_true",
+        help="do not measure the machine beforehand: predictions begin worse",
+    )
+    command.add_argument(
+        "--stop-after", type=_seconds, metavar="S",
+        help="end after S seconds, whatever runs; the same command goes on from there",
+    )  # fmt: skip
+    command.add_argument("--format", choices=FORMATS, default="table", help="of the answer")
+
+
+def _budget(word: str) -> tuple[float, Unit]:
+    """Read `12`, `12nh` or `96dh`."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(nh|dh|)", word)
+    if not match:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no budget; write 12 or 12nh for node-hours, 96dh for device-hours"
+        )
+    return float(match[1]), "device-hours" if match[2] == "dh" else "node-hours"
+
+
+def _percent(word: str) -> float:
+    """Read a percentage of 0 to 50."""
+    try:
+        value = float(word.removesuffix("%").strip())
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 50:
+        raise argparse.ArgumentTypeError(f"{word!r} is no percentage of 0 to 50, such as 1.5")
+    return value
+
+
+def _seconds(word: str) -> float:
+    from runner.commands.bench import _seconds as seconds
+
+    return seconds(word)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Search, or say what a search would do; the exit code."""
+    from runner.base.console import one_line
+    from runner.launch.view import View
+
+    view = View()
+    session = _session(chosen, lambda line: view.console.print(one_line(line)))
+    if chosen.plan:
+        _print_plan(session, as_json=chosen.format == "json")
+        return 0
+    session.refuse_unusable()
+    if chosen.dry_run:
+        _print_dry_run(session, as_json=chosen.format == "json")
+        return 0
+    if chosen.answer:
+        if not session.campaign.begun:
+            raise UserError(f"nothing of campaign {session.campaign.name} has run yet")
+        tuned = session.answering.answer(session.look())
+        _print(tuned, chosen.format)
+        return 0 if tuned.winner else 1
+    view.console.print(one_line(session.words(session.look())))
+    try:
+        tally, tuned = session.run(view, chosen.stop_after)
+    except BaseException as error:
+        view.broken_off(error)
+        raise
+    _print(tuned, chosen.format)
+    if session.campaign.begun and chosen.format == "table":
+        folder = session.campaign.path
+        say(f"\nall runs: trainbench collect {session.campaign.name}; the winner's matrix and all")
+        say(f"figures: {folder}/winner.yaml, {folder}/tune.json")
+    if tally.interrupted:
+        return 130
+    return 0 if tuned.winner and not tally.expired else 1
+
+
+def _session(chosen: argparse.Namespace, tell: Any) -> TuneSession:
+    from runner.inventory.inventory import load_inventory
+    from runner.matrix.file import load_matrix
+    from runner.tuner.tune_session import TuneOptions, TuneSession
+
+    inventory = cache(partial(load_inventory, chosen.inventory))
+    matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
+    budget, unit = chosen.budget or NO_BUDGET
+    options = TuneOptions(budget, unit, chosen.slack, chosen.margin, not chosen.no_measure)
+    return TuneSession(matrix, inventory(), chosen.inventory, chosen.runs, options, tell)
+
+
+def _print(tuned: Any, form: Any) -> None:
+    from runner.tuner.answer_text import text_of
+
+    say(json.dumps(tuned.to_json(), indent=1) if form == "json" else text_of(tuned, form), end="")
+
+
+def _print_plan(session: TuneSession, *, as_json: bool) -> None:
+    found = session.look()
+    plan = session.plan(found)
+    say(json.dumps(plan, indent=1) if as_json else session.plan_text(plan))
+
+
+def _print_dry_run(session: TuneSession, *, as_json: bool) -> None:
+    from dataclasses import replace
+
+    from runner.launch.engines import engine_of
+    from runner.plan.dryrun import describe, dry_run
+    from runner.tuner.tune_session import first_cells
+
+    found = session.look()
+    shown = replace(session.held, cells=tuple(first_cells(session, found)), repeats=1)
+    engine = engine_of(session.cluster, session.runs)
+    plans = dry_run(shown, session.cluster, preview=partial(engine.preview, session.campaign))
+    if as_json:
+        say(json.dumps(plans, indent=1))
+        return
+    say(session.plan_text(session.plan(found)))
+    say("\nthe runs, if each takes what is predicted now:\n")
+    say(describe(plans, shown, session.cluster))

@@ -1,0 +1,45 @@
+"""What is known of a campaign, as every view of it reads it. Data."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from runner.matrix.published import PublishedRow
+from runner.matrix.table_shape import TableShape
+from runner.tables.row import Row
+from runner.terms.record import Record
+from runner.terms.run_evidence import Evidences, PackedLog
+
+
+@dataclass(frozen=True)
+class CampaignDocument:
+    """A campaign: `rows`, one for each cell in the matrix's order, with the records of its runs.
+
+    `title` and `description` are the matrix's words on it, "" where it has none.
+    `layout` is how its matrix wants the table, `published` the figures of documents beside it.
+    `hidden` says what the folder keeps and the matrix no longer names, ""
+    where there is nothing. `live`: bench runs it now. `evidence` has each run's commands and the
+    end of its logs, `logs` those that a page has whole; both are empty unless they were asked for.
+    """
+
+    rows: Sequence[Row] = ()
+    title: str = ""
+    description: str = ""
+    layout: TableShape = field(default_factory=TableShape)
+    published: Sequence[PublishedRow] = ()
+    hidden: str = ""
+    live: bool = False
+    evidence: Evidences = field(default_factory=dict)
+    logs: Sequence[PackedLog] = ()
+
+    @property
+    def records(self) -> Iterable[Record]:
+        """Each run of each cell."""
+        return (record for row in self.rows for record in row.records)
+
+    def with_logs(self, paths: Mapping[str, str], evidence: Evidences) -> "CampaignDocument":
+        """Return it with its runs' logs elsewhere; a run whose log is not in `paths` has no log."""
+        rows = [
+            replace(row, records=tuple(replace(r, log=paths.get(r.log, "")) for r in row.records))
+            for row in self.rows
+        ]
+        return replace(self, rows=rows, evidence=evidence)

@@ -1,0 +1,64 @@
+"""A campaign's folder to its document: the one way in for tables, pages and comparisons."""
+
+from pathlib import Path
+
+from runner.document.campaign_document import CampaignDocument
+from runner.expect.prices import Prices
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.load.evidence import evidence_of_records
+from runner.load.records import layout_of, record_of, records_of
+from runner.load.whole_logs import packed_logs
+from runner.tables.build import rows
+
+MIB = 1 << 20
+PAGE_LOGS_MIB = 5.0  # of whole logs in a page, compressed, unless a person says otherwise
+
+
+def read_campaign(
+    campaign: Campaign,
+    relative_to: Path,
+    *,
+    shown: Path | None = None,
+    copy_of: Campaign | None = None,
+    baseline: str | None = None,
+    shape: str | None = None,
+    evidence: bool = False,
+    logs_mib: float = 0.0,
+    prices: Prices | None = None,
+) -> CampaignDocument:
+    """Read the campaign; paths of logs begin at `relative_to`.
+
+    `shown` is the folder in which readers find the campaign, where that is another than the one
+    read here; `copy_of` the campaign of which this one is a copy, which bench may run now.
+    `baseline` (AXIS=VALUE) and `shape` go before the matrix's own. With `evidence` each run has its
+    commands and the end of its logs; whole logs are packed up to `logs_mib` MiB of gzip together.
+    `prices` give cells their cost.
+
+    Raises UserError where the folder holds no campaign, or for an unknown baseline or shape.
+    """
+    records = records_of(campaign, relative_to, shown=shown, of=copy_of)
+    layout, published = layout_of(campaign, shape)
+    runs = evidence_of_records(campaign, records, relative_to, shown=shown) if evidence else {}
+    return CampaignDocument(
+        rows=rows(
+            records,
+            baseline or campaign.settings.baseline,
+            published,
+            asked=baseline is not None,
+            prices=prices,
+        ),
+        title=campaign.settings.title,
+        description=campaign.settings.description,
+        layout=layout,
+        published=published,
+        hidden=campaign.hidden.words,
+        live=(copy_of or campaign).is_locked(),
+        evidence=runs,
+        logs=packed_logs(records, runs, round(logs_mib * MIB)),
+    )
+
+
+def read_run(attempt: Attempt, campaign: Campaign) -> CampaignDocument:
+    """Read one run alone. Raises UserError where it was never planned."""
+    return CampaignDocument(rows=rows([record_of(attempt, campaign)]))

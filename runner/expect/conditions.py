@@ -1,0 +1,194 @@
+"""Under which conditions a speed was reached, and how two of them differ. Pure.
+
+A difference is said in words, always. One of device, size of the model or precision makes two
+figures incomparable; so does not knowing one of them. Others leave a percentage, beside the words.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from runner.expect.references import Reference
+from runner.figures.devices import find_device
+from runner.terms.record import MIXED_FP8
+
+SAME_SIZE = 1.1  # ratio of parameters: names round them, and an output layer may be shared or not
+MOST_STEPS = 6.0  # doublings that count when the nearest figure is looked for
+UNKNOWN_HERE = "not known"
+UNKNOWN_THERE = "not stated"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A speed that is to be judged: tokens/s of one device, and what is known of its run.
+
+    `device` is what nvidia-smi or npu-smi prints, or a name of runner/figures/devices.py;
+    `parameters_b` are in billions, `active_parameters_b` those that a token uses, None where it is
+    all of them. "" and None: not known.
+    """
+
+    tokens_per_s_per_device: float
+    device: str
+    devices: int | None = None
+    model: str = ""
+    parameters_b: float | None = None
+    active_parameters_b: float | None = None
+    precision: str = ""
+    micro_batch_size: int | None = None
+    global_batch_size: int | None = None
+    tokens_per_sample: int | None = None
+    trainer: str = ""
+
+
+@dataclass(frozen=True)
+class ConditionDifference:
+    """One condition that is not the same, with both sides in words.
+
+    `weight` orders figures from near to far; `incomparable` ends any percentage; `ratio` says
+    theirs in ours, where that is a word.
+    """
+
+    what: str
+    here: str
+    there: str
+    weight: float
+    incomparable: bool = False
+    ratio: str = ""
+
+    @property
+    def words(self) -> str:
+        """The difference as a clause: `global batch 64 here, 32 there (half)`."""
+        here = f"{self.what} {self.here} here"
+        if not self.there:
+            return here
+        return f"{here}, {self.there} there" + (f" ({self.ratio})" if self.ratio else "")
+
+
+def differences(subject: Subject, reference: Reference) -> tuple[ConditionDifference, ...]:
+    """Return all conditions in which the two differ, or of which one side says nothing."""
+    return tuple(each for compare in _CONDITIONS for each in compare(subject, reference))
+
+
+def device_kind(name: str) -> str:
+    """Return a device by the name of our table of devices, else as it is called."""
+    short = name.strip().removeprefix("NVIDIA ")
+    known = find_device(short)
+    return known.name if known else short
+
+
+def precision_of(arithmetic: str | None) -> str:
+    """Return a cell's arithmetic in the words of the reference speeds."""
+    return "fp8" if arithmetic == MIXED_FP8 else arithmetic or ""
+
+
+_Differences = Iterator[ConditionDifference]
+
+
+def _device(subject: Subject, reference: Reference) -> _Differences:
+    here, there = device_kind(subject.device), device_kind(reference.device)
+    if here == there:
+        return
+    one, other = (name.replace("-", " ") + " " for name in (here, there))
+    variant = one.startswith(other) or other.startswith(one)
+    yield ConditionDifference("device", here, there, 3 if variant else 100, not variant)
+
+
+def _memory(subject: Subject, reference: Reference) -> _Differences:
+    here, there = _gigabytes(subject.device), _gigabytes(reference.device_detail)
+    same_kind = device_kind(subject.device).split()[0] == device_kind(reference.device).split()[0]
+    if same_kind and here and there and here != there:
+        yield ConditionDifference("device memory", f"{here} GB", f"{there} GB", 2)
+
+
+def _gigabytes(text: str) -> int | None:
+    words = text.replace("GB", " GB ").replace("-", " ").split()
+    sizes = [one for one, unit in pairwise(words) if unit == "GB"]
+    return int(sizes[0]) if sizes and sizes[0].isdigit() else None
+
+
+def _size(subject: Subject, reference: Reference) -> _Differences:
+    here, there = _parameters(subject), _parameters(reference)
+    if here and there:
+        steps = max(abs(math.log2(a / b)) for a, b in zip(here, there, strict=True))
+        if steps <= math.log2(SAME_SIZE):
+            return
+        weight = 40 * min(steps, MOST_STEPS)
+    else:
+        weight = 30 if _plain(subject.model) != _plain(reference.model) else 0
+    if weight:
+        yield ConditionDifference(
+            "model", _model(subject, UNKNOWN_HERE), _model(reference, UNKNOWN_THERE), weight, True
+        )
+
+
+def _parameters(of: Subject | Reference) -> tuple[float, float] | None:
+    """Return all parameters and the active ones; None where they are not known."""
+    if of.parameters_b is None:
+        return None
+    return of.parameters_b, of.active_parameters_b or of.parameters_b
+
+
+def _model(of: Subject | Reference, unknown: str) -> str:
+    size = "" if of.parameters_b is None else billions(of.parameters_b)
+    if not of.model:
+        return size or unknown
+    return of.model if not size or _plain(size) in _plain(of.model) else f"{of.model} ({size})"
+
+
+def billions(parameters_b: float) -> str:
+    """Write parameters as names have them: 345M, 1.3B, 70B."""
+    if parameters_b < 1:
+        return f"{parameters_b * 1000:.3g}M"
+    return f"{parameters_b:.3g}B"
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def _precision(subject: Subject, reference: Reference) -> _Differences:
+    if subject.precision and subject.precision == reference.precision:
+        return
+    known = bool(subject.precision and reference.precision)
+    yield ConditionDifference(
+        "precision",
+        subject.precision or UNKNOWN_HERE,
+        reference.precision or UNKNOWN_THERE,
+        20 if known else 8,
+        incomparable=True,
+    )
+
+
+def _count(
+    what: str, name: str, weight: float
+) -> Callable[[Subject, Reference], Iterator[ConditionDifference]]:
+    """Compare a whole number, such as the batch; how much more or less stands in brackets."""
+
+    def compare(subject: Subject, reference: Reference) -> _Differences:
+        here, there = getattr(subject, name), getattr(reference, name)
+        if here is not None and here == there:
+            return
+        if here is None:
+            other = UNKNOWN_THERE if there is None else ""  # one that is known splits no figures
+            yield ConditionDifference(what, UNKNOWN_HERE, other, weight)
+        elif there is None:
+            yield ConditionDifference(what, f"{here:,}", UNKNOWN_THERE, weight)
+        else:
+            steps = min(abs(math.log2(here / there)), MOST_STEPS)
+            ratio = {2.0: "twice", 0.5: "half"}.get(there / here, "")
+            yield ConditionDifference(what, f"{here:,}", f"{there:,}", weight * steps, ratio=ratio)
+
+    return compare
+
+
+_CONDITIONS: tuple[Callable[[Subject, Reference], _Differences], ...] = (
+    _device,
+    _memory,
+    _size,
+    _precision,
+    _count("sequence length", "tokens_per_sample", 4),
+    _count("devices", "devices", 2),
+    _count("global batch", "global_batch_size", 1),
+    _count("micro batch", "micro_batch_size", 1),
+)

@@ -1,0 +1,42 @@
+"""The speed that a log says, with the conditions that it and a person say. Pure."""
+
+from dataclasses import replace
+
+from runner.expect.conditions import Subject
+from runner.logs.known import Known
+from runner.logs.read import Reading
+
+
+def speed_of_log(reading: Reading, given: Subject) -> tuple[Subject | None, str]:
+    """Return the log's speed, None where it says none, and why it cannot be compared.
+
+    What `given` says of the run goes before the log's own words; its rate is not looked at.
+    """
+    known = Known(given.tokens_per_sample, given.devices).or_by(reading.facts)
+    least, most = reading.summary.batch_sizes or (None, None)
+    batch = given.global_batch_size or (least if least == most else None)
+    rate = reading.tokens.device
+    if rate is not None:
+        subject = replace(
+            given,
+            tokens_per_s_per_device=rate,
+            devices=known.devices,
+            tokens_per_sample=known.tokens_per_sample,
+            global_batch_size=batch,
+            trainer=reading.system or "",
+        )
+        return subject, why_no_device(given.device, "a log names no device")
+    if not reading.summary.logged_lines:
+        return None, "the log has no training step"
+    needs = {
+        "--devices": known.devices,
+        "--tokens-per-sample": known.tokens_per_sample,
+        "--global-batch-size": reading.summary.samples_per_s.mean(),
+    }
+    lacking = [option for option, value in needs.items() if not value]
+    return None, f"the log does not say tokens/s of a device; add {' and '.join(lacking)}"
+
+
+def why_no_device(device: str, why: str = "the device is not given") -> str:
+    """Say why nothing is compared without a device; empty where there is one."""
+    return "" if device.strip() else f"{why}; add --device, such as --device 'NVIDIA H200'"

@@ -1,0 +1,101 @@
+"""Which of many like figures is too low to be chance, however many there are. Pure.
+
+A figure is low where it is below the reference (the upper quartile, which nothing slow can raise)
+by more than a floor, which is what healthy ones may differ by, and by more than noise explains.
+The more figures, the farther the lowest of healthy ones lies: of the normal distribution's tail,
+each figure gets its part of ALPHA (Bonferroni), so that all of a healthy cluster pass.
+"""
+
+import functools
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+
+from node.probe import reference
+
+ALPHA = 0.001  # that any healthy figure of one test is called low
+OFFSET = 1.0  # standard deviations that the reference lies above the middle, of few figures
+MANY = 8  # figures, of which the spread between them can be told
+LEAST = 3.0
+
+
+@functools.cache
+def critical(count: int) -> float:
+    """Return how many standard deviations below the reference are no chance of `count` figures.
+
+    >>> [round(critical(count), 1) for count in (1, 4, 64, 1024)]
+    [4.1, 4.5, 5.2, 5.8]
+    """
+    return max(LEAST, OFFSET - statistics.NormalDist().inv_cdf(ALPHA / max(count, 1)))
+
+
+def sigma(samples: Sequence[float]) -> float:
+    """Return the MAD as a standard deviation, which a few far samples do not move."""
+    middle = statistics.median(samples)
+    return 1.4826 * statistics.median(abs(sample - middle) for sample in samples)
+
+
+def error(samples: Sequence[float]) -> float:
+    """Return the standard error of the samples' median, by their MAD.
+
+    >>> round(error([9.0, 10.0, 11.0, 10.0]) / sigma([9.0, 10.0, 11.0, 10.0]), 2)
+    0.63
+    """
+    return math.sqrt(math.pi / 2 / len(samples)) * sigma(samples)
+
+
+def jitter(samples: Sequence[float]) -> float:
+    """Return the standard deviation from one sample to the next, which no drift and no step moves.
+
+    >>> jitter([10.0, 10.1, 9.9, 5.0, 5.1, 4.9]) < 0.3 < sigma([10.0, 10.1, 9.9, 5.0, 5.1, 4.9])
+    True
+    """
+    apart = [abs(one - other) for one, other in itertools.pairwise(samples)]
+    return 1.4826 * statistics.median(apart) / 2**0.5 if apart else 0.0
+
+
+def slowed(samples: Sequence[float], floor: float, count: int) -> tuple[float, float] | None:
+    """Return the medians of the first and the last third, if the last is lower and no chance is.
+
+    `count` is of how many series the lowest is looked for.
+    """
+    third = max(1, len(samples) // 3)
+    begin, end = statistics.median(samples[:third]), statistics.median(samples[-third:])
+    noise = jitter(samples) / begin if begin else 0.0
+    return (begin, end) if end < begin * (1 - max(floor, critical(count) * noise)) else None
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return how far figures lie apart, relative; 0 of few, which cannot say."""
+    middle = statistics.median(values)
+    return sigma(values) / middle if len(values) >= MANY and middle > 0 else 0.0
+
+
+def is_low(
+    value: float,
+    usual: float,
+    noise: float,
+    common: float,
+    floor: float,
+    count: int,
+    between: float = 0.0,
+) -> bool:
+    """Return whether a figure is too low to be chance among `count` of its like.
+
+    `noise` is relative to the value: a slow figure that is unsteady as well stays slow. `common`,
+    the noise of its like, and `between`, how far these lie apart, are relative to the usual.
+    """
+    own = noise * value / usual if usual else 0.0
+    return value < usual * (1 - max(floor, critical(count) * max(own, common, between)))
+
+
+def low(values: Sequence[float], noises: Sequence[float], floor: float) -> list[int]:
+    """Return which figures of one test are too low, by number."""
+    usual, between = reference(values), spread(values)
+    common = statistics.median(noises)
+    return [
+        number
+        for number, (value, noise) in enumerate(zip(values, noises, strict=True))
+        if is_low(value, usual, noise, common, floor, len(values), between)
+    ]

@@ -1,0 +1,45 @@
+"""A run's loss and step time over its iterations, as points. Pure."""
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+from statistics import median
+
+from runner.figures.summary import step_time_ms
+from runner.terms.record import Interval, Record
+
+Points = list[tuple[float, float]]  # (iteration, value)
+
+
+def loss_curve(run: Record) -> Points:
+    """Return (iteration, loss), of the log or of fetched TensorBoard files."""
+    if not any(i.loss is not None for i in run.measurement.intervals):
+        return _finite(run.measurement.curve)
+    return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
+
+
+def validation_curve(run: Record) -> Points:
+    """Return (iteration, loss) of the log's evaluations."""
+    return _finite(run.measurement.validation)
+
+
+def step_times(run: Record) -> Points:
+    """Return (iteration, step time in ms)."""
+    return times(run, run.measurement.intervals)
+
+
+def times(run: Record, intervals: Iterable[Interval]) -> Points:
+    """Return (iteration, step time in ms) of some of a run's intervals."""
+    return _finite((i.iteration, step_time_ms(i, run.global_batch_size)[0]) for i in intervals)
+
+
+def thinned(points: Points, most: int) -> Points:
+    """Thin a curve to at most `most` points: medians of neighbours."""
+    parts = min(len(points), most)
+    cuts = [len(points) * part // parts for part in range(parts + 1)] if parts else []
+    near = [points[low:high] for low, high in pairwise(cuts)]
+    return [(median(x for x, _ in part), median(y for _, y in part)) for part in near]
+
+
+def _finite(pairs: Iterable[tuple[int, float | None]]) -> Points:
+    return [(x, y) for x, y in pairs if y is not None and math.isfinite(y)]

@@ -1,0 +1,29 @@
+"""What the `tune` block of a matrix asks for: knobs, and what the fastest setting is. Data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Objective = Literal["step_time", "tokens_per_s", "energy", "memory"]
+OBJECTIVES: Mapping[Objective, str] = {
+    "step_time": "least time per step",
+    "tokens_per_s": "most tokens/s per device; the global batch may be a knob",
+    "energy": "least joules per token",
+    "memory": "least memory per device, at no more than memory_loss_percent of speed",
+}
+MEMORY_LOSS_PERCENT = 5.0
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A search: which keys are knobs, and what is best.
+
+    The first value of each knob is the default, with which the winner is compared. `short_iters`
+    None: chosen by train_iters and log_interval. `headroom_percent` of a device's memory stay free.
+    """
+
+    knobs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    objective: Objective = "step_time"
+    memory_loss_percent: float = MEMORY_LOSS_PERCENT
+    short_iters: int | None = None
+    headroom_percent: float = 5.0

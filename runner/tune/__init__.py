@@ -1,0 +1,1 @@
+"""The fastest setting, found by racing runs: predicted, ordered, stopped. docs/tuning.md. Pure."""

@@ -1,0 +1,1 @@
+"""Knobs to the fastest setting, on real nodes: candidates, runs, answer. docs/how-to/tune.md."""

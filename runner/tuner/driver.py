@@ -1,0 +1,220 @@
+"""What runs next in a campaign with `tune`: the search's policy on real runs, one at a time."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.folder.hidden import ran, repeats_that_ran
+from runner.judge.decide import is_finished
+from runner.launch.engine import Wanted
+from runner.terms.cell import Cell, Matrix
+from runner.terms.run import Run
+from runner.tune.beliefs import Knowledge
+from runner.tune.search import NextRun, Search, SearchEnd, TuneRules
+from runner.tune.trials import Length, Trial
+from runner.tuner.early_end import ended_early
+from runner.tuner.knob_candidates import Candidates, RaceCandidate
+from runner.tuner.readings import Readings, TuneReading, trials_of
+
+Repeat = tuple[Cell, int]
+MOST_REPEATS = 20  # of a cell: more than a search ever asks for
+COMPARED_RUNS = 2  # long runs of the winner, the default and the rule of thumb: an interval needs 2
+LOST_IN_A_ROW = 4  # runs that nodes could not carry out, before it stops: no candidate's fault
+WORDS: Mapping[str, str] = {
+    "default": "the default, with which the winner is compared",
+    "explore": "it may be faster",
+    "lost_node": "again, since a node was lost",
+    "surprise": "again, since it was slower than its neighbours let expect",
+    "contradiction": "again, since two of its runs differ",
+    "memory": "to check the estimate of memory",
+    "race": "long, for the final comparison",
+    "compare": "long, to compare the winner with it",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next run, and what is expected of it: s per step; None where nobody knows."""
+
+    candidate: RaceCandidate
+    length: Length
+    why: str
+    predicted_s: float | None = None
+    end_above_s: float | None = None
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """How far a search is: its runs, their trials, and the next step or how it ended."""
+
+    readings: Sequence[TuneReading]
+    trials: Sequence[Trial]
+    step: Step | None
+    end: SearchEnd | None
+    stopped: str = ""  # why it stops before its end, which the same command goes on from
+
+
+@dataclass
+class TuneSource:
+    """Says which runs of a campaign come next (launch/repeating.py: RunSource)."""
+
+    candidates: Candidates
+    knowledge: Knowledge
+    rules: TuneRules
+    time_limit_s: float
+    device_mib: float | None
+    per_hour: Mapping[str, float]  # what an hour of each candidate costs, in the budget's unit
+    saved: Callable[[Campaign, "SearchProgress"], object] = lambda *_: None  # after each look
+    found: SearchProgress | None = None
+    asked: list[tuple[str, int]] = field(default_factory=list)  # cells' ids, of this session
+
+    @cached_property
+    def search(self) -> Search:
+        """The search over all candidates."""
+        return Search([one.known for one in self.candidates.all], self.knowledge, self.rules)
+
+    @cached_property
+    def readings(self) -> Readings:
+        """What reads the runs."""
+        return Readings(self.candidates, self.device_mib)
+
+    def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List the repeats that are over; what was interrupted the search asks for again."""
+        there = ran(campaign.path)
+        found = []
+        for cell in cells:
+            for number in sorted(
+                repeats_that_ran(campaign.path, cell.id) if cell.id in there else ()
+            ):
+                attempts = campaign.attempts(cell.id, number)
+                if attempts and is_finished(attempts[-1].outcome):
+                    found.append((cell, number))
+        return found
+
+    def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List the next run; nothing once the search has ended."""
+        self.found = self.look(campaign, cells)
+        self.saved(campaign, self.found)
+        step = self.found.step
+        if step is None:
+            return []
+        by_digest = {cell.digest: cell for cell in cells}
+        cell = by_digest[step.candidate.cell(step.length).digest]
+        number = _next_repeat(campaign, cell)
+        if number > MOST_REPEATS:
+            self.found = replace(self.found, step=None, stopped=f"{cell.name} has run too often")
+            return []
+        self.asked.append((cell.id, number))
+        return [(cell, number)]
+
+    def look(self, campaign: Campaign, cells: Sequence[Cell]) -> SearchProgress:
+        """Read the campaign and ask the policy."""
+        readings = self.readings.of(campaign, cells)
+        trials = trials_of(readings, self.candidates, self.per_hour)
+        if stopped := self._lost(readings):
+            return SearchProgress(readings, trials, None, None, stopped)
+        step, end = next_step(self.search, self.candidates, trials)
+        return SearchProgress(readings, trials, step, end)
+
+    def _lost(self, readings: Sequence[TuneReading]) -> str:
+        """Say why no further run can be carried out, after several in a row of this session."""
+        last = readings[-min(LOST_IN_A_ROW, len(self.asked)) :] if self.asked else []
+        if len(last) < LOST_IN_A_ROW or any(one.ending != "lost_node" for one in last):
+            return ""
+        return (
+            f"{LOST_IN_A_ROW} runs in a row could not be carried out: {last[-1].reason}; look at"
+            " the nodes, then run the same command to go on"
+        )
+
+    def said(self, todo: Sequence[Repeat]) -> str:
+        """Return a line on the next run."""
+        step = self.found.step if self.found else None
+        if step is None:
+            return ""
+        expected = ""
+        if step.predicted_s and math.isfinite(step.predicted_s):
+            expected = f", predicted {step.predicted_s:.4g} s per step"
+        return f"next: {step.candidate.name} ({WORDS[step.why]}{expected})"
+
+    def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
+        """Hold nodes for as many runs as are probably left; the nodes are ready for all cells."""
+        trials = self.found.trials if self.found else []
+        left = len(self.search.rehearse(trials)) + 2 * COMPARED_RUNS
+        largest = sorted(cells, key=lambda cell: -cell.nodes)
+        return Wanted((largest * left)[:left], self.time_limit_s), list(cells)
+
+    def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
+        """End a run that is much slower than the fastest so far."""
+        step = self.found.step if self.found else None
+        above = step.end_above_s if step else None
+        return ended_early(attempt, run, above)
+
+
+def _next_repeat(campaign: Campaign, cell: Cell) -> int:
+    """Return the repeat to run: the last one again where it did not come to its end."""
+    numbers = repeats_that_ran(campaign.path, cell.id)
+    if not numbers:
+        return 1
+    last = max(numbers)
+    attempts = campaign.attempts(cell.id, last)
+    return last + 1 if attempts and is_finished(attempts[-1].outcome) else last
+
+
+def next_step(
+    search: Search, candidates: Candidates, trials: Sequence[Trial]
+) -> tuple[Step | None, SearchEnd | None]:
+    """Return the next run, or how the search ended; the default runs first. Pure."""
+    default = candidates.default
+    started = {trial.candidate for trial in trials if trial.ending != "lost_node"}
+    lost = {trial.candidate for trial in trials}
+    free = search.rules.budget is None or search.rules.budget > 0
+    timed = search.knowledge.of_time
+    if default and default.id not in started | lost and free:
+        predicted = (
+            search.forecasts(trials)[default.id].step_s if search.knowledge.of_time else None
+        )
+        return Step(default, "short", "default", predicted), None
+    asked = search.next(trials)
+    if isinstance(asked, NextRun):
+        one = candidates.by_id[asked.candidate]
+        above = asked.end_above_s and asked.end_above_s * one.known.work
+        predicted = asked.predicted_s * one.known.work if timed else None
+        return Step(one, asked.length, asked.why, predicted, above if timed else None), None
+    for one in compared(candidates, asked.winner) if asked.why != "budget" else ():
+        long = [trial for trial in trials if trial.candidate == one.id and trial.length == "long"]
+        if len(long) < COMPARED_RUNS and not _out(one.id, trials):
+            return Step(one, "long", "compare"), None
+    return None, asked
+
+
+def compared(candidates: Candidates, winner: str | None) -> list[RaceCandidate]:
+    """Return the winner, the default and the rule of thumb, each once; nothing without a winner."""
+    if winner is None:
+        return []
+    each = [candidates.by_id[winner], candidates.default, candidates.rule_of_thumb]
+    return list({one.id: one for one in each if one is not None}.values())
+
+
+def _out(candidate: str, trials: Sequence[Trial]) -> bool:
+    """Whether its runs end otherwise than well, so that it is compared no further."""
+    own = [trial for trial in trials if trial.candidate == candidate]
+    lost = sum(trial.ending == "lost_node" for trial in own)
+    return lost >= LOST_IN_A_ROW or any(
+        trial.ending in ("failed", "refused", "out_of_memory") for trial in own
+    )
+
+
+Unit = Literal["node-hours", "device-hours"]
+
+
+def costs(candidates: Candidates, unit: Unit) -> dict[str, float]:
+    """Return what an hour of each candidate costs."""
+    return {
+        one.id: float(one.long.nodes if unit == "node-hours" else one.long.world_size)
+        for one in candidates.legal
+    }

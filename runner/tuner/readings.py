@@ -1,0 +1,251 @@
+"""The runs of a campaign as trials of a search: what each measured, and why it may not win."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from node.causes import Cause, known
+from runner.base.errors import UserError
+from runner.figures.parity import Parity, parity
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.folder.hidden import ran, repeats_that_ran
+from runner.load.records import record_of
+from runner.tables.build import rows
+from runner.tables.row import Row
+from runner.terms.cell import Cell
+from runner.terms.outcome import Outcome
+from runner.terms.record import Record
+from runner.terms.tuning import Tuning
+from runner.tune.trials import Length, Trial, TrialEnding
+from runner.tuner.knob_candidates import Candidates, RaceCandidate, work_of
+
+# Endings that say nothing of the candidate, and that no node is to blame for.
+NO_TRIAL = frozenset(
+    (
+        *(Cause.INTERRUPTED, Cause.STOPPED, Cause.CONTROL_LOST, Cause.CANCELLED),
+        *(Cause.PREEMPTED, Cause.REQUEUED, Cause.DEADLINE, Cause.JOB_TIME_LIMIT),
+    )
+)
+OUT_OF_MEMORY = "out_of_memory"
+# Codes of figures/publishable.py with which no candidate wins.
+GATES = ("nan", "not_measured", "above_peak")
+FEWEST_DRIFTING = 2  # long runs, all of them slower at their end, before a candidate is refused
+
+
+@dataclass(frozen=True)
+class TuneReading:
+    """One run of a candidate that ended. `figure` is what the search compares (less is better)."""
+
+    candidate: str
+    length: Length
+    repeat: int
+    attempt: int
+    began: float  # epoch seconds
+    ending: TrialEnding
+    reason: str = ""
+    wall_s: float = 0.0
+    step_s: float | None = None  # mean per counted step
+    figure: float | None = None  # step_s per work, or J per token
+    memory_mib: float | None = None  # of the fullest device
+    loss: float | None = None
+    drift_percent: float | None = None  # beyond noise; positive: slower at the end
+    record: Record | None = field(default=None, compare=False)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it ended ok and may win."""
+        return self.ending == "ok"
+
+
+class Readings:
+    """Reads the runs of a campaign's candidates, each once: a run that ended does not change."""
+
+    def __init__(self, candidates: Candidates, device_mib: float | None) -> None:
+        self.candidates, self.device_mib = candidates, device_mib
+        self._read: dict[Path, TuneReading | None] = {}
+
+    def of(self, campaign: Campaign, cells: Sequence[Cell]) -> list[TuneReading]:
+        """Return the runs that ended, oldest first; `cells` have the ids of their folders."""
+        by_digest, there = self.candidates.by_digest, ran(campaign.path)
+        own = {cell.id: by_digest[cell.digest] for cell in cells if cell.id in there}
+        found: list[TuneReading] = []
+        for cell_id in own:
+            for repeat in sorted(repeats_that_ran(campaign.path, cell_id)):
+                for attempt in campaign.attempts(cell_id, repeat):
+                    found += self._of(attempt, campaign, *own[cell_id])
+        return self._gated(sorted(found, key=lambda one: one.began))
+
+    def _of(
+        self, attempt: Attempt, campaign: Campaign, one: RaceCandidate, length: Length
+    ) -> Iterator[TuneReading]:
+        if attempt.path not in self._read:
+            outcome = attempt.outcome
+            if outcome is None:
+                return
+            self._read[attempt.path] = self._read_one(attempt, outcome, campaign, one, length)
+        if (reading := self._read[attempt.path]) is not None:
+            yield reading
+
+    def _read_one(
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        campaign: Campaign,
+        one: RaceCandidate,
+        length: Length,
+    ) -> TuneReading | None:
+        ending = ending_of(outcome)
+        if ending is None:
+            return None
+        reading = TuneReading(
+            *(one.id, length, attempt.repeat, attempt.number),
+            began=outcome.started_at or attempt.planned_at,
+            ending=ending,
+            reason=outcome.reason if ending != "ok" else "",
+            wall_s=outcome.wall_s,
+        )
+        if ending in ("lost_node", "failed"):
+            return reading
+        try:
+            row = rows([record_of(attempt, campaign)])[0]
+        except UserError as error:
+            return replace(reading, ending="failed", reason=str(error))
+        return self._judged(measured(reading, row, one.cell(length), self.candidates.tuning), row)
+
+    def _judged(self, reading: TuneReading, row: Row) -> TuneReading:
+        """Refuse a run whose figures cannot be right, or that leaves too little memory."""
+        if reading.ending != "ok":
+            return reading
+        reasons = [row.verdict[code] for code in GATES if code in row.verdict]
+        reasons += row.record.measurement.contradicted
+        if reading.figure is None and not reasons:
+            wanted = "J per token" if self.candidates.tuning.objective == "energy" else "step time"
+            reasons.append(f"no {wanted} was measured")
+        share = self.candidates.tuning.headroom_percent
+        if self.device_mib and reading.memory_mib:
+            free = 100 * (1 - reading.memory_mib / self.device_mib)
+            if free < share:
+                reasons.append(
+                    f"it leaves {free:.1f} % of a device's memory free, below {share:g} %"
+                )
+        return replace(reading, ending="refused", reason=reasons[0]) if reasons else reading
+
+    def _gated(self, found: Sequence[TuneReading]) -> list[TuneReading]:
+        """Refuse candidates that learn something else, or grow slower in each long run."""
+        reasons: dict[str, str] = {}
+        for (id_, length), ours in _by_candidate(found).items():
+            base = self._baseline(found, self.candidates.by_id[id_], length)
+            judged = parity(_records(ours), _records(base)) if base and base != ours else None
+            if judged is not None and judged.same is False:
+                reasons.setdefault(id_, judged.words)
+            drifts = [one.drift_percent for one in ours if length == "long"]
+            if len(drifts) >= FEWEST_DRIFTING and all(each and each > 0 for each in drifts):
+                mean = sum(each or 0.0 for each in drifts) / len(drifts)
+                reasons.setdefault(
+                    id_, f"it grows slower: {mean:.1f} % in the second half of its runs"
+                )
+        last = {one.candidate: at for at, one in enumerate(found) if one.counts}
+        refused = {last[id_]: why for id_, why in reasons.items()}
+        return [
+            replace(one, ending="refused", reason=refused[at]) if at in refused else one
+            for at, one in enumerate(found)
+        ]
+
+    def _baseline(
+        self, found: Sequence[TuneReading], one: RaceCandidate, length: Length
+    ) -> list[TuneReading]:
+        """Return the runs that a candidate's loss is compared with: the default's, if it is of the
+        same system; else those of the first candidate of that system that ended ok.
+        """
+        default = self.candidates.default
+        id_ = default.id if default and default.long.system == one.long.system else None
+        for each in found:
+            same = self.candidates.by_id[each.candidate].long.system == one.long.system
+            if id_ is None and same and each.counts:
+                id_ = each.candidate
+        return [x for x in found if x.candidate == id_ and x.length == length and x.counts]
+
+    def parities(self, found: Sequence[TuneReading]) -> Mapping[str, Parity]:
+        """Return whether each candidate learns what its baseline does, by its longest runs."""
+        judged = {}
+        for (id_, length), ours in _by_candidate(found).items():
+            base = self._baseline(found, self.candidates.by_id[id_], length)
+            if base and base != ours:
+                judged[id_] = parity(_records(ours), _records(base))
+        return judged
+
+
+def _by_candidate(found: Sequence[TuneReading]) -> dict[tuple[str, Length], list[TuneReading]]:
+    """Group runs that ended ok; long ones behind the short ones."""
+    groups: dict[tuple[str, Length], list[TuneReading]] = {}
+    for one in sorted(found, key=lambda each: each.length == "long"):
+        if one.counts:
+            groups.setdefault((one.candidate, one.length), []).append(one)
+    return groups
+
+
+def _records(found: Sequence[TuneReading]) -> list[Record]:
+    return [one.record for one in found if one.record is not None]
+
+
+def ending_of(outcome: Outcome) -> TrialEnding | None:
+    """Say how a run ended for a search; None where it says nothing."""
+    cause = known(outcome.cause)
+    if outcome.status == "ok":
+        return "ok"
+    if outcome.diagnosis == OUT_OF_MEMORY or cause == Cause.OUT_OF_MEMORY:
+        return "out_of_memory"
+    if cause == Cause.ENDED_EARLY:
+        return "ended_early"
+    if cause in NO_TRIAL:
+        return None
+    if cause is not None and cause.again:
+        return "lost_node"
+    return "refused" if outcome.status == "diverged" else "failed"
+
+
+def measured(reading: TuneReading, row: Row, cell: Cell, tuning: Tuning) -> TuneReading:
+    """Add a run's figures."""
+    statistics, seen = row.statistics, row.record.measurement
+    time = statistics.step_time_ms
+    step_s = time.value / 1000 if time else None
+    figure = step_s / work_of(cell, tuning) if step_s else None
+    if tuning.objective == "energy":
+        figure = statistics.power.joules_per_token
+    drift = statistics.drift
+    peaks = (seen.memory_used_mib, seen.memory_reserved_mib, seen.memory_allocated_mib)
+    return replace(
+        reading,
+        step_s=step_s,
+        figure=figure,
+        memory_mib=next((peak for peak in peaks if peak), seen.memory_rss_mib),
+        loss=statistics.final_loss,
+        drift_percent=drift.percent if drift and drift.beyond_noise else None,
+        record=row.record,
+    )
+
+
+def trials_of(
+    readings: Sequence[TuneReading], candidates: Candidates, per_hour: Mapping[str, float]
+) -> list[Trial]:
+    """Return the runs as the search takes them; `per_hour` is each candidate's cost of an hour.
+
+    A candidate whose short run is its long one made both in one.
+    """
+    trials = []
+    for one in readings:
+        trial = Trial(
+            one.candidate,
+            one.length,
+            one.ending,
+            one.figure,
+            per_hour.get(one.candidate, 0.0) * one.wall_s / 3600,
+            one.memory_mib,
+            one.reason,
+        )
+        trials.append(trial)
+        pair = candidates.by_id[one.candidate]
+        if pair.short.digest == pair.long.digest and one.ending == "ok":
+            trials.append(replace(trial, length="long", cost=0.0))
+    return trials

@@ -1,0 +1,146 @@
+"""Healthy clusters of any size, made of the noise that clean acceptances recorded. Pure.
+
+A figure's tries are drawn from all that were recorded of its test, as (relative to the run's middle
+figure, relative spread of the samples). Half of a drawn deviation stays with the node over its
+tries, the other half is drawn again for each. What numpy calls low for many clusters at once is
+then judged by the real code: only its word counts.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
+from runner.doctor.judgement import PAIRS, Figure, floor_of, judge_figures
+from runner.figures.outliers import MANY, critical, error
+
+RECORDED = Path(__file__).parents[1] / "data/acceptance-noise.json"
+SIZES = (4, 64, 1024)
+TRIES, ALONE = 3, 3
+AT_ONCE = 1 << 21  # figures
+DEVICE = "cpu"  # what the recorded nodes train on
+MOST = 0.01  # share of healthy clusters that may fail
+Array = NDArray[np.float64]
+Noise = Mapping[str, Sequence[Sequence[float]]]
+
+
+def noise_of(cleans: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, list[list[float]]]:
+    """Return the noise of clean acceptances: of each test its tries, each (level, spread)."""
+    noise: dict[str, list[list[float]]] = {}
+    for tests in cleans:
+        for test in tests:
+            tries = [one["tries"] for one in test["figures"]]
+            if len(tries) < 2:
+                continue
+            best = [max(statistics.median(samples) for samples in one) for one in tries]
+            middle = statistics.median(best)
+            for samples in (samples for one in tries for samples in one):
+                level = statistics.median(samples)
+                pair = [round(level / middle, 4), round(error(samples) / level, 4)]
+                noise.setdefault(test["test"], []).append(pair)
+    return noise
+
+
+def figures_of(test: str, nodes: int) -> list[int]:
+    """Return how many figures a test has; of training on groups once for each size."""
+    if test in PAIRS:
+        every = nodes * (nodes - 1) // 2
+        return [every if nodes <= EVERY_PAIR else rounds_of_pairs(nodes) * (nodes // 2)]
+    if test == "train_groups":
+        return [nodes // size for size in group_sizes(nodes) if 1 < size <= nodes // 2]
+    return [nodes]
+
+
+def failing(
+    noise: Noise, nodes: int, clusters: int, rng: np.random.Generator
+) -> tuple[int, dict[str, int]]:
+    """Count the healthy clusters that fail, and by which test."""
+    bad = np.zeros(clusters, dtype=bool)
+    tests: dict[str, int] = {}
+    for test, tries in noise.items():
+        recorded = np.array(tries)
+        for count in figures_of(test, nodes):
+            at_once = max(1, AT_ONCE // count)
+            for first in range(0, clusters, at_once):
+                size = min(at_once, clusters - first)
+                for number in low_clusters(test, recorded, (size, count), rng):
+                    bad[first + number] = True
+                    tests[test] = tests.get(test, 0) + 1
+    return int(bad.sum()), tests
+
+
+def low_clusters(
+    test: str, recorded: Array, shape: tuple[int, int], rng: np.random.Generator
+) -> Iterator[int]:
+    """Yield the clusters of which the real code calls a figure of the test slow."""
+    stays = 1 + (recorded[rng.integers(len(recorded), size=shape), 0] - 1) / 2
+    drawn = [recorded[rng.integers(len(recorded), size=shape)] for _ in range(TRIES)]
+    levels = np.stack([stays * (1 + (one[..., 0] - 1) / 2) for one in drawn])
+    spreads = np.stack([one[..., 1] for one in drawn]) * levels
+    pairs = test in PAIRS
+    values, noises = (levels[0], spreads[0] / levels[0]) if pairs else best_of(levels, spreads)
+    for number in np.flatnonzero(low(values, noises, floor_of(test, DEVICE), not pairs).any(1)):
+        tries = [np.stack([levels[:, number, at], spreads[:, number, at]], 1) for at in
+                 range(shape[1])]  # fmt: skip
+        if pairs:
+            order = np.argsort(values[number])
+            measured_alone = {*order[:ALONE], *order[len(order) // 2 :][:ALONE]}
+            tries = [one[: 1 + (at in measured_alone)] for at, one in enumerate(tries)]
+        figures = [
+            Figure((f"n{at}",), None, tuple(samples(*pair) for pair in one))
+            for at, one in enumerate(tries)
+        ]
+        if judge_figures(test, figures, DEVICE).slow:
+            yield int(number)
+
+
+def samples(level: float, spread: float) -> tuple[float, ...]:
+    """Return samples of that median, and with that standard error of it."""
+    apart = spread / 1.4826 / (math.pi / 2 / 3) ** 0.5
+    return (level - apart, level, level + apart)
+
+
+def best_of(levels: Array, spreads: Array) -> tuple[Array, Array]:
+    """Return Figure.value and Figure.noise of all figures."""
+    order = np.argsort(levels, axis=0)[-2:]
+    best, widest = np.take_along_axis(levels, order, 0), np.take_along_axis(spreads, order, 0)
+    return best[1], (widest.max(0) + best[1] - best[0]) / best[1]
+
+
+def low(values: Array, noises: Array, floor: float, compared: bool) -> NDArray[np.bool_]:
+    """Return what `judge_figures` calls slow, of many clusters: rows are clusters.
+
+    `compared`: the spread between figures counts, too, as it does not for pairs.
+    """
+    count = values.shape[1]
+    place = math.ceil(0.75 * (count - 1))
+    usual = np.partition(values, place, axis=1)[:, place, None]
+    middle = np.median(values, axis=1, keepdims=True)
+    between = np.zeros_like(middle)
+    if compared and count >= MANY:
+        between = 1.4826 * np.median(abs(values - middle), axis=1, keepdims=True) / middle
+    common = np.maximum(np.median(noises, axis=1, keepdims=True), between)
+    noise = np.maximum(noises * values / usual, common)
+    lower = values < usual * (1 - np.maximum(floor, critical(count) * noise))
+    return lower if count > 1 else np.zeros_like(lower)
+
+
+def simulated(
+    cleans: Sequence[Sequence[Mapping[str, Any]]], clusters: int, sizes: Sequence[int] = SIZES
+) -> tuple[list[list[str]], bool]:
+    """Return the table's rows, and whether few enough fail; without clean ones, as recorded."""
+    noise: Noise = noise_of(cleans) or json.loads(RECORDED.read_text())
+    rows, fine = [], True
+    for nodes in sizes:
+        failed, tests = failing(noise, nodes, clusters, np.random.default_rng(nodes))
+        words = ", ".join(f"{test} {count}" for test, count in sorted(tests.items()))
+        rows.append([f"{clusters:,}", f"{nodes:,}", f"{len(noise)}", f"{failed}" + (f" ({words})"
+                     if words else ""), f"{failed / clusters:.2%}"])  # fmt: skip
+        fine = fine and failed <= MOST * clusters
+    return rows, fine

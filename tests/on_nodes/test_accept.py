@@ -1,0 +1,68 @@
+"""accept on real nodes: a planted fault is named, and a killed acceptance goes on.
+
+`make acceptance` plants all kinds (tests/acceptance); here stands what takes seconds.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.bed import VARIABLES
+from tests.cluster.fixtures import Group, RealNodes
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def group(real_nodes: RealNodes) -> Group:
+    """Four nodes that see this checkout's .trainbench (made by `make setup`) as their root."""
+    if not (ROOT / ".trainbench/datasets").is_dir():
+        pytest.fail("this machine is not set up: run `make setup` first", pytrace=False)
+    return real_nodes(4, variables=VARIABLES)
+
+
+def argv(group: Group, runs: Path, *stages: str) -> list[str]:
+    words = [word for stage in stages for word in ("--stage", stage)]
+    command = [sys.executable, "-m", "runner", "accept", "-i", str(group.inventory)]
+    return [*command, "--runs", str(runs), "--quick", "--storage-gib", "0.0625", *words]
+
+
+def test_the_node_with_another_mtu_is_named(tmp_path: Path, group: Group) -> None:
+    link = group.nodes[2].exec(["ip", "-j", "link", "show", "eth0"], check=True).stdout
+    group.nodes[2].exec(["ip", "link", "set", "eth0", "mtu", "1280"], check=True)
+    try:
+        ran = subprocess.run(
+            argv(group, tmp_path, "alike"), capture_output=True, text=True, timeout=120
+        )
+    finally:
+        mtu = str(json.loads(link)[0]["mtu"])
+        group.nodes[2].exec(["ip", "link", "set", "eth0", "mtu", mtu], check=True)
+    assert ran.returncode == 1, ran.stderr
+    assert "fault: node3: MTU is 1280" in ran.stdout
+    (folder,) = tmp_path.glob(".accept/*/1")
+    assert (folder / "failing.txt").read_text() == "node3\n"
+    assert (folder / "healthy.txt").read_text() == "node1\nnode2\nnode4\n"
+
+
+def test_killed_in_a_stage_it_goes_on(tmp_path: Path, group: Group) -> None:
+    words = argv(group, tmp_path, "alike", "storage")
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        first = subprocess.Popen(words, stdout=out, stderr=out, start_new_session=True)
+        until = time.monotonic() + 100
+        while "storage: " not in log.read_text() and time.monotonic() < until:
+            time.sleep(0.1)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    ran = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, timeout=200)
+    assert "alike done" in ran.stderr
+    answer = json.loads(ran.stdout)
+    assert [one["stage"] for one in answer["stages"]] == ["alike", "storage"]
+    tests = [one["test"] for one in answer["stages"][1]["tests"]]
+    assert tests == ["storage_write", "storage_read", "storage_sync", "storage_files"]

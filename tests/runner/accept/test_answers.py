@@ -1,0 +1,186 @@
+"""What accept answers: pass or fail of nodes and cluster; resumption; losses; sizes; times."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.__main__ import main
+from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
+from runner.accept.acceptance_answer import AcceptAnswer
+from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
+from runner.accept.provider_page import page
+from runner.accept.scope import STAGES, AcceptOptions, group_sizes, rounds_of_pairs
+from runner.accept.training import chunks
+from runner.base.errors import UserError
+from runner.base.grid import plain_text
+from runner.doctor.answer import Answer
+from runner.doctor.differences import compare_nodes
+from runner.terms.engines.slurm import Slurm
+from tests.runner.builders import small_cluster
+
+HOSTS = ("n1", "n2", "n3", "n4")
+
+
+def answer(*faults: NodeFault, **more: object) -> AcceptAnswer:
+    reports = tuple(
+        StageReport(stage, 0.0, 1.0, tuple(one for one in faults if one.stage == stage))
+        for stage in STAGES
+    )
+    state = AcceptState(0.0, {"stages": list(STAGES)}, stages=reports)
+    return AcceptAnswer("rack", HOSTS, state, **more)  # type: ignore[arg-type]
+
+
+FAULT = NodeFault("links", "pair", ("n3",), "n3: slow <b>", "look at its cable")
+
+
+def test_a_cluster_without_a_fault_passes() -> None:
+    good = answer()
+    assert (good.exit_code, good.healthy, dict(good.exclusion)) == (0, [*HOSTS], {})
+
+
+def test_a_faulty_node_is_named_with_its_cure_and_left_out() -> None:
+    found = answer(FAULT)
+    assert (found.exit_code, list(found.failing), found.healthy) == (1, ["n3"], ["n1", "n2", "n4"])
+    assert found.exclusion == {"--limit": "all:!n3"}
+    assert answer(FAULT, engine=Slurm(nodes=4)).exclusion == {"slurm_exclude": "n3"}
+    text = plain_text(found.parts(200), 200)
+    assert "fault: n3: slow <b>\n       cure: look at its cable" in text
+    assert "rack: fail: 3 of 4 nodes pass" in text
+    assert '<failure message="n3: slow &lt;b&gt;">' in found.junit()
+    assert found.junit().count("<testcase") == 5 * 5
+
+
+def test_what_could_not_be_tested_is_no_pass() -> None:
+    state = AcceptState(0.0, {"stages": ["alike", "links"]})
+    unproved = AcceptAnswer("rack", HOSTS, state)
+    assert unproved.exit_code == 2
+    assert "stage links has not ended" in unproved.untested
+
+
+def test_an_acceptance_goes_on_unless_it_ended_or_another_is_asked_for(tmp_path: Path) -> None:
+    first = current(tmp_path, {"quick": True})
+    assert first.path == tmp_path / "1"
+    first.save(AcceptState(1.0, {"quick": True}).with_stage(StageReport("alike", 1.0, 2.0)))
+    again = current(tmp_path, {"quick": True})
+    assert again.path == first.path
+    assert again.state is not None
+    assert again.state.report("alike") is not None
+    assert again.state.report("links") is None
+    assert current(tmp_path, {"quick": False}).path == tmp_path / "2"
+    assert current(tmp_path, {"quick": True}, new=True).path == tmp_path / "2"
+    first.save(AcceptState(1.0, {"quick": True}, ended_at=2.0))
+    assert current(tmp_path, {"quick": True}).path == tmp_path / "2"
+    assert Acceptance(tmp_path / "1").state is not None
+
+
+def test_a_damaged_state_names_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/state.json").write_text('{"began_at": 1e999}')
+    with pytest.raises(UserError, match=r"1: state\.json.* --new"):
+        current(tmp_path, {})
+    assert current(tmp_path, {}, new=True).path == tmp_path / "2"
+
+
+def group(
+    *hosts: str, rate: float = 100.0, losses: tuple[float, ...] = (8.0, 7.5)
+) -> GroupTraining:
+    return GroupTraining(hosts, (rate, rate * 1.01, rate * 0.99), losses)
+
+
+def test_a_node_that_learns_something_else_is_named() -> None:
+    others = [group(host) for host in HOSTS[:3]]
+    (fault,) = judge_losses([*others, group("n4", losses=(8.0, 7.9))])
+    assert fault.nodes == ("n4",)
+    assert fault.words == "n4: loss 7.9 at step 2, the others 7.5"
+    assert judge_losses(others) == []
+    (nan,) = judge_losses([*others, group("n4", losses=(8.0, float("nan")))])
+    assert nan.nodes == ("n4",)
+
+
+def test_of_two_nodes_it_cannot_be_said_which_learns_wrongly() -> None:
+    (fault,) = judge_losses([group("n1"), group("n2", losses=(8.0, 7.9))])
+    assert fault.nodes == ()
+    assert "it cannot be said which is right" in fault.words
+
+
+def test_a_slow_node_of_those_that_train_alone_is_named() -> None:
+    row, slow = judge_round([[*(group(h) for h in HOSTS[:3]), group("n4", rate=60.0)]], "cpu")
+    assert [one.nodes for one in slow] == [("n4",)]
+    assert (row["nodes"], row["reference"]) == (1, 100.0)
+
+
+def test_a_node_that_is_slow_in_one_try_of_two_is_not_slow() -> None:
+    disturbed = [*(group(h) for h in HOSTS[:3]), group("n4", rate=60.0)]
+    assert judge_round([disturbed, [group(h) for h in HOSTS]], "cpu")[1] == []
+
+
+def test_training_that_slows_down_is_told() -> None:
+    rates = tuple(100.0 - number / 2 for number in range(100))
+    assert judge_soak(GroupTraining(HOSTS, rates, ()), "cpu")
+    assert not judge_soak(GroupTraining(HOSTS, (100.0, 101.0) * 50, ()), "cpu")
+
+
+def test_groups_double_up_to_all_and_rounds_grow_with_the_logarithm() -> None:
+    assert group_sizes(4) == [1, 2, 4]
+    assert group_sizes(1) == [1]
+    nodes = small_cluster(5, 1).nodes
+    assert [[node.host for node in one] for one in chunks(nodes, 2)] == [["n1", "n2"], ["n3", "n4"]]
+    assert [rounds_of_pairs(count) for count in (4, 64, 1024)] == [0, 7, 11]
+
+
+def test_a_large_cluster_takes_little_longer() -> None:
+    four, many = (sum(AcceptOptions().expected_s(count).values()) for count in (4, 1024))
+    assert four < 600
+    assert many < 4 * four
+
+
+def test_the_page_holds_no_name_and_is_escaped() -> None:
+    hosts = ("gpu-a17", "gpu-a18")
+    fault = NodeFault("links", "pair", ("gpu-a18",), "gpu-a18: slow <b>", "ask 10.1.2.3")
+    state = AcceptState(
+        0.0, {"stages": list(STAGES)}, stages=(StageReport("links", 0, 1, (fault,)),)
+    )
+    text = page(AcceptAnswer("rack", hosts, state), Answer("rack", 0.0, hosts))
+    assert "gpu-a" not in text
+    assert "10.1.2.3" not in text
+    assert "node2: slow &lt;b&gt;" in text
+
+
+def test_swapped_names_are_told() -> None:
+    envs = {"n1": {"hostname": "n2"}, "n2": {"hostname": "n1"}, "n3": {"hostname": "other"}}
+    found = [one for one in compare_nodes(envs).findings if one.item == "host name"]
+    assert [(one.nodes, one.value) for one in found] == [(("n1",), "n2"), (("n2",), "n1")]
+
+
+def test_the_plan_asks_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["accept", "--plan", "--runs", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "1024 nodes" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--soak", "soon"],
+        ["--leave-out", "memroy"],
+        ["--storage-gib", "nan"],
+        ["--marks", "no-such.yaml"],
+        ["--matrix", "no-such.yaml"],
+        ["--stage", "training", "--node", "localhost"],  # nothing would be tested
+        ["--stage", "alike", "--soak", "1h"],
+    ],
+)
+def test_a_mistake_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["accept", "--plan", *words])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code == 2
+    said = capsys.readouterr().err
+    assert words[1] in said or words[-2] in said
+
+
+def test_json_is_one_object() -> None:
+    assert json.loads(json.dumps(answer(FAULT).as_json()))["result"] == "fail"

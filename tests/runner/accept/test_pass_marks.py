@@ -1,0 +1,97 @@
+"""What is too low to be chance, whatever the number of nodes."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from node.probe import reference
+from runner.accept.acceptance import AcceptState, StageReport
+from runner.accept.marks import against_earlier, against_marks, load_marks
+from runner.base.errors import UserError
+from runner.doctor.judgement import FLOORS
+from runner.figures.outliers import is_low, low, spread
+
+CLUSTERS = int(os.environ.get("TRAINBENCH_SIMULATED", "300"))
+# Standard deviations of single figures and between healthy nodes, as clean acceptances of the test
+# nodes had them (docs/how-to/accept.md), with a tail: one measurement in a hundred is disturbed.
+NOISES = {"devices": 0.011, "cpu": 0.05, "network": 0.02}
+
+
+def failing_clusters(nodes: int, clusters: int, kind: str, tries: int = 3) -> int:
+    """How many healthy clusters have a figure that is called low; each low one is tried again."""
+    rng = np.random.default_rng(nodes)
+    noise, failing = NOISES[kind], 0
+    for _ in range(clusters):
+        level = 1 + noise / 2 * rng.standard_normal(nodes)
+        best = np.zeros(nodes)
+        found: list[int] = []
+        for _ in range(tries):
+            tail = np.where(rng.random(nodes) < 0.01, 0.6, 1.0)
+            best = np.maximum(best, level * tail * (1 + noise * rng.standard_normal(nodes) / 2))
+            found = low(best.tolist(), [noise] * nodes, FLOORS[kind])
+            if not found:
+                break
+        failing += bool(found)
+    return failing
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("nodes", [4, 64, 1024])
+def test_a_healthy_cluster_of_any_size_passes(nodes: int, kind: str) -> None:
+    assert failing_clusters(nodes, CLUSTERS, kind) <= 0.01 * CLUSTERS
+
+
+@pytest.mark.parametrize("nodes", [4, 64, 1024])
+def test_a_node_30_percent_slower_is_found_among_any_number(nodes: int) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        values = 1 + 0.01 * rng.standard_normal(nodes)
+        values[nodes // 2] *= 0.7
+        assert low(values.tolist(), [0.01] * nodes, 0.05) == [nodes // 2]
+
+
+def test_a_spread_between_healthy_nodes_is_no_fault() -> None:
+    values = [1 + 0.02 * number for number in range(-8, 9)]
+    assert spread(values) > 0.1
+    assert low(values, [0.001] * len(values), 0.05) == []
+    assert is_low(0.5, reference(values), 0.001, 0.001, 0.05, len(values))
+
+
+def test_a_slow_figure_that_is_unsteady_as_well_is_slow() -> None:
+    lost_packets = [100.0, 101.0, 99.0, 10.0]
+    assert low(lost_packets, [0.02, 0.02, 0.02, 0.9], 0.1) == [3]
+
+
+def state(value: float, device: int | None = 0, **options: object) -> AcceptState:
+    figure = {"nodes": ["n1"], "device": device, "value": value, "noise": 0.01, "slow": False}
+    test = {"test": "memory", "figures": [figure]}
+    return AcceptState(1.0, options, stages=(StageReport("devices", 1.0, 1.0, tests=(test,)),))
+
+
+def test_a_mark_names_the_figure_and_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "marks.yaml"
+    file.write_text('memory: {at_least: 20, source: "contract, table 2"}\n')
+    (fault,) = against_marks(state(15.0), load_marks(file))
+    assert fault.nodes == ("n1",)
+    assert fault.words == (
+        "n1 device 0: memory bandwidth 15 GB/s, the mark is 20 (contract, table 2)"
+    )
+    assert against_marks(state(21.0), load_marks(file)) == []
+
+
+@pytest.mark.parametrize("text", ["memroy: {at_least: 1}", "memory: {at_most: 1}", "7"])
+def test_a_file_of_marks_with_a_mistake_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "marks.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"marks\.yaml"):
+        load_marks(file)
+
+
+def test_what_became_slower_since_an_earlier_acceptance_is_a_fault() -> None:
+    (fault,) = against_earlier(state(10.0), [state(20.0), state(20.5)])
+    assert (fault.test, fault.nodes) == ("regression", ("n1",))
+    assert "in earlier acceptances 20.2" in fault.words
+    assert against_earlier(state(19.0), [state(20.0)]) == []
+    assert against_earlier(state(10.0), [state(20.0, quick=True)]) == []  # no measure

@@ -1,0 +1,167 @@
+"""A speed beside others: the same conditions, each difference said, none compared in silence."""
+
+from dataclasses import replace
+
+import pytest
+
+from runner.expect.conditions import Subject, differences
+from runner.expect.expectation import Expectation, expect
+from runner.expect.references import Reference, chosen_by, shipped
+from runner.figures.flops import Decoder
+
+OURS = Subject(
+    tokens_per_s_per_device=900.0,
+    device="NVIDIA H200",
+    devices=8,
+    model="llama3-8b",
+    parameters_b=8.0,
+    precision="bf16",
+    micro_batch_size=2,
+    global_batch_size=64,
+    tokens_per_sample=8192,
+)
+THEIRS = Reference(
+    device="H200 SXM",
+    devices=8,
+    model="Llama 3 8B",
+    trainer="torchtitan",
+    version="0.2.2",
+    figure=1000.0,
+    unit="tokens_per_s_per_device",
+    quoted="TPS 1000",
+    where="Table 1",
+    address="https://example.org/a",
+    read="2026-11-24",
+    parameters_b=8.0,
+    precision="bf16",
+    micro_batch_size=2,
+    global_batch_size=64,
+    tokens_per_sample=8192,
+)
+
+
+def found(subject: Subject, *references: Reference) -> Expectation:
+    expectation = expect(subject, references)
+    assert expectation is not None
+    return expectation
+
+
+def test_the_same_conditions_give_a_percentage_of_the_median_and_whose_it_is() -> None:
+    others = [replace(THEIRS, figure=figure, where=str(figure)) for figure in (800.0, 1000.0, 1100)]
+    expectation = found(OURS, *others, replace(THEIRS, figure=5.0, devices=64))
+    assert expectation.same
+    assert expectation.percent == pytest.approx(90)
+    assert expectation.words == (
+        "90 % of the median of 3: 1,000 tokens/s per device, 800 to 1,100 (torchtitan 0.2.2;"
+        " Llama 3 8B; 8 x H200 SXM), within their range"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"device": "NVIDIA H100 80GB HBM3"}, "device H100 SXM here, H200 SXM there"),
+        ({"precision": "fp16"}, "precision fp16 here, bf16 there"),
+        ({"precision": ""}, "precision not known here, bf16 there"),
+        ({"parameters_b": 70.0, "model": "llama3-70b"}, "model llama3-70b here, Llama 3 8B there"),
+        ({"parameters_b": None, "model": ""}, "model not known here, Llama 3 8B there"),
+        ({"active_parameters_b": 1.0}, "model llama3-8b here, Llama 3 8B there"),
+    ],
+)
+def test_another_device_model_or_precision_is_said_and_never_a_percentage(
+    change: dict[str, object], words: str
+) -> None:
+    expectation = found(replace(OURS, **change), THEIRS)  # type: ignore[arg-type]
+    assert expectation.percent is None
+    assert expectation.words.startswith("not compared: ")
+    assert words in expectation.words
+    assert "%" not in expectation.words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"global_batch_size": 128}, "global batch 128 here, 64 there (half)"),
+        ({"global_batch_size": 32}, "global batch 32 here, 64 there (twice)"),
+        ({"global_batch_size": None}, "global batch not known here"),
+        ({"micro_batch_size": 1}, "micro batch 1 here, 2 there (twice)"),
+        ({"devices": 16}, "devices 16 here, 8 there (half)"),
+        ({"tokens_per_sample": 1024}, "sequence length 1,024 here, 8,192 there"),
+        ({"device": "H200 NVL"}, "device H200 NVL here, H200 SXM there"),
+    ],
+)
+def test_another_batch_count_or_length_is_said_beside_the_percentage(
+    change: dict[str, object], words: str
+) -> None:
+    expectation = found(replace(OURS, **change), THEIRS)  # type: ignore[arg-type]
+    assert not expectation.same
+    assert words in expectation.words
+    if "device" not in change:
+        assert expectation.words.startswith("90 % of the nearest, 1,000 tokens/s per device")
+
+
+def test_what_a_source_does_not_state_is_said() -> None:
+    expectation = found(OURS, replace(THEIRS, global_batch_size=None))
+    assert expectation.difference_words == "global batch 64 here, not stated there"
+    # A micro batch alone may be unknown: everything that decides the work is the same.
+    assert found(OURS, replace(THEIRS, micro_batch_size=None)).same
+
+
+def test_memory_of_a_device_and_a_variant_that_is_not_stated_are_said() -> None:
+    ours = replace(OURS, device="NVIDIA A100-SXM4-80GB")
+    theirs = replace(THEIRS, device="A100", device_detail="40 GB")
+    assert found(ours, theirs).difference_words == "device memory 80 GB here, 40 GB there"
+    variant = found(replace(OURS, device="H100"), replace(THEIRS, device="H100 SXM"))
+    assert variant.comparable
+    assert variant.difference_words == "device H100 here, H100 SXM there"
+
+
+def test_the_nearest_is_of_the_same_device_before_the_same_batch() -> None:
+    far = replace(THEIRS, device="B200")
+    near = replace(THEIRS, devices=64, global_batch_size=512, figure=950.0)
+    assert found(OURS, far, near).references == (near,)
+    assert expect(OURS, []) is None
+
+
+def test_globs_choose_sources_by_trainer_and_address() -> None:
+    titan = {one.trainer for one in chosen_by(["torchtitan"], shipped())}
+    assert titan == {"torchtitan"}
+    others = chosen_by(["!docs/*", "!*NVIDIA*"], shipped())
+    assert others
+    assert not [one for one in others if one.address.startswith("docs/") or "NVIDIA" in one.address]
+
+
+def test_a_models_size_is_counted_as_its_name_has_it() -> None:
+    llama = Decoder(32, 4096, 32, 8192, 128256, 14336, num_query_groups=8, gated=True)
+    total, active = llama.parameters
+    assert total == active
+    assert total / 1e9 == pytest.approx(8, rel=0.07)  # its output layer is not shared
+    gpt2 = Decoder(12, 768, 12, 1024, 50257)
+    assert gpt2.parameters[0] / 1e6 == pytest.approx(124, rel=0.01)
+    experts = Decoder(48, 2048, 32, 4096, 151936, 6144, 4, 128, True, 48, 128, 8, 768)
+    total, active = (count / 1e9 for count in experts.parameters)
+    assert total == pytest.approx(30, rel=0.1)
+    assert active == pytest.approx(3, rel=0.1)
+
+
+def test_each_of_our_own_published_figures_is_compared_without_itself() -> None:
+    """The figures of docs/results as a reader of those pages would ask for them."""
+    ours = [one for one in shipped() if one.address.startswith("docs/results/")]
+    said = []
+    for one in ours[:: len(ours) // 20][:20]:
+        subject = Subject(
+            one.tokens_per_s_per_device,
+            one.device,
+            one.devices,
+            one.model,
+            one.parameters_b,
+            one.active_parameters_b,
+            one.precision,
+            one.micro_batch_size,
+            one.global_batch_size,
+            one.tokens_per_sample,
+        )
+        expectation = found(subject, *(other for other in shipped() if other is not one))
+        assert expectation.comparable or differences(subject, expectation.references[0])
+        said.append(expectation.words)
+    assert len(said) == 20

@@ -1,0 +1,138 @@
+"""The shipped reference speeds against their schema; bad files, each refused in one sentence."""
+
+import csv
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from runner.base.errors import UserError
+from runner.base.paths import PROJECT
+from runner.expect.references import (
+    COLUMNS,
+    SHIPPED,
+    WITHOUT_FIGURES,
+    Reference,
+    parse_references,
+    read_references,
+    shipped,
+)
+from runner.figures.devices import DEVICES
+
+HEADER = "device,devices,model,trainer,figure,unit,quoted,where,address,read,tokens_per_sample"
+LINE = "H200 SXM,8,Llama 3 8B,x,9421,tokens_per_s_per_device,TPS 9421,t,https://x.org/a,2026-11-24,"
+
+
+def test_the_schema_has_the_columns_of_a_reference() -> None:
+    assert set(COLUMNS) == {field.name for field in fields(Reference)}
+    with SHIPPED.open() as stream:
+        assert next(csv.reader(stream)) == list(COLUMNS)
+
+
+def test_shipped_figures_are_many_and_each_has_its_source() -> None:
+    lines = shipped()
+    assert len(lines) >= 120
+    assert len({line.device for line in lines}) >= 8
+    assert len({line.trainer for line in lines}) >= 6
+    assert all(line.tokens_per_s_per_device > 0 for line in lines)
+    named = Counter((line.address, line.where, line.quoted, line.conditions) for line in lines)
+    assert max(named.values()) == 1  # a second reader finds the one line that is meant
+
+
+def test_a_device_that_we_know_has_its_name_in_the_table() -> None:
+    known = {device.name for device in DEVICES}
+    own = {"H100", "V100", "B300", "GB300", "TPU v5p", "TPU v6e (Trillium)", "TPU7x (Ironwood)"}
+    assert {line.device for line in shipped()} <= known | own | {"Apple M3 Max"}
+
+
+def test_our_own_figures_stand_on_their_pages() -> None:
+    for line in shipped():
+        if line.address.startswith("docs/"):
+            figure = line.quoted.rpartition(" ")[2]
+            assert f" {figure} " in (PROJECT / line.address).read_text().replace("*", " "), line
+
+
+def test_a_source_that_forbids_copies_is_a_link_alone() -> None:
+    with WITHOUT_FIGURES.open() as stream:
+        links = list(csv.DictReader(stream))
+    assert [link["source"].split()[0] for link in links] == ["MLPerf", "MLPerf", "NVIDIA"]
+    assert not [line for line in shipped() if "mlcommons" in line.address]
+
+
+@pytest.mark.parametrize(
+    ("unit", "more", "expected"),
+    [
+        ("tokens_per_s_per_device", "", 9421),
+        ("tokens_per_s", "", 9421 / 8),
+        ("samples_per_s", "1024", 9421 * 1024 / 8),
+    ],
+)
+def test_units_become_tokens_per_second_of_one_device(
+    unit: str, more: str, expected: float
+) -> None:
+    line = LINE.replace("tokens_per_s_per_device", unit) + more
+    (reference,) = parse_references(f"{HEADER}\n{line}\n", "mine.csv")
+    assert reference.tokens_per_s_per_device == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("unit", "figure"), [("step_time_ms", "250"), ("step_time_s", "0.25")])
+def test_step_times_become_tokens_per_second_of_one_device(unit: str, figure: str) -> None:
+    text = f"{HEADER},global_batch_size\n{LINE}1024,16\n".replace("tokens_per_s_per_device", unit)
+    (reference,) = parse_references(text.replace("9421", figure), "mine.csv")
+    assert reference.tokens_per_s_per_device == pytest.approx(16 * 1024 / 0.25 / 8)
+
+
+GOOD = f"{HEADER}\n{LINE}\n"
+TIMED = "no batch", GOOD.replace("tokens_per_s_per_device", "step_time_ms").rstrip() + "1024\n"
+BAD = [
+    ("empty", "", "mine.csv is empty; its first line has the column names"),
+    ("no figure", HEADER, "mine.csv has no figure"),
+    ("unknown column", GOOD.replace("trainer", "trianer"), "no column 'trianer' (did you mean"),
+    ("column twice", GOOD.replace("model", "device"), "the column device is there twice"),
+    ("column missing", "device,devices\nH200,8", "the column model is missing"),
+    ("too few fields", f"{HEADER}\nH200 SXM,8", "line 2 has 2 fields, but line 1 names 11"),
+    ("an open quotation", GOOD.replace("H200", '"H200'), "line 2 is not valid CSV"),
+    ("empty field", GOOD.replace("Llama 3 8B", ""), "line 2: model is empty; write model"),
+    ("no number", GOOD.replace(",9421,", ",fast,"), "figure is 'fast'; it must be a number"),
+    ("not above 0", GOOD.replace(",9421,", ",-1,"), "figure is '-1'; it must be a number above 0"),
+    ("not finite", GOOD.replace(",9421,", ",inf,"), "it must be a number above 0"),
+    ("half a device", GOOD.replace(",8,", ",0.5,"), "devices is '0.5'; it must be a whole number"),
+    ("unknown unit", GOOD.replace("_per_device", "_device"), "unit is 'tokens_per_s_device'"),
+    ("precision", GOOD.replace("tokens_per_sample", "precision") + f"{LINE}bf61", "mean 'bf16'?"),
+    ("no day", GOOD.replace("2026-11-24", "today"), "it must be a day as 2026-11-24"),
+    ("no address", GOOD.replace("https://x.org/a", "a friend"), "it must be an https:// address"),
+    ("quoted", GOOD.replace("TPS 9421", "fast"), "quoted has no 9421; quote the figure"),
+    ("control characters", GOOD.replace(",x,", ",x\x1b[2J,"), "text without control characters"),
+    ("too long", GOOD.replace(",x,", f",{'x' * 501},"), "text of at most 500 characters"),
+    ("twice", f"{GOOD}{LINE}", "line 3 is the same as line 2; remove one"),
+    (*TIMED, "needs global_batch_size to become tokens/s; fill it in"),
+    (
+        "more active than there are",
+        GOOD.replace(HEADER, f"{HEADER},parameters_b,active_parameters_b").rstrip() + ",3,30",
+        "active_parameters_b must not exceed parameters_b",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [one[1:] for one in BAD], ids=[one[0] for one in BAD]
+)
+def test_a_bad_file_is_refused_in_one_sentence(text: str, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_references(text, "mine.csv")
+    sentence = str(caught.value)
+    assert expected in sentence
+    assert "\n" not in sentence
+    assert "\x1b" not in sentence
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_bytes(b"ger\xe4t\n")
+    for path, expected in (
+        (tmp_path / "nowhere.csv", "cannot be read"),
+        (tmp_path, "is not a plain file"),
+        (tmp_path / "latin.csv", "is not text in UTF-8"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            read_references(path)

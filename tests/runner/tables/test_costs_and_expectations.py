@@ -1,0 +1,112 @@
+"""Costs and what others reached, in a table's formats: of H200s with prices, and of CPUs."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.__main__ import main
+from runner.document.campaign_reading import read_campaign
+from runner.expect.prices import Prices, check_prices
+from runner.folder.campaign import Campaign
+from runner.load.records import records_of
+from runner.tables.build import rows
+from runner.tables.catalogue.every_column import for_machines
+from runner.tables.terminal import to_table
+from runner.terms.record import Record
+from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.gpu_campaign import gpus
+
+PRICES = """\
+prices: {machines: {H200: {device_hour: 3}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    gpus(folder)
+    (folder.parent / "prices.yaml").write_text(PRICES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def on_cpus(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    folder = tmp_path_factory.mktemp("cpus")
+    matrix = small_matrix({"zero_stage": [0, 1]}, {"train_iters": 30})
+    campaign = write(folder, matrix, small_cluster(), lambda *_: Story({0: torch_gpt(30)}))
+    return records_of(campaign, folder)
+
+
+def collect(runs: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    assert main(["collect", "--runs", str(runs), *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_costs_are_worked_out_from_the_row_itself(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = str(runs.parent / "prices.yaml")
+    table = list(
+        csv.DictReader(io.StringIO(collect(runs, capsys, "--format", "csv", "--prices", prices)))
+    )
+    priced = [row for row in table if row["cost_per_million_tokens"]]
+    assert len(priced) == len([row for row in table if row["numbers_from"] == "ok runs"])
+    for row in priced[:3]:
+        an_hour = 3 * int(row["devices"])
+        tokens_an_hour = float(row["tokens_per_s"]) * 3600
+        by_hand = an_hour / tokens_an_hour * 1e6
+        assert float(row["cost_per_million_tokens"]) == pytest.approx(by_hand)
+        low, high = (float(row[f"cost_per_million_tokens_ci_{end}"]) for end in ("low", "high"))
+        assert low < by_hand < high
+        assert row["cost_currency"] == "USD"
+    text = collect(runs, capsys, "--format", "markdown", "--prices", prices)
+    assert "| cost_per_million_tokens |" in " ".join(text.split())
+    assert "at 3 per device-hour (NVIDIA H200)" in text
+
+
+def test_without_prices_nothing_costs_anything(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "cost" not in collect(runs, capsys, "--format", "csv").partition("\n")[0]
+    (document,) = (json.loads(collect(runs, capsys, "--format", "json")),)
+    assert not [key for row in document["rows"] for key in row if key.startswith("cost_")]
+
+
+def test_a_cell_has_what_others_reached_as_a_column_and_a_line(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (campaign,) = (Campaign(path) for path in runs.iterdir())
+    table = read_campaign(campaign, Path.cwd()).rows
+    beside = [row for row in table if row.expectation]
+    assert beside
+    assert all(row.expectation.percent for row in beside if row.expectation)
+    fp8 = next(row for row in table if row.arithmetic and row.arithmetic.startswith("fp8"))
+    assert fp8.expectation is None
+    text = collect(runs, capsys, "--format", "markdown")
+    line = next(line for line in text.splitlines() if "Beside others, " in line)
+    assert "devices 8 here, " in line
+    assert "docs" not in line
+    assert "| expected_percent |" in " ".join(text.split())
+
+
+def test_cells_on_cpus_have_neither(on_cpus: list[Record]) -> None:
+    table = rows(on_cpus)
+    text = to_table(table, 200)
+    assert "Beside others" not in text
+    assert "others" not in text.partition("\n\n")[2].partition("---")[0]
+    keys = {column.key for column in for_machines(table)}
+    assert not [key for key in keys if key.startswith(("cost_", "expected_"))]
+
+
+def test_a_price_of_any_machine_is_that_of_cpus_too(on_cpus: list[Record]) -> None:
+    prices: Prices = check_prices({"prices": {"node_hour": 0.36}}, "p")
+    for row in rows(on_cpus, prices=prices):
+        assert row.cost is not None
+        assert row.cost.per_million_tokens is not None
+        assert row.tokens_per_s is not None
+        by_hand = 0.36 * row.record.nodes / 3600 / row.tokens_per_s * 1e6
+        assert row.cost.per_million_tokens.value == pytest.approx(by_hand)

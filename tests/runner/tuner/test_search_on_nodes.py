@@ -1,0 +1,140 @@
+"""A search through bench on pretended nodes (pretended.py): what runs, what wins, what is said."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.folder import names
+from runner.folder.campaign import Campaign
+from runner.folder.tune_file import load_tuned
+from runner.launch.status import look
+from runner.load.records import records_of
+from runner.matrix.file import parse_matrix
+from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
+
+
+def plain(values: Mapping[str, Any], number: int) -> Behaviour:
+    """Larger micro batches are faster, ZeRO is slower."""
+    return steady(1.0 / values["micro_batch_size"] ** 0.5 + 0.1 * values["zero_stage"] + 0.5)
+
+
+def test_the_fastest_wins_by_its_long_runs(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path, plain)
+    tuned = tuning.go()
+    assert (tuned.why, tuned.winner) == ("decided", "micro_batch_size=8,zero_stage=0")
+    assert tuned.figure is not None
+    assert abs(tuned.figure / (0.5 + 8**-0.5) - 1) < 0.01
+    lengths = {run["train_iters"] for run in tuning.runs}
+    assert lengths == {16, 40}
+    assert tuning.runs[0] == {"micro_batch_size": 4, "zero_stage": 0, "train_iters": 16}
+    default, thumb, second = tuned.differences
+    assert default.percent is not None
+    assert 14 < default.percent < 20
+    assert default.low is not None
+    assert default.low > 0
+    assert thumb.missing == "it is the winner"
+    assert second.to == "the second"
+
+
+def test_the_runs_are_those_of_an_ordinary_campaign(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path, plain)
+    tuned = tuning.go()
+    campaign = Campaign(tmp_path / "t-rack")
+    records = records_of(campaign, tmp_path)
+    assert len(records) == len(tuning.nodes.ran) == len(tuned.runs)
+    status = look(campaign)
+    assert (status.runs, status.over) == (len(records), len(records))
+    assert load_tuned(campaign.path) == tuned
+    text = (campaign.path / names.WINNER).read_text()
+    (cell,) = parse_matrix(text, "winner.yaml", "winner", lambda _: 1).cells
+    assert cell.parameters["micro_batch_size"] == 8
+    assert cell.parameters["train_iters"] == 40
+    assert tuned.commands[0][0] == "n1"
+    assert "--micro-batch-size 8" in tuned.commands[0][3]
+
+
+def test_the_same_command_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
+    class KilledError(Exception):
+        """What ends the bench."""
+
+    def kill(number: int) -> None:
+        if number == 5:
+            raise KilledError
+
+    whole = Tuning(tmp_path / "whole", plain)
+    expected = whole.go()
+    tuning = Tuning(tmp_path / "parts", plain)
+    tuning.nodes.before = kill
+    with pytest.raises(KilledError):
+        tuning.go()
+    tuning.nodes.before = lambda _: None
+    tuned = tuning.go()
+    assert tuned.winner == expected.winner
+    assert tuning.runs == whole.runs
+    before = len(tuning.nodes.ran)
+    assert tuning.go().winner == expected.winner
+    assert len(tuning.nodes.ran) == before
+
+
+def test_an_edited_block_is_growth(tmp_path: Path) -> None:
+    few = {"micro_batch_size": [4, 2], "zero_stage": [0, 1]}
+    tuning = Tuning(tmp_path, plain, tune_matrix(few))
+    assert tuning.go().winner == "micro_batch_size=4,zero_stage=0"
+    first = list(tuning.runs)
+    tuning.matrix = tune_matrix({"micro_batch_size": [4, 2, 8], "zero_stage": [0, 1]})
+    tuned = tuning.go()
+    assert tuned.winner == "micro_batch_size=8,zero_stage=0"
+    again = [run for run in tuning.runs[len(first) :] if run["train_iters"] == 16]
+    assert all(run["micro_batch_size"] == 8 for run in again)
+    assert len(tuned.runs) == len(tuning.runs)
+
+
+def test_a_slow_run_is_ended_early_and_no_failure(tmp_path: Path) -> None:
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        return steady(5.0 if values["zero_stage"] == 2 else 1.0)
+
+    knobs = {"zero_stage": [0, 2]}
+    tuning = Tuning(tmp_path, behave, tune_matrix(knobs))
+    tuning.nodes.waits_s = 3.0
+    tuned = tuning.go()
+    states = {one.name: one.state for one in tuned.candidates}
+    assert states == {"zero_stage=0": "winner", "zero_stage=2": "ended_early"}
+    assert tuning.tally is not None
+    assert tuning.tally.exit_code == 0
+    (early,) = [run for run in tuned.runs if run.ending == "ended_early"]
+    assert early.figure is not None
+    assert 4 < early.figure < 6
+    assert "a step took" in early.reason
+
+
+def test_a_lost_node_is_tried_again(tmp_path: Path) -> None:
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        one = (values["micro_batch_size"], values["zero_stage"], values["train_iters"])
+        if one == (8, 0, 16) and number == 0:
+            lost = {"cause": "node_lost", "message": "n1: out of contact"}
+            return steady(9.0, iterations=3, halt=lost)
+        return plain(values, number)
+
+    tuned = Tuning(tmp_path, behave).go()
+    assert tuned.winner == "micro_batch_size=8,zero_stage=0"
+    assert [run.ending for run in tuned.runs if run.ending != "ok"] == ["lost_node"]
+
+
+def test_nodes_that_carry_out_no_run_stop_the_search(tmp_path: Path) -> None:
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        lost = {"cause": "unreachable", "message": "n1 cannot be reached"}
+        return steady(1.0, iterations=1, halt=lost)
+
+    tuning = Tuning(tmp_path, behave)
+    tuned = tuning.go()
+    assert (tuned.why, len(tuning.nodes.ran)) == ("stopped", 4)
+    assert "4 runs in a row could not be carried out: n1 cannot be reached" in tuned.words
+
+
+def test_a_budget_of_zero_runs_nothing(tmp_path: Path) -> None:
+    tuning = Tuning(tmp_path, plain, budget=0.0)
+    tuned = tuning.go()
+    assert (tuned.why, tuned.winner, tuning.nodes.ran) == ("budget", None, [])
+    assert not (tmp_path / "t-rack").exists()
