@@ -93,10 +93,16 @@ def check_limits(text: str, limits: YamlLimits, loader: Any = FastLoader) -> Non
     Raises what yaml raises for text that is not YAML. `loader` has the parser.
     """
     counter = _Counter()
-    for event in yaml.parse(text, Loader=loader):
-        counter.count(event)
-        if counter.values > limits.values or counter.levels > limits.levels:
-            raise UserError(
-                f"it nests too deeply, or holds too much: {limits.levels} levels and"
-                f" {limits.values} values are the most, an alias counted as all that it stands for"
-            )
+    too_much = UserError(
+        f"it nests too deeply, or holds too much: {limits.levels} levels and"
+        f" {limits.values} values are the most, an alias counted as all that it stands for"
+    )
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            counter.count(event)
+            if counter.values > limits.values or counter.levels > limits.levels:
+                raise too_much
+    except yaml.MarkedYAMLError as error:
+        if "maximum nesting depth" in str(error.problem):  # libyaml's own limit, since PyYAML 6.0.4
+            raise too_much from None
+        raise

@@ -42,6 +42,7 @@ FEWEST_GAPS = 3  # between slow steps, to call them regular
 OUTSIDE = 5.0
 WIDE_TAIL = 0.1  # of the mean: a tail that reaches less far is not asked for its shape
 _MOST_CORRELATION = 0.98
+_ROUNDING = 1e-12  # of the mean: steps that differ by less are equal, whatever floats make of them
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def run_mean(times: Sequence[float], work: Sequence[float] | None = None) -> Run
         rest, of_slow = others - others.mean(), float(late.max()) / 2 / len(series)
     else:
         rest, of_slow = distances, 0.0
+    if float(np.abs(rest).max()) < _ROUNDING:
+        rest = np.zeros_like(rest)
     half, missing = half_width(rest)
     return RunMean(
         mean=mean * scale,

@@ -11,6 +11,7 @@ from typing import Any
 
 from node import nccl_tests
 from node.printable import printable
+from runner.logs.numbers import quantity, whole
 
 _STARTS = re.compile(r"# Collective test starting: (\S{1,80})")
 _SETTINGS = re.compile(r"# nThread \d+ nGpus \d+ minBytes \d+ ")
@@ -66,18 +67,11 @@ def _tests(lines: Iterable[str]) -> Iterator[CollectiveTest]:
                 if printable(name) not in names:
                     names.append(printable(name))
         elif found := _AVERAGE.search(line):
-            test.average_bus_gb_per_s = _number(found[1])
+            test.average_bus_gb_per_s = quantity(found[1])
         elif found := _WRONG.search(line):
-            test.wrong = int(found[1])
+            test.wrong = whole(found[1]) or 0
         elif (row := nccl_tests.row(line)) and len(test.rows) < MOST_ROWS:
             test.rows.append(row)
         elif found := _LIBRARY.search(line):
             test.library = test.library or found[1]
     yield test
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

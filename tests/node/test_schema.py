@@ -122,5 +122,5 @@ def test_a_file_that_is_not_there_is_none_and_another_is_one_sentence(tmp_path: 
     with pytest.raises(UnreadableError, match=r"x\.json: host is '\.\./n'; it must be"):
         load(tmp_path / "x.json", NODE)
     (tmp_path / "d").mkdir()
-    with pytest.raises(UnreadableError, match="cannot be read: Is a directory"):
+    with pytest.raises(UnreadableError, match="is not a plain file"):
         load(tmp_path / "d", NODE)
