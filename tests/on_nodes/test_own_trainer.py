@@ -58,7 +58,8 @@ def test_a_folder_that_differs_between_nodes_or_changes_is_refused(
     write(group.nodes[1], TRAINER + "#")
     differs = bench.run()
     assert differs.returncode == 2, differs.stderr
-    assert f"folder {FOLDER} on node2 differs from the one on node1 (train.py changed)" in differs.stderr
+    words = f"folder {FOLDER} on node2 differs from the one on node1 (train.py changed)"
+    assert words in differs.stderr
     write(group.nodes[1], TRAINER)
     ran = bench.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr
