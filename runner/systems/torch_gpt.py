@@ -9,19 +9,33 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
-from runner.systems.common import gpt, launchers, models, torch_gpt_checks
+from runner.systems.common import expert_keys, gpt, launchers, torch_gpt_checks
+from runner.systems.common.expert_models import MODELS
 from runner.systems.common.launchers import DEEPSPEED, SRUN
-from runner.systems.common.system import Estimate, Profiling, System
+from runner.systems.common.system import Estimate, Profiling, Split, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.profile import TOOLS
-from runner.terms.record import MIXED_FP8
+from runner.terms.record import DATA_PARALLEL, MIXED_FP8
 from runner.terms.run import Command, NodeContext
 
 TORCHRUN = "torchrun"
 LOGITS = 1 << 30  # that there are at a time, unless cross_entropy_chunks says otherwise
+OF_EXPERTS = (
+    *expert_keys.SHAPE,
+    expert_keys.ROUTING,
+    *expert_keys.BALANCE,
+    Parameter(
+        "moe_grouped_gemm",
+        str,
+        "auto",
+        "experts' products as one, in bf16, or one by one; auto: grouped on GPUs",
+        choices=("auto", "grouped", "loop"),
+    ),
+    expert_keys.EXPERT_PARALLEL,
+)
 PARAMETERS = (
-    Parameter("model", str, "gpt2-tiny", "model size by name", choices=tuple(models.MODELS)),
+    Parameter("model", str, "gpt2-tiny", "model size by name", choices=tuple(MODELS)),
     Parameter("num_layers", int, None, "transformer layers; default: the model's", minimum=1),
     Parameter("hidden_size", int, None, "width; default: the model's", minimum=1),
     Parameter("num_attention_heads", int, None, "heads; default: the model's", minimum=1),
@@ -33,6 +47,9 @@ PARAMETERS = (
         minimum=1,
     ),
     Parameter("ffn_hidden_size", int, None, "width of the MLP; default: the model's", minimum=1),
+    Parameter(
+        "kv_channels", int, None, "size of a head, of a Llama; default: the model's", minimum=1
+    ),
     Parameter("seq_length", int, None, "tokens a sample; default: the model's", minimum=2),
     Parameter(
         "vocab_size",
@@ -51,6 +68,7 @@ PARAMETERS = (
         "tensor_parallel overlaps its communication; with compile, on GPUs",
     ),
     gpt.PIPELINE_PARALLEL,
+    *OF_EXPERTS,
     Parameter("engine", str, "torch", "what shares out and updates", choices=("torch", DEEPSPEED)),
     Parameter(
         "launcher",
@@ -146,7 +164,8 @@ PARAMETERS = (
 )
 SIZES = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size"),
-    "seq_length",
+    *("kv_channels", "seq_length", "num_experts", "moe_router_topk", "moe_ffn_hidden_size"),
+    "moe_shared_expert_intermediate_size",
 )
 FIRST_TRACED = 4  # the second step has a profiler of its own, the third is this one's warm-up
 DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own figure replaces it
@@ -155,11 +174,16 @@ DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own f
 def shape(parameters: Mapping[str, Any]) -> Decoder:
     """Return the model's shape: the named size, with any of its numbers overridden."""
     own = {name: value for name, value in parameters.items() if value is not None}
-    return gpt.shape({**models.MODELS[parameters["model"]], **own}, DEFAULT_VOCAB_SIZE)
+    return gpt.shape({**MODELS[parameters["model"]], **own}, DEFAULT_VOCAB_SIZE)
 
 
 def _is_llama(parameters: Mapping[str, Any]) -> bool:
-    return "swiglu" in models.MODELS[parameters["model"]]
+    return "swiglu" in MODELS[parameters["model"]]
+
+
+def _has_experts(parameters: Mapping[str, Any]) -> bool:
+    given = parameters["num_experts"]
+    return bool(MODELS[parameters["model"]].get("num_experts") if given is None else given)
 
 
 def check(cell: Cell, cluster: Cluster) -> None:
@@ -209,7 +233,7 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
         *("--data-path", f"{node.dataset}/{cell.dataset}_text_document"),
     ]
     for item in PARAMETERS:
-        if item.name == "launcher":
+        if item.name == "launcher" or (item in OF_EXPERTS and not _has_experts(values)):
             continue
         flag = "--" + item.name.replace("_", "-")
         # The numbers of a model as ours are, by which the table counts.
@@ -251,14 +275,14 @@ def attention(cell: Cell) -> None:
 
 SYSTEM = System(
     name="torch_gpt",
-    summary="GPT-2 and Llama in PyTorch or DeepSpeed: data, tensor, pipeline, ZeRO; CPU, CUDA",
+    summary="GPT-2, Llama, experts in PyTorch or DeepSpeed: every parallel way, ZeRO; CPU, CUDA",
     launcher="torchrun (static ranks), srun, or deepspeed with a hostfile",
     parameters=PARAMETERS,
     check=check,
     command=command,
     model=shape,
     estimate=estimate,
-    parallel=gpt.PARALLEL,
+    parallel=(*gpt.PARALLEL, Split("expert_parallel", within=DATA_PARALLEL)),
     arithmetic=arithmetic,
     attention=attention,
     devices=("cpu", "cuda"),

@@ -29,6 +29,7 @@ LINE = re.compile(
     r"step_time_ms=(?P<step_time_ms>\d+\.\d\d) loss=(?P<loss>\d+\.\d{5}|nan) "
     r"grad_norm=(?P<grad_norm>\d+\.\d{3}|nan|inf) lr=(?P<lr>\d\.\d{3}e[+-]\d\d) "
     r"skipped=(?P<skipped>\d+) nan=(?P<nan>\d+) "
+    r"(?P<experts>tokens_per_expert=\S+ expert_imbalance=\S+ drop_rate=\S+ aux_loss=\S+ )?"
     r"memory_allocated_mib=(?P<allocated>-(?:,-)*) memory_reserved_mib=(?P=allocated) "
     r"memory_used_mib=(?P=allocated) memory_rss_mib=(?P<rss>\d+\.\d(?:,\d+\.\d)*)"
 )

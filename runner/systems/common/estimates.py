@@ -7,8 +7,11 @@ from runner.figures.flops import Decoder
 # Sustained TFLOP/s of one device for a rough time; measured figures replace it in the table.
 # npu: from 59.7 samples/s of GPT-2 345M on 8 NPUs (document 004, table 2).
 SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
-# Of a layer's 34 bytes: queries, keys, values 6, attention and its product 4, the MLP's two 10.
-SELECTIVE_BYTES = 20
+# Bytes that a layer keeps for each of a token's numbers: attention and norms 15, the MLP 19. Of
+# those selective recomputation keeps queries, keys, values 6, attention and its product 4, and the
+# MLP's two products 10.
+ATTENTION_BYTES, MLP_BYTES = 15, 19
+SELECTIVE_ATTENTION_BYTES, SELECTIVE_MLP_BYTES = 10, 10
 START_S = 15.0  # imports, rendezvous, first iteration
 TORCH_PROCESS_MIB = 420.0  # RSS of a CPU process that imported torch 2.13 and joined a gloo group
 
@@ -18,6 +21,27 @@ def parameters(shape: Decoder) -> int:
     matrices = replace(shape, moe_router_topk=shape.num_experts).layer_weights
     rest = 13 * shape.num_layers + shape.vocab_size + shape.seq_length
     return int(matrices + rest * shape.hidden_size)
+
+
+def expert_parameters(shape: Decoder) -> int:
+    """Count those weights that are of routed experts."""
+    matrices = 3 if shape.gated else 2
+    expert = matrices * shape.hidden_size * shape.moe_ffn_hidden_size
+    return shape.moe_layers * shape.num_experts * expert
+
+
+def _kept_by_mlp(shape: Decoder, *, selective: bool) -> float:
+    """Return the bytes of a token that an MLP, or the experts of a token, keep for backward.
+
+    An expert keeps its copy of the input and its output, and three of its width.
+    """
+    if not shape.moe_layers:
+        return (SELECTIVE_MLP_BYTES if selective else MLP_BYTES) * shape.hidden_size
+    wide = 4 if selective else 6
+    copies = 2 if selective else 4
+    shared = wide * shape.moe_shared_expert_intermediate_size
+    expert = copies * shape.hidden_size + wide * shape.moe_ffn_hidden_size
+    return shape.moe_router_topk * expert + shared
 
 
 def memory_mib(
@@ -31,6 +55,7 @@ def memory_mib(
     flash_attention: bool = True,
     selective: bool = False,
     loss_tokens: int | None = None,
+    expert_parallel: int = 1,
 ) -> float:
     """Estimate the memory of one device in MiB: weights, gradients, Adam and activations.
 
@@ -39,19 +64,24 @@ def memory_mib(
     (arXiv:2205.05198), section 4: s*b*h*(34 + 5*a*s/h) bytes a layer in half precision, without
     the attention term where attention is fused, and 2*s*b*h a layer when recomputed. `selective`
     keeps the results of products and attention. `loss_tokens` are those whose logits there are.
+    The devices of an expert group have a part of the experts each, and what is divided by the stage
+    is divided over all.
     """
-    weights = parameters(shape)
+    experts = expert_parameters(shape)
+    dense = parameters(shape) - experts
+    whole = dense + experts / expert_parallel
     bytes_weight, bytes_gradient, bytes_optimizer = (4, 4, 8)
     share = max(data_parallel, 1)
-    states = weights * (
-        bytes_weight / (share if zero_stage >= 3 else 1)
-        + bytes_gradient / (share if zero_stage >= 2 else 1)
-        + bytes_optimizer / (share if zero_stage >= 1 else 1)
+    split = (dense + experts) / share
+    states = (
+        bytes_weight * (split if zero_stage >= 3 else whole)
+        + bytes_gradient * (split if zero_stage >= 2 else whole)
+        + bytes_optimizer * (split if zero_stage >= 1 else whole)
     )
     tokens = shape.seq_length * micro_batch_size
     attention = 0 if flash_attention else 5 * shape.num_attention_heads * shape.seq_length
-    kept = SELECTIVE_BYTES if selective else 34
-    layer = tokens * (kept * shape.hidden_size + attention)
+    kept = (SELECTIVE_ATTENTION_BYTES if selective else ATTENTION_BYTES) * shape.hidden_size
+    layer = tokens * (kept + _kept_by_mlp(shape, selective=selective) + attention)
     if activation_checkpointing:
         activations = tokens * 2 * shape.hidden_size * shape.num_layers + layer
     else:

@@ -54,7 +54,10 @@ def parallel(cell: Cell) -> dict[str, int]:
 
 def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Decoder:
     """Return the model's shape from the parameters that say it."""
+    experts = values.get("num_experts") or 0
     return Decoder(
+        **(expert_shape(values) if experts else {}),
+        kv_channels=values.get("kv_channels"),
         num_layers=values["num_layers"],
         hidden_size=values["hidden_size"],
         num_attention_heads=values["num_attention_heads"],
@@ -66,9 +69,23 @@ def shape(values: Mapping[str, Any], vocab_size: int = GPT2_VOCAB_SIZE) -> Decod
     )
 
 
+def expert_shape(values: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a shape says of experts, which all layers have."""
+    width = values.get("moe_ffn_hidden_size") or values.get("ffn_hidden_size")
+    return {
+        "moe_layers": values["num_layers"],
+        "num_experts": values["num_experts"],
+        "moe_router_topk": values.get("moe_router_topk") or 2,
+        "moe_ffn_hidden_size": width or 4 * values["hidden_size"],
+        "moe_shared_expert_intermediate_size": (
+            values.get("moe_shared_expert_intermediate_size") or 0
+        ),
+    }
+
+
 def check_shape(model: Decoder, *, pipeline: int, even: bool = True) -> None:
     """Refuse a shape that no trainer takes; `even`: stages must have equally many layers."""
-    if model.hidden_size % model.num_attention_heads:
+    if not model.kv_channels and model.hidden_size % model.num_attention_heads:
         raise UserError(
             f"num_attention_heads {model.num_attention_heads} does not divide hidden_size"
             f" {model.hidden_size}; change one"
@@ -132,9 +149,11 @@ def estimate(
     values = cell.parameters
     model = shape(values) if model is None else model
     sizes = parallel_sizes(cell, splits)
+    stages = sizes["pipeline_parallel"]
     stage = replace(
         model,
-        num_layers=max(model.num_layers // sizes["pipeline_parallel"], 1),
+        num_layers=max(model.num_layers // stages, 1),
+        moe_layers=model.moe_layers and max(model.moe_layers // stages, 1),
         seq_length=max(model.seq_length // sizes.get("context_parallel", 1), 1),
     )
     zero = values["zero_stage"] if zero_stage is None else zero_stage
@@ -149,6 +168,7 @@ def estimate(
         flash_attention=flash_attention,
         selective=values.get("activation_checkpointing") == "selective",
         loss_tokens=loss_tokens,
+        expert_parallel=sizes.get("expert_parallel", 1),
     )
     # The embeddings and the output, which a tensor group does not split, are counted as split.
     memory /= sizes["tensor_parallel"]

@@ -8,7 +8,7 @@ import re
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
-from runner.systems.common import gpt, launchers
+from runner.systems.common import expert_keys, gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
@@ -23,6 +23,7 @@ GATE_ROWS = 16  # of a Llama's gate, that the trainer keeps together
 def check(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
     """Refuse what the trainer would refuse."""
     _check_shape(cell, model, llama=llama)
+    _check_experts(cell, cluster, model, llama=llama)
     _check_tensor_parallel(cell, model, llama=llama)
     _check_pipeline(cell)
     _check_precision(cell, cluster, model)
@@ -47,11 +48,46 @@ def _check_shape(cell: Cell, model: Decoder, *, llama: bool) -> None:
         raise UserError(
             f"num_query_groups {groups} does not divide num_attention_heads {heads}; change one"
         )
-    if llama and model.hidden_size // heads % 2:
+    if not llama and model.kv_channels:
+        raise UserError("kv_channels is for a Llama; leave it out")
+    if llama and (model.kv_channels or model.hidden_size // heads) % 2:
+        said = f"hidden_size {model.hidden_size} / num_attention_heads {heads}"
         raise UserError(
-            f"hidden_size {model.hidden_size} / num_attention_heads {heads} is an odd number, which"
-            " RoPE cannot turn by pairs; change one"
+            f"{f'kv_channels {model.kv_channels}' if model.kv_channels else said} is an odd number,"
+            " which RoPE cannot turn by pairs; change one"
         )
+
+
+def _check_experts(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
+    """Refuse what experts do not go with."""
+    values = cell.parameters
+    if model.num_experts and not llama:
+        raise UserError(f"num_experts is for a Llama, and {values['model']} is none; leave it out")
+    expert_keys.check(values, model, gpt.parallel(cell)[DATA_PARALLEL])
+    if not model.num_experts:
+        return
+    grouped = values["moe_grouped_gemm"]
+    for what, why, holds in (
+        ("engine deepspeed", "set engine: torch", values["engine"] == DEEPSPEED),
+        ("precision fp8", "take bf16", values["precision"] == "fp8"),
+        (
+            "compile model with expert_parallel",
+            "set compile: block",
+            values["compile"] == "model" and values["expert_parallel"] > 1,
+        ),
+        (
+            "cuda_graphs without grouped products",
+            "set moe_grouped_gemm: auto and precision: bf16",
+            values["cuda_graphs"] and (grouped == "loop" or values["precision"] != "bf16"),
+        ),
+        (
+            "moe_grouped_gemm grouped without bf16",
+            "set precision: bf16",
+            grouped == "grouped" and values["precision"] != "bf16",
+        ),
+    ):
+        if holds:
+            raise UserError(f"experts do not go with {what}; {why}")
 
 
 def _check_tensor_parallel(cell: Cell, model: Decoder, *, llama: bool) -> None:
@@ -59,11 +95,17 @@ def _check_tensor_parallel(cell: Cell, model: Decoder, *, llama: bool) -> None:
     values = cell.parameters
     size = values["tensor_parallel"]
     width = model.ffn_hidden_size or 4 * model.hidden_size
+    name = "ffn_hidden_size"
+    if model.num_experts:
+        width, name = model.moe_ffn_hidden_size, "moe_ffn_hidden_size"
     rows = math.gcd(width, GATE_ROWS) if llama else 1
     shared = {
         "micro_batch_size x seq_length": values["micro_batch_size"] * model.seq_length,
-        "ffn_hidden_size" if rows == 1 else f"ffn_hidden_size / {rows}": width // rows,
+        name if rows == 1 else f"{name} / {rows}": width // rows,
     }
+    if shared_width := model.moe_shared_expert_intermediate_size:
+        rows = math.gcd(shared_width, GATE_ROWS)
+        shared[f"moe_shared_expert_intermediate_size / {rows}"] = shared_width // rows
     if values["vocab_size"]:
         multiple = VOCABULARY_MULTIPLE
         padded = -(-values["vocab_size"] // multiple) * multiple

@@ -10,7 +10,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.systems import torch_gpt
-from runner.systems.common import models
+from runner.systems.common.expert_models import MODELS
 from runner.terms.cell import Parameter
 from runner.terms.record import MIXED_FP8
 from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, small_run
@@ -64,7 +64,7 @@ def test_a_parameter_becomes_a_flag(defaults: dict[str, Any], flags: list[str]) 
     assert line[at : at + len(flags)] == flags
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_the_trainer_has_the_models_that_the_runner_counts_by(name: str) -> None:
     """Its list stands in a file of its own, which nodes run without the runner."""
     theirs, ours = trainers_arguments().MODELS[name], torch_gpt.shape({"model": name})
@@ -75,7 +75,13 @@ def test_the_trainer_has_the_models_that_the_runner_counts_by(name: str) -> None
     assert theirs.seq_length == ours.seq_length
     assert theirs.vocab_size in (None, ours.vocab_size)
     assert theirs.llama == ours.gated
-    assert trainers_arguments().MODELS.keys() == models.MODELS.keys()
+    assert theirs.kv_channels == ours.kv_channels
+    assert theirs.num_experts == ours.num_experts
+    if ours.num_experts:
+        assert theirs.moe_router_topk == ours.moe_router_topk
+        width = theirs.moe_ffn_hidden_size or theirs.ffn_hidden_size
+        assert width == ours.moe_ffn_hidden_size
+    assert trainers_arguments().MODELS.keys() == MODELS.keys()
 
 
 def test_cuda_is_told_to_the_trainer() -> None:
@@ -84,13 +90,14 @@ def test_cuda_is_told_to_the_trainer() -> None:
 
 def test_every_parameter_reaches_the_command_line() -> None:
     given = {"cuda_graphs": True, "async_tensor_parallel": True, "mixed_precision": "autocast"}
-    given |= {"cross_entropy_chunks": 4, "vocab_size": 4096, "model": "llama3-8b"}
+    given |= {"cross_entropy_chunks": 4, "vocab_size": 4096, "model": "moe-debug"}
+    given |= {"moe_router_score_function": "sigmoid"}
     line = after_the_script(given)
     flags = {item.name.replace("_", "-") for item in torch_gpt.PARAMETERS} - {"launcher"}
     assert {f"--{flag}" for flag in flags} <= set(line)
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_named_sizes_can_be_checked_and_estimated(name: str) -> None:
     cell = small_matrix(defaults={"model": name}).cells[0]
     torch_gpt.check(cell, small_cluster(device="cuda"))

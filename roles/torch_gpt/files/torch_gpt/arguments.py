@@ -82,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
         help="heads of keys and values, instead of the model's; must divide the heads; Llama only",
     )
     add("--ffn-hidden-size", type=_positive, help="width of the perceptron, instead of the model's")
+    add("--kv-channels", type=_positive, help="size of a head, instead of the model's; Llama only")
     add("--seq-length", type=_positive, help="tokens a sample, instead of the model's")
     add(
         "--vocab-size",
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
         help="tokens of the vocabulary, by default a Llama's own, else from dataset.json beside "
         "the data; padded to a multiple of 128, which is faster on GPUs",
     )
+    add_experts(made)
     add = made.add_argument_group("batch and parallelism").add_argument
     add("--micro-batch-size", type=_positive, default=4, help="samples a forward pass of one rank")
     add(
@@ -224,6 +226,61 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def add_experts(made: argparse.ArgumentParser) -> None:
+    """Add the options of experts, under Megatron-LM's names."""
+    add = made.add_argument_group("experts, in a model of Llama's family").add_argument
+    add("--num-experts", type=_count, help="of a block, instead of the model's; 0: none")
+    add("--moe-router-topk", type=_positive, help="experts of a token, instead of the model's")
+    add("--moe-ffn-hidden-size", type=_positive, help="width of an expert, instead of the model's")
+    add(
+        "--moe-shared-expert-intermediate-size",
+        type=_count,
+        help="width of the expert of all tokens, instead of the model's; 0: none",
+    )
+    add(
+        "--moe-router-score-function",
+        choices=("softmax", "sigmoid"),
+        help="of the router's scores, instead of the model's",
+    )
+    add(
+        "--routing",
+        choices=("learned", "balanced"),
+        default="learned",
+        help="balanced: experts by turns, whatever the router says, to measure speed alone",
+    )
+    add(
+        "--moe-router-load-balancing-type",
+        choices=("aux_loss", "none"),
+        default="aux_loss",
+        help="aux_loss: a loss that evens out the experts' tokens, over all data parallel ranks",
+    )
+    add("--moe-aux-loss-coeff", type=_amount, default=1e-2, help="weight of that loss")
+    add(
+        "--moe-router-bias-update-rate",
+        type=_amount,
+        default=0.0,
+        help="by how much a bias for the choice of experts moves each iteration; 0: there is none",
+    )
+    add(
+        "--moe-expert-capacity-factor",
+        type=_amount,
+        default=0.0,
+        help="most tokens of an expert, in units of an even share of a rank's pass; 0: no limit",
+    )
+    add(
+        "--moe-grouped-gemm",
+        choices=("auto", "grouped", "loop"),
+        default="auto",
+        help="the experts' products as one (bf16), or one by one; auto: grouped on CUDA",
+    )
+    add(
+        "--expert-parallel",
+        type=_positive,
+        default=1,
+        help="data parallel ranks that share out the experts; must divide both",
+    )
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options with the model's shape filled in.
 
@@ -236,6 +293,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         options.num_query_groups = options.num_attention_heads
     if options.hidden_size and options.ffn_hidden_size is None and not model.llama:
         options.ffn_hidden_size = 4 * options.hidden_size
+    if options.moe_ffn_hidden_size is None and model.moe_ffn_hidden_size is None:
+        options.moe_ffn_hidden_size = options.ffn_hidden_size or model.ffn_hidden_size
     for field in dataclasses.fields(Shape):
         if getattr(options, field.name, None) is None:
             setattr(options, field.name, getattr(model, field.name))

@@ -71,8 +71,10 @@ def compile_model(model: Decoder, options: Namespace) -> None:
         return
     # DDP would have a block cut into pieces, so that a gradient goes off before the block is done.
     torch._dynamo.config.optimize_ddp = False
+    # How many tokens come from other ranks is only known as they come: that is outside of graphs.
+    whole = options.expert_parallel == 1
     for block in model.blocks.values():
-        block.kept = torch.compile(block.kept, fullgraph=True, dynamic=False)
+        block.kept = torch.compile(block.kept, fullgraph=whole, dynamic=False if whole else None)
     model.loss = torch.compile(model.loss, fullgraph=True, dynamic=False)
 
 

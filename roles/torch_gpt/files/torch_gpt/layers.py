@@ -47,10 +47,10 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RMSNorm(nn.RMSNorm):
-    """The same for RMSNorm (Zhang and Sennrich 2019), whose epsilon is Llama's."""
+    """The same for RMSNorm (Zhang and Sennrich 2019)."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size, eps=1e-5)
+    def __init__(self, size: int, epsilon: float) -> None:
+        super().__init__(size, eps=epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape and type of ``x``."""
@@ -81,10 +81,10 @@ class Block(nn.Module):
     def __init__(self, options: Namespace, group: TensorGroup) -> None:
         super().__init__()
         self.group, self.seq_length = group, options.seq_length
-        self.head_size = options.hidden_size // options.num_attention_heads
+        self.head_size = options.kv_channels or options.hidden_size // options.num_attention_heads
         self.checkpointing = options.activation_checkpointing
 
-    def compute(self, x: Tensor, angles: Tensor | None) -> Tensor:
+    def compute(self, x: Tensor, angles: Tensor | None) -> Any:
         """Return the block's output, of the shape and type of ``x``."""
         raise NotImplementedError
 
@@ -94,23 +94,23 @@ class Block(nn.Module):
         The checkpoint is inside the block: FSDP gathers a block's weights around ``forward``, so
         that computing it again in the backward pass needs no second gathering.
         """
-        return self.kept(x, angles)
+        return self.kept(x, angles)  # type: ignore[no-any-return]  # of one without experts
 
-    def kept(self, x: Tensor, angles: Tensor | None) -> Tensor:
+    def kept(self, x: Tensor, angles: Tensor | None) -> Any:
         """Do so; this is what torch.compile makes one graph of."""
         if self.checkpointing == "none":
             return self.compute(x, angles)
         how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
         if self.checkpointing == "selective":
             how["context_fn"] = selection
-        return checkpoint(self.compute, x, angles, **how)  # type: ignore[no-any-return]  # torch has not typed it
+        return checkpoint(self.compute, x, angles, **how)
 
 
 # What selective checkpointing keeps: what takes long to compute, and little memory beside its
 # inputs (torchtitan's list, v0.2.2, models/llama3/infra/parallelize.py, _op_sac_save_list).
 _AT = torch.ops.aten
 KEPT = {
-    *(_AT.mm.default, _AT.addmm.default),
+    *(_AT.mm.default, _AT.addmm.default, _AT._grouped_mm.default),
     *(_AT._scaled_mm.default, _AT.max.default),  # float8's product, and what its scale is from
     *(
         _AT._scaled_dot_product_cudnn_attention.default,

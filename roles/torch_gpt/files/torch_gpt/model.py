@@ -10,6 +10,7 @@ from argparse import Namespace
 
 import torch
 from cross_entropy import linear_cross_entropy
+from experts import ExpertGroup
 from gpt2 import GPT2Block
 from layers import LayerNorm, RMSNorm, TokenEmbedding
 from llama import LlamaBlock, rotations
@@ -32,21 +33,27 @@ class Decoder(nn.Module):
         vocab_size: int,
         dtype: torch.dtype | None = None,
         group: TensorGroup | None = None,
+        experts: ExpertGroup | None = None,
     ) -> None:
         super().__init__()
         self.group = group or TensorGroup()
         self.dtype, self.pieces = dtype, options.cross_entropy_chunks
-        self.head_size = options.hidden_size // options.num_attention_heads
-        self.seq_length, self.llama = options.seq_length, options.llama
+        self.options, self.llama = options, options.llama
+        self.seq_length = options.seq_length
         hidden = options.hidden_size
         self.token_embedding = TokenEmbedding(vocab_size, hidden, self.group)
         self.position_embedding = None if self.llama else nn.Embedding(self.seq_length, hidden)
-        block = LlamaBlock if self.llama else GPT2Block
+        experts = experts or ExpertGroup()
         # By number, which a block keeps when a stage drops others.
         self.blocks = nn.ModuleDict(
-            {str(i): block(options, self.group) for i in range(options.num_layers)}
+            {
+                str(i): LlamaBlock(options, self.group, i, experts)
+                if self.llama
+                else GPT2Block(options, self.group)
+                for i in range(options.num_layers)
+            }
         )
-        self.norm = RMSNorm(hidden) if self.llama else LayerNorm(hidden)
+        self.norm = RMSNorm(hidden, options.norm_epsilon) if self.llama else LayerNorm(hidden)
         part = vocab_size // self.group.size
         self.output = nn.Linear(hidden, part, bias=False) if self.llama else None
         self.first = self.last = True
@@ -67,8 +74,13 @@ class Decoder(nn.Module):
 
     def prepare(self, device: torch.device) -> None:
         """Compute what is no parameter."""
-        if self.llama:
-            self.angles = rotations(self.seq_length, self.head_size, device)
+        if not self.llama:
+            return
+        head_size = next(iter(self.blocks.values())).head_size
+        self.angles = rotations(self.options, head_size, device)
+        for block in self.blocks.values():
+            if block.moe is not None:
+                block.moe.prepare(device)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return [tokens, hidden size], a tensor group's rank its part, of int64 [samples, seq]."""
@@ -108,8 +120,8 @@ def initial_value(name: str, shape: torch.Size, layers: int, generator: torch.Ge
     biases are 0 and the gains of norms 1.
     """
     value = torch.zeros(shape, device=generator.device)
-    if len(shape) == 2:
-        residual = name.endswith(("attention_out.weight", "mlp_out.weight"))
+    if name.endswith("weight") and len(shape) > 1:
+        residual = name.endswith("_out.weight")
         std = 0.02 / math.sqrt(2 * layers) if residual else 0.02
         return value.normal_(0.0, std, generator=generator)
     return value.fill_(1.0) if name.endswith("weight") else value

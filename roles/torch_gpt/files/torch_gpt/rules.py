@@ -21,13 +21,22 @@ def check(options: argparse.Namespace) -> None:
     _check_shape(options)
     _check_precision(options)
     _check_parallel(options)
+    if options.num_experts:
+        _check_experts(options)
+    elif options.expert_parallel > 1:
+        raise TrainerError(
+            f"--expert-parallel goes with experts, and {options.model} has none; leave it out, or "
+            "set --num-experts"
+        )
 
 
 def _check_shape(options: argparse.Namespace) -> None:
     """Refuse sizes that do not divide each other."""
     heads, groups = options.num_attention_heads, options.num_query_groups
+    size = options.kv_channels or options.hidden_size // heads
+    width = 0 if options.kv_channels else options.hidden_size
     for name, whole, divisor, part in (
-        ("--hidden-size", options.hidden_size, "--num-attention-heads", heads),
+        ("--hidden-size", width, "--num-attention-heads", heads),
         ("--num-attention-heads", heads, "--num-query-groups", groups),
     ):
         if whole % part:
@@ -36,10 +45,11 @@ def _check_shape(options: argparse.Namespace) -> None:
             )
     if groups != heads and not options.llama:
         raise TrainerError("--num-query-groups goes with a Llama only; leave it out")
-    if options.llama and options.hidden_size // heads % 2:
+    if options.kv_channels and not options.llama:
+        raise TrainerError("--kv-channels goes with a Llama only; leave it out")
+    if options.llama and size % 2:
         raise TrainerError(
-            f"a head of {options.hidden_size // heads} numbers cannot be turned by pairs; change "
-            "--num-attention-heads"
+            f"a head of {size} numbers cannot be turned by pairs; change --num-attention-heads"
         )
 
 
@@ -125,6 +135,58 @@ def _check_parallel(options: argparse.Namespace) -> None:
         raise TrainerError("--pipeline-parallel has no validation; set --eval-iters 0")
 
 
+def _check_experts(options: argparse.Namespace) -> None:
+    """Refuse what experts do not go with, and sizes that do not divide them."""
+    experts, k = options.num_experts, options.moe_router_topk
+    shared = options.moe_shared_expert_intermediate_size
+    if not options.llama:
+        raise TrainerError(
+            f"--num-experts goes with a Llama only, and {options.model} is a GPT-2; take moe-debug"
+        )
+    if k > experts:
+        raise TrainerError(f"--moe-router-topk {k} is more than --num-experts {experts}; lower it")
+    for name, size, divisor, part in (
+        ("--num-experts", experts, "--expert-parallel", options.expert_parallel),
+        *(
+            (
+                f"{name} / {rows}" if (rows := math.gcd(size, GATE_WIDTH)) > 1 else name,
+                size // max(rows, 1),
+                "--tensor-parallel",
+                options.tensor_parallel,
+            )
+            for name, size in (
+                ("--moe-ffn-hidden-size", options.moe_ffn_hidden_size),
+                ("--moe-shared-expert-intermediate-size", shared),
+            )
+        ),
+    ):
+        if size % part:
+            raise TrainerError(
+                f"{name} {size} is not a multiple of {divisor} {part}; change one of them"
+            )
+    grouped, bf16 = options.moe_grouped_gemm, options.precision == "bf16"
+    for name, value in (
+        ("--engine deepspeed", options.engine == "deepspeed"),
+        ("--precision fp8", options.precision == "fp8"),
+        (
+            "--compile model with --expert-parallel",
+            options.compile == "model" and options.expert_parallel > 1,
+        ),
+        (
+            "--cuda-graphs without --precision bf16 and grouped products",
+            options.cuda_graphs and (grouped == "loop" or not bf16),
+        ),
+        ("--moe-grouped-gemm grouped without --precision bf16", grouped == "grouped" and not bf16),
+    ):
+        if value:
+            raise TrainerError(f"{name} does not go with experts; leave it out")
+    if options.routing == "balanced" and options.moe_router_bias_update_rate:
+        raise TrainerError(
+            "--routing balanced asks no router, and --moe-router-bias-update-rate moves its bias; "
+            "leave one out"
+        )
+
+
 def accumulation(options: argparse.Namespace, ranks: int) -> int:
     """Return the passes an iteration; fill in the global batch size if it was not given.
 
@@ -143,6 +205,11 @@ def accumulation(options: argparse.Namespace, ranks: int) -> int:
         raise TrainerError(
             f"--cuda-graphs goes with one data parallel rank, not with {ranks // model_ranks}; "
             "leave it out"
+        )
+    if ranks // model_ranks % options.expert_parallel:
+        raise TrainerError(
+            f"{ranks // model_ranks} data parallel ranks are not a multiple of --expert-parallel "
+            f"{options.expert_parallel}; change one of them"
         )
     samples = options.micro_batch_size * (ranks // model_ranks)
     if options.global_batch_size is None:

@@ -14,12 +14,15 @@ A tensor group's cut (tensor_group.py) comes first: the data parallel ranks shar
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 from argparse import Namespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from compiling import compile_model, to_float8
+from expert_load import is_expert, sum_expert_gradients
 from model import Decoder, initial_value
 from rules import TrainerError
 from tensor_group import cut
@@ -57,7 +60,7 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
     with torch.device("meta"):
         whole = Decoder(options, vocab_size)
         dtype = DTYPES[options.precision] if masters else None
-        model = Decoder(options, vocab_size, dtype, ranks.tensor_group)
+        model = Decoder(options, vocab_size, dtype, ranks.tensor_group, ranks.expert_group)
     shapes = {name: parameter.shape for name, parameter in whole.named_parameters()}
     model.keep_stage(ranks.stage, ranks.stages)
     if options.precision == "fp8":
@@ -75,6 +78,9 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
         and ranks.stages == 1
         and ranks.data_size > 1
     ):
+        if ranks.expert_mesh is not None:
+            own = [name for name, _ in model.named_parameters() if is_expert(name)]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
         wrapped = DistributedDataParallel(
             model,
             device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
@@ -89,17 +95,24 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
 def _share_out(model: Decoder, options: Namespace, ranks: Ranks) -> None:
     """Have FSDP2 share out each block, and the rest, over the data parallel ranks.
 
-    The rest is needed at both ends of a pass: it stays whole in between.
+    The rest is needed at both ends of a pass: it stays whole in between.  The experts of one rank
+    of an expert group are shared out over the ranks that have the same.
     """
     low = None if options.precision == "fp32" else DTYPES[options.precision]
     policy = MixedPrecisionPolicy(
         param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
-    mesh = ranks.mesh["data"]
+    mesh, free = ranks.mesh["data"], options.zero_stage > 2
     for block in model.blocks.values():
-        fully_shard(
-            block, mesh=mesh, mp_policy=policy, reshard_after_forward=options.zero_stage > 2
-        )
+        if ranks.expert_mesh is not None:
+            fully_shard(
+                block.moe.experts,
+                mesh=ranks.expert_mesh["expert_data"],
+                mp_policy=policy,
+                reshard_after_forward=free,
+            )
+            block.moe.experts.set_gradient_divide_factor(ranks.data_size)
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
 
 
@@ -111,6 +124,8 @@ def _first_weights(
         seed = options.seed * 100_003 + numbers[name]
         generator = torch.Generator(ranks.device).manual_seed(seed)
         value = initial_value(name, shapes[name], options.num_layers, generator)
+        if ranks.expert_mesh is not None and is_expert(name):
+            value = ranks.expert_group.own(value)
         along = cut(name)
         if along is not None:
             value = ranks.tensor_group.own(value, along)
@@ -126,23 +141,53 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def optimizer_for(model: nn.Module, options: Namespace, ranks: Ranks) -> torch.optim.Optimizer:
+def optimizer_for(
+    model: nn.Module, options: Namespace, ranks: Ranks
+) -> torch.optim.Optimizer | Optimizers:
     """Return AdamW with GPT-2's betas; only matrices decay."""
-    groups: list[dict[str, Any]] = [
-        {
-            "params": [p for p in model.parameters() if (p.dim() >= 2) == matrices],
-            "weight_decay": decay,
-        }
-        for matrices, decay in ((True, options.weight_decay), (False, 0.0))
-    ]
-    groups = [group for group in groups if group["params"]]  # a stage in the middle may lack some
+    own: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # by whether its ranks differ
+    split = ranks.expert_mesh is not None
+    for experts, matrices in itertools.product((False, True), (True, False)):
+        some = [
+            p
+            for name, p in model.named_parameters()
+            if (split and is_expert(name)) == experts
+            and (p.dim() >= 2 and name.endswith("weight")) == matrices
+        ]
+        if some:  # a stage in the middle may lack some
+            decay = options.weight_decay if matrices else 0.0
+            own[experts].append({"params": some, "weight_decay": decay})
     common: dict[str, Any] = {"lr": options.lr, "betas": (0.9, 0.95), options.adamw: True}
-    if options.zero_stage == 1 and options.engine == "torch":
-        data = ranks.mesh.get_group("data")
-        return ZeroRedundancyOptimizer(
-            groups, optimizer_class=torch.optim.AdamW, process_group=data, **common
-        )
-    return torch.optim.AdamW(groups, **common)
+    if options.zero_stage != 1 or options.engine != "torch":
+        return torch.optim.AdamW([*own[False], *own[True]], **common)
+    common["optimizer_class"] = torch.optim.AdamW
+    data = ZeroRedundancyOptimizer(own[False], process_group=ranks.mesh.get_group("data"), **common)
+    if ranks.expert_mesh is None:
+        return data
+    group = ranks.expert_mesh.get_group("expert_data")
+    return Optimizers((data, ZeroRedundancyOptimizer(own[True], process_group=group, **common)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizers:
+    """Several that step together: one tells its ranks of all weights, which must be alike there."""
+
+    parts: tuple[torch.optim.Optimizer, ...]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Those of all."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def step(self) -> None:
+        """Update all weights."""
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none)
 
 
 def gradients_are_complete(
@@ -178,8 +223,15 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
             sums = flat.split([each.numel() for each in partial])
             shaped = [one.view_as(each) for one, each in zip(sums, partial, strict=True)]
             torch._foreach_copy_(partial, shaped)
+    experts = []
+    if ranks.expert_mesh is not None and not isinstance(model, FSDPModule):
+        named = model.named_parameters()
+        experts = [p.grad for name, p in named if is_expert(name) and p.grad is not None]
+        sum_expert_gradients(experts, ranks)
     if ranks.stages > 1 and ranks.data_size > 1:
-        every = [p.grad for p in model.parameters() if p.grad is not None]
+        apart = {id(each) for each in experts}
+        grads = (p.grad for p in model.parameters())
+        every = [each for each in grads if each is not None and id(each) not in apart]
         group = ranks.mesh.get_group("data")
         for work in [dist.all_reduce(each, group=group, async_op=True) for each in every]:
             if work is not None:
@@ -193,18 +245,25 @@ def gradient_norm(model: nn.Module, ranks: Ranks) -> tuple[list[Tensor], Tensor]
     The last stage of a pipeline leaves a tied matrix to the first one, which has it too.
     """
     gradients: list[Tensor] = []
-    parts: dict[bool, list[Tensor]] = {True: [], False: []}  # by whether a tensor group cuts it
+    # By whether a tensor group cuts it, and whether the ranks of an expert group have others.
+    parts: dict[tuple[bool, bool], list[Tensor]]
+    parts = {key: [] for key in itertools.product((True, False), repeat=2)}
+    apart = ranks.expert_mesh is not None and not isinstance(model, FSDPModule)
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
             continue
         gradients.append(local(parameter.grad))
         if ranks.stage == 0 or not name.endswith("token_embedding.weight"):
-            parts[cut(name) is not None].append(gradients[-1])
+            key = cut(name) is not None, apart and is_expert(name)
+            parts[key].append(gradients[-1])
     squares = [torch.nn.utils.get_total_norm(some).square() for some in parts.values()]
-    split, whole = (square.to(ranks.device) for square in squares)
+    both = torch.stack([square.to(ranks.device) for square in squares]).view(2, 2)
     if ranks.tensor_group.size > 1:
-        dist.all_reduce(split, group=ranks.mesh.get_group("tensor"))
-    square = split + whole
+        dist.all_reduce(both[0], group=ranks.mesh.get_group("tensor"))
+    others, same = both.sum(0)
+    if apart and ranks.expert_mesh is not None:
+        dist.all_reduce(others, group=ranks.expert_mesh.get_group("expert"))
+    square = others + same
     if isinstance(model, FSDPModule):
         dist.all_reduce(square, group=ranks.mesh.get_group("data"))
     if ranks.stages > 1:

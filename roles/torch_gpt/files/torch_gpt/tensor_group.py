@@ -80,6 +80,8 @@ CUTS = {
     **dict.fromkeys(("qkv.weight", "qkv.bias", "mlp_in.weight", "mlp_in.bias"), 0),
     **dict.fromkeys(("attention_out.weight", "mlp_out.weight"), 1),
     **dict.fromkeys(("token_embedding.weight", "output.weight"), 0),
+    **{"shared_in.weight": 0, "shared_out.weight": 1, "sinks.bias": 0},
+    **{"expert_in.weight": 1, "expert_in.bias": 1, "expert_out.weight": 2},
 }
 
 

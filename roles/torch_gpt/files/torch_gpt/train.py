@@ -43,6 +43,11 @@ read once there: what reporting a line takes is in the next line's window, as wi
                           ranks before clipping; `-` where DeepSpeed does not tell it
     skipped               iterations without an update (fp16: a gradient overflowed)
     nan                   iterations whose loss was not a finite number
+    tokens_per_expert     with experts, these four before the memory: the fewest, the mean and the
+                          most tokens of an expert in an iteration, means over layers and window
+    expert_imbalance      the most divided by the mean, likewise; 1 is balance
+    drop_rate             share of the tokens' choices that found an expert full
+    aux_loss              the auxiliary loss without its coefficient; 1 is balance, 0: it is off
     memory_allocated_mib  most memory the framework had allocated on the device so far, one value a
                           rank in rank order; `-` on a CPU, which has no such statistics
     memory_reserved_mib   most memory the framework had taken from the device so far; `-` on a CPU
@@ -85,11 +90,14 @@ import rules  # noqa: E402
 import sharding  # noqa: E402
 import torch  # noqa: E402
 import world  # noqa: E402
+from expert_load import ExpertLoad  # noqa: E402
 from layers import attention_kernels  # noqa: E402
 from model import padded  # noqa: E402
 from torch import Tensor  # noqa: E402
 from world import Ranks  # noqa: E402
 
+# Options that the line of all options has not: of what is not there.
+HIDDEN = {True: ("profile",), False: ("profile", "moe_", "expert", "routing", "num_experts")}
 Batch = tuple[Tensor, Tensor]  # inputs and targets, int64 [samples, seq] each
 
 
@@ -150,6 +158,7 @@ class Trainer:
         self.options, self.passes, self.ranks, self.samples = options, passes, ranks, samples
         self.vocab_size = padded(options.vocab_size)
         self.model, self.parameters = sharding.build(options, self.vocab_size, ranks)
+        self.experts = ExpertLoad(self.model, options, ranks)
         self.optimizer = sharding.optimizer_for(self.model, options, ranks)
         self.scale = LossScale(options.precision == "fp16" and options.engine == "torch")
         self.precision = torch.autocast(
@@ -220,6 +229,7 @@ class Trainer:
     def step(self, number: int) -> tuple[Tensor, Tensor | None, bool]:
         """Run iteration ``number`` (from 0); return its loss here, its norm, and if it skipped."""
         options = self.options
+        self.experts.weigh(self.scale.value, self.passes)
         if self.engine is not None:
             losses = (self.loss(*self.read_on()) for _ in range(self.passes))
             return self.engine.step(losses, learning_rate(number, options))
@@ -245,6 +255,7 @@ class Trainer:
             if options.precision == "fp8" and options.zero_stage >= 2:
                 compiling.scale_float8(self.model)
         self.optimizer.zero_grad(set_to_none=not options.cuda_graphs)
+        self.experts.end_iteration(self.passes)
         return total, norm, skipped
 
     def observed_step(self, step: int) -> tuple[Tensor, Tensor | None, bool]:
@@ -287,7 +298,7 @@ class Trainer:
             elapsed, began = now - began, now
             of_steps = world.average(torch.stack(losses), ranks)
             finite = of_steps[of_steps.isfinite()]
-            memory = world.memory(ranks)
+            memory, experts = world.memory(ranks), self.experts.line()
             if ranks.rank == 0:
                 say(
                     "",
@@ -299,6 +310,7 @@ class Trainer:
                     lr=f"{learning_rate(step - 1, options):.3e}",
                     skipped=skips,
                     nan=len(losses) - len(finite),
+                    **experts,
                     **memory,
                 )
             losses, skips = [], 0
@@ -328,6 +340,8 @@ def settle(options: Namespace, device: torch.device) -> None:
         options.compile = "block" if cuda and options.engine == "torch" else "none"
     if options.adamw == "auto":
         options.adamw = "fused" if cuda else "foreach"
+    if options.moe_grouped_gemm == "auto":
+        options.moe_grouped_gemm = "grouped" if cuda and options.precision == "bf16" else "loop"
     alone = options.compile == "none" and options.tensor_parallel == 1
     if alone and options.cross_entropy_chunks is None:
         options.cross_entropy_chunks = 0  # autograd's own kernels are faster one by one
@@ -351,7 +365,8 @@ def run(options: Namespace, passes: int, ranks: Ranks) -> None:
         settings = {
             key: value
             for key, value in vars(options).items()
-            if key not in ("device", "llama") and not key.startswith("profile")
+            if key not in ("device", "llama")
+            and not key.startswith(HIDDEN[bool(options.num_experts)])
         }
         facts = {
             "world_size": ranks.size,

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from experts import ExpertGroup
 from rules import TrainerError
 from tensor_group import TensorGroup
 from torch import Tensor
@@ -56,6 +57,17 @@ class Ranks:
     data_size: int
     stage: int
     stages: int
+    expert_mesh: DeviceMesh | None = None  # data as expert_data x expert, where ranks share experts
+
+    @property
+    def expert_group(self) -> ExpertGroup:
+        """This rank's expert group."""
+        name = self.mesh.get_group("data").group_name if self.data_size > 1 else ""
+        if self.expert_mesh is None:
+            return ExpertGroup(data_size=self.data_size, data_name=name)
+        mesh = self.expert_mesh["expert"]
+        own = mesh.get_group().group_name
+        return ExpertGroup(mesh.size(), mesh.get_local_rank(), own, self.data_size, name)
 
     @property
     def tensor_group(self) -> TensorGroup:
@@ -98,12 +110,20 @@ def start(options: Namespace) -> Ranks:
     data_size = size // (stages * tensor)
     names = ("pipeline", "data", "tensor")
     mesh = init_device_mesh(device.type, (stages, data_size, tensor), mesh_dim_names=names)
+    expert_mesh, split = None, options.expert_parallel
+    if split > 1:
+        expert_mesh = init_device_mesh(
+            device.type,
+            (stages, data_size // split, split, tensor),
+            mesh_dim_names=("pipeline", "expert_data", "expert", "tensor"),
+        )
     return Ranks(
         *(rank, size, size // local_size, local == 0, device, backend, store, mesh),
         data_rank=mesh.get_local_rank("data"),
         data_size=data_size,
         stage=mesh.get_local_rank("pipeline"),
         stages=stages,
+        expert_mesh=expert_mesh,
     )
 
 

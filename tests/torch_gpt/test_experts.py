@@ -1,0 +1,82 @@
+"""Experts in torch_gpt on this machine's CPU: gloo, a real all-to-all, one to eight ranks.
+
+The reference is a plain loop over the experts on one rank (naive_experts.py), with the same passes.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.torch_gpt import naive_experts, rank
+from tests.torch_gpt.test_training import SHAPE, TRAINER, Run, places, prefix  # noqa: F401
+
+PROGRAM = Path(naive_experts.__file__)
+MOE = (
+    *("--model", "moe-debug", "--num-layers", "2", "--kv-channels", "32", "--train-iters", "5"),
+    *("--moe-ffn-hidden-size", "32"),
+)
+Train = Callable[..., Run]
+
+
+@pytest.fixture(scope="module")
+def train(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:  # noqa: F811
+    """Run ranks of the trainer; `what` is its own layer, the loop, or a fault."""
+
+    @functools.cache
+    def run(what: str, ranks: int, *words: str) -> Run:
+        program = ["--data-path", str(prefix), *SHAPE, *MOE, *words]
+        first = [str(TRAINER / "train.py")] if not what else [str(PROGRAM), str(TRAINER), what]
+        argv = [*first, *program]
+        return Run(*rank.run_all([argv] * ranks, places(ranks), tmp_path_factory.mktemp("run")))
+
+    return run
+
+
+def words(layout: str) -> tuple[int, tuple[str, ...]]:
+    """`dp4 ep2 z3`: ranks, and the options that share out a global batch of 8 so."""
+    sizes = {"dp": 1, "tp": 1, "pp": 1, "ep": 1, "z": 0}
+    sizes |= {part.rstrip("0123456789"): int(part.lstrip("dtepz")) for part in layout.split()}
+    passes = sizes["pp"]
+    ranks = sizes["dp"] * sizes["tp"] * sizes["pp"]
+    micro = 8 // sizes["dp"] // passes
+    return ranks, (
+        *("--tensor-parallel", str(sizes["tp"]), "--pipeline-parallel", str(sizes["pp"])),
+        *("--expert-parallel", str(sizes["ep"]), "--zero-stage", str(sizes["z"])),
+        *("--micro-batch-size", str(micro)),
+    )
+
+
+def assert_same(run: Run, reference: Run) -> None:
+    assert reference.status == 0, reference.err
+    assert run.status == 0, run.err
+    assert run.column("loss") == pytest.approx(reference.column("loss"), abs=2e-4)
+    # printed with three decimals
+    norms = reference.column("grad_norm")
+    assert run.column("grad_norm") == pytest.approx(norms, rel=2e-4, abs=1e-3)
+    assert [step["experts"] for step in run.steps] == [step["experts"] for step in reference.steps]
+
+
+def reference(train: Train, layout: str, *more: str) -> Run:
+    passes = 2 if "pp2" in layout else 1
+    return train("loop", 1, "--zero-stage", "0", "--micro-batch-size", str(8 // passes), *more)
+
+
+ALWAYS = ("dp1", "dp2 ep2 z0", "dp2 ep2 z1", "dp2 ep2 z3", "dp2 z3", "tp2")
+SLOW = (
+    *("dp4 ep2 z0", "dp4 ep2 z1", "dp4 ep2 z2", "dp4 ep2 z3", "dp4 ep4 z0", "dp4 ep4 z1"),
+    *("dp4 ep4 z2", "dp4 ep4 z3", "dp2 z1", "dp2 z2", "dp2 ep2 z2", "dp2 tp2 ep2", "pp2"),
+    *("dp2 tp2 ep2 z1", "dp2 tp2 ep2 z2", "dp2 tp2 ep2 z3", "dp2 pp2 ep2", "dp2 pp2"),
+    *("dp2 tp2 pp2 ep2", "dp4 pp2 ep2", "dp4 pp2 ep4", "dp4 tp2 ep2", "dp4 tp2 ep4 z3"),
+)
+
+
+@pytest.mark.parametrize(
+    "layout", [*ALWAYS, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
+)
+def test_ways_to_spread_experts_change_nothing(train: Train, layout: str) -> None:
+    ranks, options = words(layout)
+    assert_same(train("", ranks, *options), reference(train, layout))
