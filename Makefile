@@ -96,6 +96,7 @@ test:  ## Lint, unit, golden, role and trainer tests, then those on real test no
 lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck, named removals, schemas
 	tools/removals
 	tools/schema-changes
+	tools/prose
 	ruff check .
 	ruff format --check .
 	mypy

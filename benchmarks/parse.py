@@ -109,7 +109,7 @@ def hostile(rows: list[bytes]) -> dict[str, bytes]:
         "millions of tiny lines": b"1\n|\n",
         "near matches": near + marks,
         "binary": random.randbytes(1 << 20),
-        "alike but for a byte": b"".join(row[:at] + b"~" + row[at + 1 :] for at in places),
+        "alike except for a byte": b"".join(row[:at] + b"~" + row[at + 1 :] for at in places),
     }
 
 

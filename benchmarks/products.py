@@ -153,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--micro-batch-size", type=int, default=8)
-    parser.add_argument("--seq-length", type=int, help="tokens a sample; default: the model's")
+    parser.add_argument("--seq-length", type=int, help="tokens per sample; default: the model's")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
     parser.add_argument("--copy-mib", type=int, default=4096, help="size of the copy")
     parser.add_argument("--save", type=Path, help="JSON for benchmarks.roofline --rates")

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--model", choices=models.MODELS, required=True)
     parser.add_argument("--micro-batch-size", type=int, nargs="+", default=[8, 32, 64])
-    parser.add_argument("--seq-length", type=int, help="tokens a sample; default: the model's")
+    parser.add_argument("--seq-length", type=int, help="tokens per sample; default: the model's")
     for name in ("tensor-parallel", "data-parallel"):
         parser.add_argument(f"--{name}", type=int, default=1, help="devices")
     parser.add_argument("--zero-stage", type=int, choices=(0, 1, 2, 3), default=0)

@@ -213,6 +213,6 @@ class Step:
         return {
             "floor, ms": 1e3 * seconds,
             "samples/s": samples,
-            "tokens/s a device": samples * self.model.seq_length / devices,
+            "tokens/s per device": samples * self.model.seq_length / devices,
             "MFU, %": 100 * tflop / (peak(DEVICE, "bf16")[0] or 1),
         }

@@ -80,7 +80,7 @@ class Cause(str, Enum):
     )
     BAD_ANSWER = (
         *("bad_answer", "failed", AGAIN),
-        "a node answered what no program of ours answers; docs/security.md",
+        "a node sent an answer in an unknown format; docs/security.md",
     )
     UNREADABLE = (
         *("unreadable", "unreadable", FINISHED),
@@ -108,7 +108,7 @@ class Cause(str, Enum):
     BOOT_FAILED = ("boot_failed", "failed", AGAIN, "a node did not boot for the job")
     JOB_FAILED = (
         *("job_failed", "failed", AGAIN),
-        "the job ended without a word of ours: its script, a prolog or srun could not run",
+        "the job ended before the supervisor started: its script, a prolog or srun could not run",
     )
     NEVER_STARTS = (
         *("never_starts", "did_not_run", AGAIN),

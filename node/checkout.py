@@ -71,7 +71,7 @@ def _refusal(place: str, words: str) -> str:
             " safe.directory %s` as the user that trains" % (printable(place), printable(place))
         )
     said = printable(words.splitlines()[-1])[:300]
-    return "git cannot say what %s is: %s; mend the checkout, or remove its .git" % (
+    return "git cannot say what %s is: %s; fix the checkout, or remove its .git" % (
         printable(place),
         said,
     )

@@ -72,7 +72,7 @@ def _said(of: Callable[..., Dict[str, str]], *of_what: Any) -> Dict[str, Any]:
 def of_folder(path: str, limits: Limits) -> Dict[str, str]:
     """Return what a folder is. Raises FingerprintError."""
     if "\n" in path or not os.path.isdir(path):
-        there = "is no folder" if os.path.lexists(path) else "is not there"
+        there = "is not a folder" if os.path.lexists(path) else "is not there"
         raise FingerprintError(
             "%s %s; bring the trainer there, or name another cwd" % (limits.folder, there)
         )
@@ -121,5 +121,5 @@ def of_python(path: str) -> Dict[str, str]:
         version = packages = ""
     if not re.fullmatch(r"[0-9A-Za-z.+]{1,40} [0-9a-f]{64}", "%s %s" % (version, packages)):
         heard = printable(last.decode(errors="replace"))[-200:] or "it said nothing of itself"
-        raise FingerprintError("%s is no Python that can be asked: %s; %s" % (named, heard, cure))
+        raise FingerprintError("%s does not answer as a Python: %s; %s" % (named, heard, cure))
     return {"python": version, "packages": packages}

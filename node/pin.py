@@ -167,7 +167,7 @@ def opened(pin: Spec) -> list[str]:
         return []
     return [
         f"{path}, from which runs load what they compiled, is not a folder that its owner alone can"
-        " write to; remove it, and the next run makes it anew"
+        " write to; remove it; the next run makes a new one"
     ]
 
 

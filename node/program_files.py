@@ -148,7 +148,7 @@ def content(path: str, limits: Limits) -> str:
     except OSError as error:
         if not os.path.exists(path):  # it went meanwhile, or a link leads nowhere
             return "missing"
-        words = "%s cannot be read: %s; mend it, or move it away"
+        words = "%s cannot be read: %s; fix it, or move it away"
         raise FingerprintError(words % (printable(path), error.strerror)) from None
     return checksum.hexdigest()
 

@@ -29,7 +29,7 @@ _CHANGED: dict[str, float] = {}  # folder to when this process changed it last (
 def not_shared(host: str, folder: str) -> tuple[Cause, str]:
     """What is wrong where a node does not see a folder that all nodes must share."""
     return Cause.NOT_SHARED, (
-        "%s does not see %s; --runs and cluster_root must lie on a file system that login and"
+        "%s does not see %s; --runs and cluster_root must be on a file system that login and"
         " compute nodes share" % (host, folder)
     )
 

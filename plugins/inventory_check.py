@@ -145,7 +145,7 @@ def unknown(variables: Iterable[str], known: Known) -> list[str]:
             near = nearest(name, (right for right in ours if right.startswith(f"{owner}_")))
             shared = PAGES.get(owner, "docs/inventory.md")
             where = shared if owner in SHARED else f"roles/{owner}/README.md"
-            faults.append(f"there is no variable {name}{near}; {where} lists those that there are")
+            faults.append(f"there is no variable {name}{near}; {where} lists the variables")
         elif near := nearest(name, (right for right in ours if right not in name), NEAR):
             faults.append(f"there is no variable {name}{near}; give one of your own another name")
     return faults
@@ -338,8 +338,8 @@ def mirror_faults(values: Mapping[str, Any], known: Known) -> list[str]:
             continue
         if not isinstance(places, Mapping):
             faults.append(
-                f"site_mirrors.{kind} must map the beginning of a public address to what stands in"
-                " its place; docs/inventory.md has an example"
+                f"site_mirrors.{kind} must map the beginning of a public address to its"
+                " replacement; docs/inventory.md has an example"
             )
             continue
         addresses = known.addresses[kind]

@@ -50,7 +50,7 @@ HEADER = struct.Struct("<9sQBQQ")  # magic, version, type code, N, D: 34 bytes
 # Codes 6 and 7 are floating point upstream (and code 6 has two widths); a token is an integer.
 DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
 ITEM_BYTES = {"uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint16": 2}
-CURE = "run setup's data step again to make the dataset anew"
+CURE = "run setup's data step again to build the dataset again"
 PARTS = ("train", "valid", "test")
 _CHUNK = 1 << 20  # index entries read at a time, so that checking a large index needs little memory
 

@@ -88,7 +88,7 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
             raise
         os.unlink(archive)
         raise fetch.FetchError(
-            f"{archive} is damaged ({error}); it was removed, run this again to fetch it anew"
+            f"{archive} is damaged ({error}); it was removed, run this again to download it again"
         ) from None
     finally:
         _remove(part)

@@ -180,7 +180,7 @@ def _compare_services(spec: Spec, machine: MachineState, said: list[str], todo: 
         name = each["name"]
         have = machine.services.get(name)
         if have is None:
-            said.append(f"service {name}: there is none")
+            said.append(f"service {name}: missing")
         elif not have["running"]:
             said.append(f"service {name}: stopped")
         elif not have["enabled"]:

@@ -89,7 +89,9 @@ def read_packages() -> dict[str, Package]:
     if code == 127:
         raise StateError("this node has no dpkg; TrainBench installs on Debian and Ubuntu")
     if code or not packages:
-        raise StateError(f"dpkg-query lists no packages ({last_words(text)}); mend dpkg's database")
+        raise StateError(
+            f"dpkg-query lists no packages ({last_words(text)}); repair the dpkg database"
+        )
     return packages
 
 
@@ -102,8 +104,8 @@ def read_ledger(name: str) -> dict[str, Any]:
         return {}
     except ValueError:
         raise StateError(
-            f"{LEDGERS}/{name}.json is damaged; setup cannot tell what it installed: mend it, or "
-            "move it away to count all that is there now as found"
+            f"{LEDGERS}/{name}.json is damaged; setup cannot tell what it installed: restore it,"
+            " or move it away to count all that is there now as installed by others"
         ) from None
 
 

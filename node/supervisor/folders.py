@@ -26,7 +26,9 @@ def make_room(folder: str) -> None:
     if not os.path.exists(folder):
         return
     if not os.path.exists(os.path.join(folder, JOB)):
-        raise RefusedError(Cause.EXISTS, "%s exists and is no run's folder; move it away" % folder)
+        raise RefusedError(
+            Cause.EXISTS, "%s exists and is not the folder of a run; move it away" % folder
+        )
     old = read_json(os.path.join(folder, JOB)) or {}
     if not on_this_node(old):
         raise shared_root(folder, old["hostname"])

@@ -72,7 +72,7 @@ def _cannot_start(job: dict[str, Any]) -> str:
     """Say that a job's program is not there, and what to do."""
     name: str = job["argv"][0]
     if "/" not in name:
-        return "%s is no program of this node's PATH; install it, or write its path" % name
+        return "%s is not on this node's PATH; install it, or write its path" % name
     path = os.path.normpath(os.path.join(job["cwd"], name))
     ours = path.startswith(os.path.join(os.path.dirname(job["runs"]), ""))
     cure = "run playbooks/setup.yml again" if ours else "put it there, with the right to execute it"

@@ -32,7 +32,7 @@ def load_marks(path: Path) -> Mapping[str, Mapping[str, Any]]:
     marks = {}
     for test, mark in content.items():
         if test not in TESTS:
-            raise UserError(f"{path}: {test!r} is no test; tests are {', '.join(TESTS)}")
+            raise UserError(f"{path}: unknown test {test!r}; tests are {', '.join(TESTS)}")
         try:
             marks[test] = MARK.check(mark, f"{path}: {test}")
         except UnfitError as error:

@@ -31,7 +31,7 @@ def alike(session: Session) -> StageReport:
         (),
         (),
         tuple(answer.unreachable),
-        (f"verify.yml: {len(answer.roles)} roles asked", "node/facts: all items of doctor"),
+        (f"verify.yml: {len(answer.roles)} roles checked", "node/facts: all items of doctor"),
     )
 
 

@@ -265,5 +265,5 @@ def train(
         first += len(group)
     silent = [one.hosts[0] for one in found if not one.rates]
     if silent:
-        return [], tuple(silent), "the trainer logged no step"
+        return [], tuple(silent), "the trainer's log has no step"
     return found, (), ""

@@ -68,7 +68,7 @@ def check_keys(keys: Mapping[str, Any]) -> None:
         if option := _TAKEN.get(key):
             raise UserError(f"--set {key}: {option} says it")
         if key in _OF_A_START or not NAME.fullmatch(key):
-            raise UserError(f"--set {key}: it is no key of a run that is over; take it out")
+            raise UserError(f"--set {key}: an imported run has no such key; remove it")
         if key not in MODEL and is_secret(key):
             raise UserError(f"--set {key}: it is named like a secret, and is shown; leave it out")
         plain = isinstance(value, str | int | float | bool) and len(str(value)) <= MOST_LETTERS
@@ -90,7 +90,7 @@ def cell_of(name: str, log: str, reading: Reading, said: Declared) -> Cell:
     tokens = said.known.tokens_per_sample or own.tokens_per_sample
     if reading.tokens.job and not reading.summary.samples_per_s.seen and not tokens:
         raise UserError(
-            f"{log} has tokens/s, and does not say how many tokens a sample has; give"
+            f"{log} has tokens/s, and does not say how many tokens are in a sample; give"
             " --tokens-per-sample N"
         )
     one_size = sizes[0] if sizes and sizes[0] == sizes[1] else None

@@ -55,7 +55,7 @@ def cure(kind: str, addresses: Sequence[str], why: str = "") -> str:
     if kind == OTHER_KEY:
         forget = "; ".join(f"ssh-keygen -R {address}" for address in addresses)
         return (
-            f"where a machine was installed anew, forget the old one (`{forget}`) and {record};"
+            f"where a machine was reinstalled, forget the old one (`{forget}`) and {record};"
             " else another machine answers in its place"
         )
     if kind == NO_KEY:

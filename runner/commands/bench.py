@@ -34,11 +34,11 @@ DESCRIPTION = f"""\
 Run a matrix of training cells on the nodes of an inventory, one run after the other (side by side
 where a queue takes them): all cells once, then their repeats in turn.
 
-Before anything starts every cell is checked, and every node asked whether it is set up. A
-finished cell is not run again: the same command goes on where it stopped, and a matrix with more
-values, repeats or tables adds to what ran; what it names no more is kept, and not shown. Logs,
-plans and outcomes land under RUNS/<matrix name>-<inventory name>/; `collect` turns them into
-tables. A terminal that closes ends nothing: `status --watch` looks in again, `stop` ends it.
+Before anything starts, every cell is checked, and every node is asked whether it is set up.
+Finished cells do not run again: after an interruption, run the same command to resume. More values,
+repeats or tables in the matrix add to the campaign; results of values you removed are kept, but not
+shown. Logs, plans and outcomes go to RUNS/<matrix name>-<inventory name>/; `collect` turns them
+into tables. Closing the terminal ends nothing: `status --watch` shows progress, `stop` ends it.
 docs/matrix.md explains the matrix file, key by key.
 
   python -m runner bench matrix.yaml                      the quickstart, on this machine
@@ -148,7 +148,7 @@ def _port(word: str) -> int:
     """Read a TCP port."""
     if not (word.isascii() and word.isdecimal() and 0 < int(word[:6]) < 65_536):
         raise argparse.ArgumentTypeError(
-            f"{word!r} is not a port from 1 to 65535; without one, --serve stands at the end"
+            f"{word!r} is not a port from 1 to 65535; without one, --serve comes last"
         )
     return int(word)
 

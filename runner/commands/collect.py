@@ -51,7 +51,7 @@ def add_parser(commands: Commands) -> None:
         "--published",
         type=Path,
         metavar="FILE",
-        help="a document's own figures in --shape, computed anew; reads no campaign",
+        help="a document's own figures in --shape, recomputed; reads no campaign",
     )
     command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
     command.add_argument(
@@ -88,7 +88,7 @@ def _mebibytes(text: str) -> float:
     except ValueError:
         size = -1.0
     if not 0 <= size <= MOST_MIB:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size in MiB from 0 to {MOST_MIB}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size in MiB from 0 to {MOST_MIB}")
     return size
 
 

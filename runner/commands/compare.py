@@ -61,7 +61,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--allow-missing",
         action="store_true",
-        help="B may have run less: a cell that it lacks is no regression",
+        help="B may have run less: a cell missing there is not a regression",
     )
     command.add_argument(
         "--prices",

@@ -6,7 +6,7 @@ from runner.base.options import Commands, new_command
 from runner.base.streams import say
 
 DESCRIPTION = """\
-Print what a shell needs so that the tab key completes commands, options and their values.
+Print the script with which a shell completes commands, options and their values.
 
   eval "$(trainbench completion bash)"                   in ~/.bashrc
   eval "$(trainbench completion zsh)"                    in ~/.zshrc, after compinit
@@ -16,7 +16,7 @@ Print what a shell needs so that the tab key completes commands, options and the
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "completion", "the tab key for your shell", DESCRIPTION)
+    command = new_command(commands, "completion", "shell completion (bash, zsh, fish)", DESCRIPTION)
     command.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 

@@ -17,7 +17,7 @@ Write an inventory of your own: the machines are asked over ssh, in one exec eac
   python -m runner init inventory/mine --slurm gpu                   a partition's nodes, over ssh
   python -m runner init inventory/here --hosts localhost --device cpu
 
-ssh asks no questions here, nor later: each node must take a key. A host key that is not known yet
+ssh must work without prompts (key login), now and later. A host key that is not known yet
 is shown by its fingerprint, and recorded after a yes (--record-host-keys says it beforehand). What
 the machines answer is checked before it is written. Devices are what nvidia-smi and npu-smi show,
 else CPUs; the network is the interface of the route between the nodes. Look through the files

@@ -31,7 +31,7 @@ says so, and no numbers.
   python -m runner parse node0.log node1.log --format json
   python -m runner parse a.log b.log c.log --each
   python -m runner parse ds.out --global-batch-size 512     the log itself names no batch size
-  python -m runner parse titan.log --devices 8 --tokens-per-sample 8192   it says tokens/s a device
+  python -m runner parse titan.log --devices 8 --tokens-per-sample 8192   tokens/s per device
   python -m runner parse output.log --warmup-iters 20       figures without the first 20 iterations
   python -m runner parse train.log --matrix mine.yaml       try the patterns of a matrix's `log:`
 

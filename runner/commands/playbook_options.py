@@ -65,5 +65,5 @@ def _done(changes: int, chosen: argparse.Namespace) -> str:
     if chosen.check:
         return f"{counted(changes, 'change')} would be made; nothing was changed"
     if chosen.tags == "validate":
-        return "nothing stands in the way of setup, nothing was installed"
+        return "no problems for setup, nothing was installed"
     return counted(changes, "change") if changes else "nothing to change"

@@ -7,7 +7,7 @@ from runner.commands.playbook_options import add_playbook, run_command
 
 DESCRIPTION = """\
 Download everything that an inventory's systems and datasets need into one folder of this machine,
-prefetch/ where nothing else is said. Setup then needs no network.
+prefetch/ by default. Setup then needs no network.
 
   python -m runner prefetch -i inventory/mine
   python -m runner prefetch -i inventory/mine -e prefetch_dir=/data/prefetch

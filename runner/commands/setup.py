@@ -15,7 +15,7 @@ environments, ssh between the nodes, datasets; then verify them. Setup again cha
   python -m runner setup -i inventory/mine --tags validate    only look for what cannot work
   python -m runner setup -i inventory/mine -e site_prefetched=prefetch    without a network
 
-Each step is a line a node. Ansible's own output is in RUNS/.setup/, and here with -v.
+Prints one line per step and node. Ansible's own output is in RUNS/.setup/, and here with -v.
 """
 
 

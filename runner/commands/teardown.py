@@ -7,7 +7,7 @@ from runner.base.options import Commands
 from runner.commands.playbook_options import add_playbook, run_command
 
 DESCRIPTION = """\
-Take off the nodes what setup put there, and leave what it found. Runs stay.
+Remove from the nodes what setup put there, and leave what it found. Runs stay.
 
   python -m runner teardown -i inventory/mine --check      what would go
   python -m runner teardown -i inventory/mine --yes
@@ -16,7 +16,7 @@ Take off the nodes what setup put there, and leave what it found. Runs stay.
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = add_playbook(commands, "teardown", "take off what setup brought", DESCRIPTION)
+    command = add_playbook(commands, "teardown", "remove what setup installed", DESCRIPTION)
     command.add_argument("--yes", action="store_true", help="do it; without, it is refused")
 
 

@@ -92,7 +92,7 @@ def _budget(word: str) -> tuple[float, Unit]:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(nh|dh|)", word)
     if not match:
         raise argparse.ArgumentTypeError(
-            f"{word!r} is no budget; write 12 or 12nh for node-hours, 96dh for device-hours"
+            f"{word!r} is not a budget; write 12 or 12nh for node-hours, 96dh for device-hours"
         )
     return float(match[1]), "device-hours" if match[2] == "dh" else "node-hours"
 
@@ -104,7 +104,7 @@ def _percent(word: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 50:
-        raise argparse.ArgumentTypeError(f"{word!r} is no percentage of 0 to 50, such as 1.5")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage from 0 to 50, such as 1.5")
     return value
 
 

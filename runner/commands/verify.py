@@ -15,7 +15,9 @@ one. `doctor` measures, too.
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_playbook(commands, "verify", "is what setup made still as it was?", DESCRIPTION)
+    add_playbook(
+        commands, "verify", "check that the nodes are still as setup left them", DESCRIPTION
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -242,7 +242,7 @@ def compare_campaigns(
     if not any(cell.status_a == "ok" or cell.measures for cell in cells):
         raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
     if b.live and not any(theirs and has_ended(theirs) for _, theirs in pairs):
-        raise UserError(f"no cell of {b.name} has ended yet: `status` says how far it is")
+        raise UserError(f"no cell of {b.name} has ended yet; `status` shows its progress")
     even = {}
     for (ours, theirs), cell in zip(pairs, cells, strict=True):
         speed = cell.measures.get("samples_per_s")
@@ -411,7 +411,7 @@ def _notes(
         yield learns.sentence("the first")
     for label, row in (("first", a), ("second", b)):
         if codes := [w for w in (row.get("verdict") or "").split(";") if _signed(w)]:
-            yield f"the {label} is not publishable: {', '.join(codes)}"
+            yield f"the {label} does not meet the publishing rules: {', '.join(codes)}"
     for label, row in (("first", a), ("second", b)):
         if row["status"] in NOT_ENDED and _finished(row):
             yield f"not every repeat of the {label} has ended"

@@ -242,7 +242,7 @@ def _swapped(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
     odd = tuple(host for host, own in texts.items() if own != host and own in envs)
     if not odd:
         return None
-    why = "what is said of one node is another's: its address belongs to another name"
+    why = "results of one node are shown under another's name: its address belongs to another host"
     findings = [
         Finding("host name", SPOILS, (h,), texts[h], f"in the inventory {h}", why) for h in odd
     ]

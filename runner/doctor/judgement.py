@@ -456,7 +456,7 @@ def judge_figures(
         ]
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
-            f"{NOISY} ({common:.0%} of noise): see what else uses the nodes, end it, and ask again"
+            f"{NOISY} ({common:.0%} of noise): stop what else runs on the nodes and measure again"
         )
     return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
 

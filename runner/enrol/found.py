@@ -132,7 +132,7 @@ def _fit(host: str, key: str, value: str, pattern: str, most: int) -> str:
     if len(value) <= most and re.fullmatch(pattern, value):
         return value
     raise UserError(
-        f"{host} answers {value[:80]!a} for its {key}, which cannot stand in an inventory; look at"
+        f"{host} answers {value[:80]!a} for its {key}, which cannot be in an inventory; check"
         " that machine, or leave it out"
     )
 

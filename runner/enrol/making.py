@@ -100,9 +100,9 @@ def _way(chosen: argparse.Namespace) -> Way:
         if path is not None and not path.expanduser().is_file():
             raise UserError(f"there is no file {path}; name your private key, or ssh's settings")
     if chosen.user and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9._-]*", chosen.user):
-        raise UserError(f"--user {chosen.user!r} is no user's name")
+        raise UserError(f"--user {chosen.user!r} is not a user name")
     if chosen.port is not None and not 0 < chosen.port < 65536:
-        raise UserError(f"--port {chosen.port} is no port; ssh's is 22")
+        raise UserError(f"--port {chosen.port} is not a port; the default of ssh is 22")
     key, config = (
         str(path.expanduser().resolve()) if path else "" for path in (chosen.key, chosen.ssh_config)
     )
@@ -142,7 +142,7 @@ def _record_keys(machines: Sequence[Machine], way: Way, talk: Conversation) -> b
             talk.say(_inset(line))
     if not keys:
         return False
-    question = "are these the machines' own, as their consoles show them? record them?"
+    question = "Do these match the machines' own fingerprints? Save them to known_hosts?"
     if not talk.record and not talk.agrees(question):
         raise UserError(
             f"the host keys of {some(list(keys))} are not recorded, so nothing was written; compare"

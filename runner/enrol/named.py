@@ -94,7 +94,7 @@ def bounded(machines: Iterable[Machine]) -> tuple[Machine, ...]:
         raise UserError(f"{len(found)} hosts are more than {MOST_NODES}, the most of an inventory")
     if len(found) > 1 and any(machine.local for machine in found.values()):
         raise UserError(
-            "localhost stands beside other hosts, which cannot reach it by that name; name this"
+            "other hosts cannot reach this machine as localhost; name this"
             " machine by the address that the others know"
         )
     return tuple(found.values())

@@ -120,7 +120,7 @@ def _cluster(found: Mapping[str, Found], device: str, root: str, counts: Mapping
     lines.append(f"cluster_device: {device}")
     if len(set(counts.values())) == 1:
         if device == "cpu":
-            lines.append("# For cpu: how many training processes a node should carry at once.")
+            lines.append("# For cpu: how many training processes per node at once.")
         lines.append(f"cluster_devices_per_node: {next(iter(counts.values()))}")
     memory = [mib for one in found.values() for mib in one.gpus]
     if device == "cuda" and memory:

@@ -95,7 +95,7 @@ def _measured(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> 
         samples = samples_between(run, last - energy.iterations, last)
         tokens = samples * (run.sample_length or 0)
         if not tokens:
-            return Power(thermals=heat, missing="how many tokens a step has is not known")
+            return Power(thermals=heat, missing="the tokens per step are unknown")
         per_token.append(energy.joules / tokens)
         methods.add(str(energy.method))
     within = max(run.measurement.energy.within_percent for run in runs)

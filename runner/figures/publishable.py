@@ -325,14 +325,14 @@ def _no_single_peak(evidence: CellEvidence) -> str:
     return devices.peak(record.device, record.arithmetic)[1] if mixed else ""
 
 
-_QUIET = "Run it again where nobody else is"
+_QUIET = "Rerun on an idle machine"
 CODES: Mapping[str, Code] = {
     code.word: code
     for code in (
         Code(
             "not_ok",
             "a repeat did not end `ok`",
-            "Its reason says what to mend, or what it waits for; bench makes what is unfinished",
+            "Its reason says what to fix, or what it waits for; bench runs what is unfinished",
             _not_ok,
         ),
         Code(
@@ -366,8 +366,8 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "not_measured",
-            "times or rates on the lines are no number above 0, up to 10^15, and left out; or a run"
-            " has none",
+            "times or rates on the lines are not numbers from 0 to 10^15 and were left out; or a"
+            " run has none",
             "Look into the log",
             _not_measured,
             UNSTEADY,
@@ -384,9 +384,9 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "throttled",
-            "clocks were lowered while the counted steps ran, but for the device's own power cap,"
-            " at which a busy H200 runs (the column `throttled` says it)",
-            "Mend the cooling or the power of the node",
+            "clocks were lowered while the counted steps ran, other than by the device's own power"
+            " cap, at which a busy H200 runs (column `throttled`)",
+            "Fix the cooling or the power of the node",
             _throttled,
             UNSTEADY,
         ),
@@ -394,7 +394,7 @@ CODES: Mapping[str, Code] = {
             "imported",
             "its logs came from elsewhere (`python -m runner import`): this project did not start"
             " its runs, and nobody checked their machines",
-            "Run it by bench, as `system: command` if it has no other",
+            "To lift this, run it with bench (as `system: command`)",
             _imported,
             UNSTEADY,
         ),
@@ -498,30 +498,30 @@ CODES: Mapping[str, Code] = {
         Code(
             "telemetry_gap",
             f"a device was not sampled for more than {GAP_S:g} s while the counted steps ran, or"
-            " nobody knows when they ran; of processors nothing but utilisation hangs on it, so"
-            " that it is no reason there",
+            " it is unknown when they ran; not used for CPUs, where only utilisation depends on"
+            " samples",
             "See that the node samples its devices (samples.csv), and run it again",
             _telemetry_gap,
         ),
         Code(
             "unpinned",
             "the campaign does not hold the fingerprints of what the cell ran and read",
-            "Set the nodes up or name its Python, and run the campaign anew",
+            "Set the nodes up or name its Python, and run the campaign again",
             _unpinned,
         ),
         Code(
             "unknown_peak",
-            "the device has no known peak in the cell's arithmetic, so that there is no MFU; of"
-            " processors none is asked for",
+            "the peak of the device in the cell's precision is unknown, so MFU is missing; not"
+            " used for CPUs",
             "Add the data sheet's figure of an unknown device to runner/figures/devices.py;"
-            " of a cell whose precision is not said or has no peak, quote samples/s and no MFU",
+            " where the precision is unknown or has no peak, quote samples/s without MFU",
             _unknown_peak,
         ),
         Code(
             "no_single_peak",
             "some products of the cell are in fp8 and the others in bf16, which have two peaks, so"
-            " that there is no MFU",
-            "Quote samples/s or TFLOP/s, and no MFU",
+            " MFU is missing",
+            "Quote samples/s or TFLOP/s without MFU",
             _no_single_peak,
         ),
     )

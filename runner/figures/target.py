@@ -291,7 +291,7 @@ _NEEDED: Mapping[str, Callable[[Record, int], float | None]] = {
 }
 _WHY = {
     "seconds": "the log does not have the time of each iteration up to the loss",
-    "tokens": "how many tokens a step has is not known",
+    "tokens": "the tokens per step are unknown",
     "joules": "the energy of the steps is not known",
 }
 QUANTITIES = tuple(_NEEDED)

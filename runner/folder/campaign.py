@@ -73,7 +73,7 @@ class Campaign(HeldFolder):
         except UnreadableError as error:
             raise UnreadableError(
                 f"{error}; put back the campaign.json that bench wrote, or move {self.path} away"
-                " to start anew"
+                " to start again"
             ) from None
         return settings
 
@@ -112,7 +112,7 @@ class Campaign(HeldFolder):
         if was is None and self.begun:
             raise UserError(
                 f"{self.path} has runs and no {names.CAMPAIGN}, which says what they were made"
-                " with; put it back, or move the folder away to start anew"
+                " with; put it back, or move the folder away to start again"
             )
         if was is None or not self.begun:
             return Growth(now, matrix)
@@ -134,7 +134,7 @@ class Campaign(HeldFolder):
         if differs:
             raise UserError(
                 f"the inventory {cluster.name} differs from the one that campaign {self.name}"
-                f" began with ({differs}); to start anew give the matrix another `name:`, or move"
+                f" began with ({differs}); to start again give the matrix another `name:`, or move"
                 f" {self.path} away; to go on restore what changed"
             )
 

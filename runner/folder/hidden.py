@@ -32,8 +32,8 @@ class Hidden:
         what += [f"{_count(self.repeats, 'repeat')} of other cells"] if self.repeats else []
         end = "; `python -m runner stop --campaign NAME` ends what of them is in the queue"
         return (
-            f"hidden: {_count(self.runs, 'run')} that the matrix names no more,"
-            f" {' and '.join(what)}; kept, and shown again where it names them"
+            f"hidden: {_count(self.runs, 'run')} not in this matrix any more,"
+            f" {' and '.join(what)}; they stay on disk, and come back with their values"
             f"{end if self.queued else ''}"
         )
 

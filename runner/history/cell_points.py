@@ -17,7 +17,7 @@ NOT_PUBLISHABLE = "not publishable"
 UNOFFICIAL: Mapping[str, str] = {
     IMPORTED: "a log from elsewhere: nobody here knows its command and machine",
     REDACTED: "an export without names: its nodes cannot be told from others",
-    NOT_PUBLISHABLE: "its verdict names what speaks against its figures",
+    NOT_PUBLISHABLE: "its verdict lists caveats",
 }
 
 

@@ -64,7 +64,10 @@ def decide(
         cause = Cause.LAUNCH_ERROR
         ending = f"the launcher ended with exit code 0, its log at iteration {reached}"
     elif not trained:
-        cause, ending = Cause.NO_STEP, "the launcher ended with exit code 0 and logged no step"
+        cause, ending = (
+            Cause.NO_STEP,
+            "the launcher ended normally (exit code 0), but the log has no step",
+        )
     else:
         cause = Cause.STOPPED_EARLY
         ending = f"the launcher ended with exit code 0 at iteration {reached} of {of}"

@@ -92,7 +92,7 @@ class View:
         line = f"campaign {campaign.name}: {total} runs"
         if kept:
             bad = sum(ended.status not in WELL for ended in kept.values())
-            line += f", {len(kept)} finished before"
+            line += f", {len(kept)} already done"
             line += f" ({bad} of them not ok: --failed runs them again)" if bad else ""
         self.console.print(one_line(f"{line}; {uses}; folder {campaign.path}"))
         folder = str(campaign.path.resolve())

@@ -34,7 +34,7 @@ from runner.terms.record import UNREADABLE, Measurement, Reached, Record
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 
-RUNNING = "it runs now: python -m runner status says how far it is"
+RUNNING = "running; progress: trainbench status"
 
 
 def layout_of(
@@ -86,7 +86,7 @@ def _under_way(run: Attempt) -> tuple[str, str]:
     waits = run.queued.words() if run.queued else ""
     if not waits:
         return "running", RUNNING
-    return "queued", waits.removeprefix("queued").lstrip(", ") or "the queue says no more"
+    return "queued", waits.removeprefix("queued").lstrip(", ") or "the queue gives no reason"
 
 
 def _records(

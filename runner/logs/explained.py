@@ -104,7 +104,7 @@ def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[s
         own = "the batch size and the time on the lines"
         yield f"samples/s from {f'--global-batch-size {given}' if given else own}"
     elif rate and tokens and not {"samples_per_s"} & {*kind.gives, *kind.works_out}:
-        yield f"samples/s from tokens/s and {told.tokens_per_sample} tokens a sample"
+        yield f"samples/s from tokens/s and {told.tokens_per_sample} tokens per sample"
     elif rate and not kind.own_rate:
         yield (
             "samples/s as DeepSpeed computes it from ds_config's train_batch_size"
@@ -113,13 +113,13 @@ def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[s
     elif rate:
         return
     elif tokens and not told.tokens_per_sample:
-        yield "no samples/s: nothing says how many tokens a sample has (--tokens-per-sample N)"
+        yield "no samples/s: tokens per sample are unknown (--tokens-per-sample N)"
     elif summary.step_time_ms.seen and not summary.global_batch_size:
         yield "no samples/s: the lines have no batch size (--global-batch-size N)"
 
 
 def _of_tokens(tokens: Tokens, told: Known) -> Iterator[str]:
     if tokens.derived:
-        yield f"tokens/s from samples/s and {told.tokens_per_sample} tokens a sample"
+        yield f"tokens/s from samples/s and {told.tokens_per_sample} tokens per sample"
     elif tokens.job is None and tokens.device is not None:
         yield "no tokens/s of the job: the lines have a device's (--devices N)"

@@ -27,7 +27,7 @@ GIVES: Mapping[str, str] = {
     "memory_rss_mib": "RSS",
     "tflop_per_s": "TFLOP/s",
     "energy_j": "energy",
-    "tokens_per_sample": "tokens a sample",
+    "tokens_per_sample": "tokens per sample",
     "devices": "devices",
     "train_iters": "iterations in all",
 }

@@ -40,7 +40,7 @@ class LastRun:
     def remarks(self, log: str) -> Iterator[str]:
         """Say what of the log, which people know by that name, is not in the figures."""
         if self.begun > 1:
-            yield f"{log} holds {self.begun} runs that begin anew, of which the last is read"
+            yield f"{log} holds {self.begun} runs; the last one is read"
         yield from sorted(self.parser.notes.remarks)
 
     def _feed(self, text: bytes) -> tuple[bool, list[LoggedStep]]:

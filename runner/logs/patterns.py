@@ -93,7 +93,7 @@ def _read(key: str, value: Any, where: str) -> LinePattern:
     pattern = compiled(value, where)
     _check_groups(pattern.groups, key, where)
     if pattern.search(b"") is not None:
-        raise UserError(f"{where} matches an empty line, too; write what stands beside the number")
+        raise UserError(f"{where} matches an empty line, too; add the text beside the number")
     return LinePattern(value, scale)
 
 
@@ -143,7 +143,7 @@ class _Seen:
         """Say why there is nothing: no line, or no number on it."""
         if self.found:
             found = printable(self.found[:40].decode("utf-8", "replace"))
-            return f"`{key}` found {found!r}, which is no number; put the number alone in (...)"
+            return f"`{key}` found {found!r}, which is not a number; put only the number in (...)"
         of = " that `step` matched" if key != STEP else ""
         return f"`{key}` matched no line{of}{self.near.words()}"
 

@@ -20,7 +20,7 @@ from runner.base.suggest import nearest
 
 # The documents: docs/documents.md.
 SHAPES: Mapping[str, str] = {
-    "flat": "one row a cell, one column a figure: everything",
+    "flat": "one row per cell, one column per figure: everything",
     "osdi": "document 003: a table a scale, differences from the baseline row in the cells",
     "ascend": "document 004: NAME, params, PPL, samples/s, seq_len, Steps; published rows between",
     "frameworks": "document 000: a row a case, the systems side by side",

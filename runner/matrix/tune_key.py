@@ -51,7 +51,7 @@ def tuning_of(content: Mapping[str, Any], where: str) -> Tuning:
             with faults.gathered():
                 raise UserError(
                     f"{where}: tune has an unknown key {key!r}{nearest(str(key), KEYS)}; keys are"
-                    f" {', '.join(KEYS)}, and knobs stand under `knobs`"
+                    f" {', '.join(KEYS)}, and knobs are under `knobs`"
                 )
     for key in INSTEAD:
         if content.get(key) is not None:
@@ -98,11 +98,12 @@ def _check_knob(key: str, values: Any, objective: str, where: str) -> None:
         raise UserError(f"{where}: knob {key!r} names a value twice; drop one")
     if key in FIXED:
         raise UserError(
-            f"{where}: {key} is no knob: another value is another training; set it under `defaults`"
+            f"{where}: {key} cannot be a knob: another value is another training; set it under"
+            " `defaults`"
         )
     if key == BATCH and objective != "tokens_per_s":
         raise UserError(
-            f"{where}: {BATCH} is no knob: another batch is another training; set it under"
+            f"{where}: {BATCH} cannot be a knob: another batch is another training; set it under"
             " `defaults`, or ask for objective: tokens_per_s"
         )
 

@@ -154,7 +154,7 @@ def _curves(
         axes.grid(visible=False, axis="x")
         return titles
 
-    label = f"{title} over iterations, one line a cell"
+    label = f"{title} over iterations, one line per cell"
     return draw(name.replace(" ", "-"), label, 190 if few else 260, paint, PANEL if few else WIDTH)
 
 

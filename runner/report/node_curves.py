@@ -114,5 +114,5 @@ def _node_curves(name: str, labels: tuple[str, str], curve: DrawnRun, nodes: Nod
         axes.grid(visible=False, axis="x")
         return titles
 
-    label = f"{title} over {along}, one line a node"
+    label = f"{title} over {along}, one line per node"
     return draw(name.replace(" ", "-"), label, 190, paint, PANEL)

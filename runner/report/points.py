@@ -45,11 +45,11 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
             point.set_gid(f"point{index}")
             titles[f"point{index}"] = (
                 f"{printable(row.cell)}: {number_text(used, 0)} MiB,"
-                f" {number_text(rate)} samples/s a device"
+                f" {number_text(rate)} samples/s per device"
             )
             if link := href(row.record.log):
                 point.set_url(link)
-        axes.set(xlabel=label, ylabel="samples/s a device")
+        axes.set(xlabel=label, ylabel="samples/s per device")
         axes.set_xlim(0, 1.06 * axes.dataLim.x1)
         axes.set_ylim(0, 1.06 * axes.dataLim.y1)
         return titles

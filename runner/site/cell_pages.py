@@ -164,7 +164,7 @@ def _table(site: WholeSite, series: Series) -> PageSheet:
         PageColumn("status", "status", filtered=True),
         *(PageColumn(name, title(name), number=True) for name in quantities),
         PageColumn("changed", "changed since the one before"),
-        PageColumn("why", "what speaks against it"),
+        PageColumn("why", "caveats"),
         PageColumn("unofficial", "unofficial", filtered=True),
     ]
     rows = []

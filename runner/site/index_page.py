@@ -201,7 +201,7 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
         PageColumn("status", "status", filtered=True),
         PageColumn("campaign", "campaign", filtered=True),
         PageColumn("date", f"date ({ZONE})"),
-        PageColumn("why", "what speaks against it"),
+        PageColumn("why", "caveats"),
         *(PageColumn(key, title(key), number=True) for key in _RATES),
         *(PageColumn(key, title(key), number=True) for key in memory),
         PageColumn("unofficial", "unofficial", filtered=True),

@@ -55,7 +55,7 @@ def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
 
 def _refuse_others(target: Path, shown: str) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise UserError(f"{shown} is no folder; name one that is not there, or a site to replace")
+        raise UserError(f"{shown} is not a folder; name a new one, or a site to replace")
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     others = sorted(there - _wrote(target))
     if others:
@@ -70,12 +70,12 @@ def _refuse_sources(target: Path, shown: str, sources: Sequence[Path]) -> None:
     for source in (source.resolve() for source in sources):
         if home == source or home in source.parents or (source in home.parents):
             raise UserError(
-                f"{shown} and {printable(str(source))} lie in each other, and the campaign would be"
-                " replaced or be in its own site; name a folder beside it"
+                f"{shown} and {printable(str(source))} are inside each other, so the campaign would"
+                " be replaced or be in its own site; name a folder beside it"
             )
     here = Path.cwd()
     if home == here or home in here.parents:
-        raise UserError(f"{shown} is where you stand, and would be replaced; name another folder")
+        raise UserError(f"{shown} is the current folder and would be replaced; name another folder")
 
 
 def _wrote(target: Path) -> set[str]:

@@ -51,7 +51,7 @@ PARAMETERS = (
     Parameter("num_layers", int, None, "transformer layers; default: the model's", minimum=1),
     Parameter("hidden_size", int, None, "width; default: the model's", minimum=1),
     Parameter("num_attention_heads", int, None, "heads; default: the model's", minimum=1),
-    Parameter("seq_length", int, None, "tokens a sample; default: the model's", minimum=2),
+    Parameter("seq_length", int, None, "tokens per sample; default: the model's", minimum=2),
     Parameter("micro_batch_size", int, None, "samples a pass; default: the model's", minimum=1),
     Parameter("global_batch_size", int, None, "samples an iteration; default: the model's"),
     Parameter("lr", float, None, "peak learning rate; default: the model's", minimum=0),

@@ -173,7 +173,7 @@ def relies_on(cell: Cell) -> dict[str, str]:
 
 SYSTEM = System(
     name="command",
-    summary="any trainer: its command, its folder and how its log reads stand in the matrix",
+    summary="any trainer: its command, its folder and how its log reads are in the matrix",
     launcher="argv of the matrix: once a node, once a device, or on the first node",
     parameters=(*RUN, *SIZES),
     command=command,

@@ -18,7 +18,7 @@ PARAMETERS = (
     gpt.PIPELINE_PARALLEL,
     Parameter("sequence_parallel", bool, False, "split layer norms over tensor_parallel, too"),
     *models.PARAMETERS,
-    Parameter("micro_batch_size", int, 8, "samples a device and pass", minimum=1),
+    Parameter("micro_batch_size", int, 8, "samples per device and pass", minimum=1),
     Parameter("global_batch_size", int, 64, "samples an iteration, all devices", minimum=1),
     Parameter("train_iters", int, 50, "iterations of a run", minimum=1),
     Parameter("lr", float, 0.00015, "peak learning rate", minimum=0),

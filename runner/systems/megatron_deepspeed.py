@@ -42,7 +42,7 @@ PARAMETERS = (
         " default: unfused",
         choices=(models.SDPA, UNFUSED),
     ),
-    Parameter("micro_batch_size", int, 4, "samples a device and pass", minimum=1),
+    Parameter("micro_batch_size", int, 4, "samples per device and pass", minimum=1),
     Parameter("global_batch_size", int, 4, "samples an iteration, all devices", minimum=1),
     Parameter(
         "rampup_batch_size",

@@ -26,8 +26,8 @@ PARAMETERS = (
     Parameter("num_layers", int, 24, "transformer layers", minimum=1),
     Parameter("hidden_size", int, 1024, "width", minimum=1),
     Parameter("num_attention_heads", int, 16, "heads", minimum=1),
-    Parameter("seq_length", int, 1024, "tokens a sample, and positions", minimum=2),
-    Parameter("micro_batch_size", int, 8, "samples a data parallel rank and pass", minimum=1),
+    Parameter("seq_length", int, 1024, "tokens per sample, and positions", minimum=2),
+    Parameter("micro_batch_size", int, 8, "samples per data parallel rank and pass", minimum=1),
     Parameter(
         "gradient_accumulation", int, 1, "passes an iteration, with pipeline_parallel", minimum=1
     ),

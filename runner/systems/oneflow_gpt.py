@@ -24,9 +24,9 @@ LINE_EVERY = 10  # iterations a logged line covers: the trainer's loss_print_eve
 
 PARAMETERS = (
     Parameter("model", str, "gpt2-small", "model size by name", choices=tuple(MODELS)),
-    Parameter("seq_length", int, 1024, "tokens a sample, and positions", minimum=2),
+    Parameter("seq_length", int, 1024, "tokens per sample, and positions", minimum=2),
     Parameter("vocab_size", int, 50304, "tokens of the vocabulary, padded", minimum=2),
-    Parameter("micro_batch_size", int, 4, "samples a device and iteration", minimum=1),
+    Parameter("micro_batch_size", int, 4, "samples per device and iteration", minimum=1),
     Parameter(
         "placement_optimization",
         bool,

@@ -50,7 +50,7 @@ PARAMETERS = (
     Parameter(
         "kv_channels", int, None, "size of a head, of a Llama; default: the model's", minimum=1
     ),
-    Parameter("seq_length", int, None, "tokens a sample; default: the model's", minimum=2),
+    Parameter("seq_length", int, None, "tokens per sample; default: the model's", minimum=2),
     Parameter(
         "vocab_size",
         int,
@@ -58,7 +58,7 @@ PARAMETERS = (
         "tokens of the vocabulary; default: a Llama's own, else the dataset's",
         minimum=2,
     ),
-    Parameter("micro_batch_size", int, 4, "samples a data parallel rank and pass", minimum=1),
+    Parameter("micro_batch_size", int, 4, "samples per data parallel rank and pass", minimum=1),
     Parameter("global_batch_size", int, 16, "samples an iteration, all devices", minimum=1),
     gpt.TENSOR_PARALLEL,
     Parameter(

@@ -28,8 +28,8 @@ PARAMETERS = (
     Parameter("model", str, "llama3", "model by torchtitan's name", choices=tuple(MODELS)),
     Parameter("flavor", str, "debugmodel", "its size by torchtitan's name", choices=FLAVORS),
     Parameter("vocab_size", int, None, "tokens of the vocabulary: the flavor's own", minimum=2),
-    Parameter("seq_length", int, 2048, "tokens a sample", minimum=2),
-    Parameter("micro_batch_size", int, 1, "samples a data parallel rank and pass", minimum=1),
+    Parameter("seq_length", int, 2048, "tokens per sample", minimum=2),
+    Parameter("micro_batch_size", int, 1, "samples per data parallel rank and pass", minimum=1),
     Parameter(
         "global_batch_size",
         int,

@@ -55,7 +55,7 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
         raise UserError(f"baseline {baseline!r} should read AXIS=VALUE, for example zero_stage=0")
     names = axis_names(table)
     if axis not in names:
-        known = ", ".join(names) or "none, for there is no cell"
+        known = ", ".join(names) or "none (no cells)"
         raise UserError(
             f"baseline {baseline!r}: no cell has the axis {axis!r}"
             f"{nearest(axis, names)}; axes: {known}"

@@ -85,8 +85,8 @@ def _sheet(title: str, part: DataFrame, rows: Sequence[str], values: Sequence[st
         if len(place) > 1:
             one, other = (printable(row.cell) for row in place[:2])
             raise UserError(
-                f"table: {one!r} and {other!r} stand in one place; name in `rows` or `columns` the"
-                f" axis that tells them apart ({', '.join(axis_names(table))})"
+                f"table: {one!r} and {other!r} are in the same place; name in `rows` or"
+                f" `columns` the axis that separates them ({', '.join(axis_names(table))})"
             )
     beside: list[tuple[str, ...]] = list(part["beside"].unique())
     heads = [Head(key, key, number=False) for key in rows]

@@ -150,7 +150,7 @@ class Row:
         trouble = self._trouble
         if trouble and trouble.status == "pending" and self.finished:
             waiting = sum(record.status == "pending" for record in self.records)
-            return f"{waiting} of {len(self.records)} repeats have not run yet"
+            return f"{len(self.records) - waiting} of {len(self.records)} repeats done"
         if trouble:
             return trouble.reason
         return next((record.reason for record in self.records if record.reason), "")

@@ -299,7 +299,7 @@ def test_what_git_knows_nothing_of_is_a_plain_folder(trainer: Path, tmp_path: Pa
     [
         (lambda git: (git / "HEAD").unlink(), "git cannot say what"),
         (lambda git: (git / "config").write_text("[core"), "bad config line"),
-        (lambda git: [path.unlink() for path in git.glob("objects/*/*")], "mend the checkout"),
+        (lambda git: [path.unlink() for path in git.glob("objects/*/*")], "fix the checkout"),
     ],
 )
 def test_a_broken_repository_is_one_sentence(

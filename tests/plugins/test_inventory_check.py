@@ -331,7 +331,7 @@ def test_a_misspelt_key_of_slurms_is_unknown() -> None:
     (said,) = faults({}, "slurm_partitoin")
     assert said == (
         "there is no variable slurm_partitoin (did you mean 'slurm_partition'?); docs/slurm.md"
-        " lists those that there are"
+        " lists the variables"
     )
 
 

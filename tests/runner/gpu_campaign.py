@@ -82,7 +82,7 @@ def _halt(cause: str, host: str, message: str) -> dict[str, str]:
 
 
 def _log(cell: Cell, steps: int, each: float, used: float, repeat: int) -> str:
-    """Rank 0's log, at `each` samples/s a device."""
+    """Rank 0's log, at `each` samples/s per device."""
     values, world = cell.parameters, cell.world_size
     micro, stage = values["micro_batch_size"], values["zero_stage"]
     lines = [

@@ -110,7 +110,7 @@ def diagnose(
         before = _first([item for part in evidences for item in part.before])
         earlier = f"; of the launch before: {_told(before, name)}" if before else ""
         if (stepped and all(part.launched for part in stepped)) or (before and not steps):
-            why = "the last launch logged no step and nothing says why"
+            why = "the last launch logged no step; no cause was found in the log"
             return Verdict("no_step", why + earlier)
         if steps and len(torn) == len(stepped) > 0:
             why = f"the log ends within the line of its last step ({name(torn[0])})"

@@ -66,8 +66,7 @@ class HfTrainer(LineParser):
     out_of = "the rate of tqdm's bar"
     loss_kind = "window"
     holds = (
-        "tqdm's mean of about the last three steps, and there is none near evaluations;"
-        " checkpoints are in it"
+        "tqdm's mean of about the last three steps, missing near evaluations; checkpoints are in it"
     )
     step = rb"\{'loss': "
     success = rb"\{'train_runtime': "

@@ -123,7 +123,7 @@ class Megatron(LineParser):
     )
     loss_kind = "window"
     holds = (
-        "the mean over its iterations; evaluations and checkpoints are in it, but for Megatron"
+        "the mean over its iterations; evaluations and checkpoints are in it, except Megatron"
         " core's since 2023-11 and checkpoints whose time the log states"
     )
     success = rb"\[after training is done\]|exiting program (?:at iteration|after [\d.]+ minutes)"

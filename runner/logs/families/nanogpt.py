@@ -46,7 +46,7 @@ class NanoGpt(LineParser):
     works_out = ("tokens_per_s",)
     out_of = "the tokens of an iteration, which it prints at its start, and the time"
     loss_kind = "iteration"
-    holds = "its own iteration's; where an evaluation is in it, there is none"
+    holds = "its own iteration's; missing where it holds an evaluation"
     step = rb"iter \d{1,9}: loss "
     marker = b": loss "
     head = re.compile(

@@ -71,11 +71,11 @@ def check_names(cell: Cell) -> None:
         if key not in ABOUT and key in FACTS:
             raise UserError(f"{key!r} is a fact of the node; give your key another name")
         if not words.NAME.fullmatch(key):
-            raise UserError(f"{key!r} is no name for a word; use letters, digits and _")
+            raise UserError(f"{key!r} is not a name; use letters, digits and _")
         if key not in ABOUT | SIZED and is_secret(key):
             raise UserError(
                 f"{key} is named like a secret, and a matrix is recorded and shown as it is; set a"
-                " secret in the inventory's cluster_env, and give what is none another name"
+                " secret in the inventory's cluster_env; if it is not a secret, rename it"
             )
         if value is None and key not in ABOUT | SIZED:
             raise UserError(f"{key} has no value (null); give it one, or '' for an empty word")

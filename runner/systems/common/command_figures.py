@@ -48,8 +48,8 @@ def _decoder(shape: Mapping[str, Any], values: Mapping[str, Any], length: int) -
     for key in shape:
         if key not in names:
             raise UserError(
-                f"architecture: {key!r} is no size of a model{nearest(str(key), names)}; there are"
-                f" {', '.join(names)}"
+                f"architecture: {key!r} is not a size of a model{nearest(str(key), names)}; known"
+                f" sizes: {', '.join(names)}"
             )
     sizes = {
         key: value if isinstance(value, bool) else _whole(value, values, f"architecture: {key}")

@@ -41,7 +41,7 @@ RUN = (
 )
 # and what the rest of the program knows of a trainer, if the matrix says it: words, like its own.
 SIZES = (
-    Parameter("micro_batch_size", int, None, "samples a device and pass", minimum=1),
+    Parameter("micro_batch_size", int, None, "samples per device and pass", minimum=1),
     Parameter("gradient_accumulation", int, None, "passes an iteration", minimum=1),
     *(
         Parameter(split.name, int, None, "devices that the trainer splits a model over", minimum=1)
@@ -63,7 +63,7 @@ ABOUT, SIZED = {item.name for item in RUN}, {item.name for item in SIZES}
 FACTS: Mapping[str, str] = {
     "nodes": "nodes of the cell",
     "node_rank": "number of this node, from 0",
-    "devices_per_node": "devices of a node, and processes of ours on it",
+    "devices_per_node": "devices per node, and processes per node",
     "world_size": "nodes x devices_per_node",
     "data_parallel": "what the parallel sizes leave of the world size",
     "device": "cuda, npu or cpu, as the inventory says",

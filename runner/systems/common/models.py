@@ -73,7 +73,7 @@ PARAMETERS = (
     ),
     Parameter("ffn_hidden_size", int, None, "width of the MLP; default: 4 x width", minimum=1),
     Parameter(
-        "seq_length", int, None, "tokens a sample, and positions; default: the model's", minimum=2
+        "seq_length", int, None, "tokens per sample, and positions; default: the model's", minimum=2
     ),
     Parameter(
         "vocab_size",

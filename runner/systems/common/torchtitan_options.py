@@ -134,7 +134,7 @@ def check(cell: Cell) -> None:
             f" {', '.join(there)}"
         )
     if values["float8"] != NONE:
-        raise UserError(f"float8 is no option of pin {cell.pin}; take pin 0.2.2")
+        raise UserError(f"pin {cell.pin} has no float8; use pin 0.2.2")
 
 
 def _check_repeats(cell: Cell) -> None:

@@ -58,7 +58,7 @@ def filled(text: str, values: Mapping[str, Any], where: str) -> str:
         value = value_of(part, values, where) if is_name else part
         if isinstance(value, list):
             raise UserError(
-                f"{where}: {part} is a list, and {{{part}}} stands in {text!r:.60}; make it an"
+                f"{where}: {part} is a list, and {{{part}}} is part of {text!r:.60}; make it an"
                 f" argument of argv by itself, or give {part} one value"
             )
         parts.append(written(value))
@@ -115,7 +115,7 @@ def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
             known = None
         if known is None or not 0 < known < 1e18:
             raise UserError(
-                f"{where} is {value!r}, and {word!r} is no number above 0 there; write a number, or"
+                f"{where} is {value!r}, and {word!r} is not a number above 0; write a number, or"
                 " numbers and keys, without braces, with * between them"
             )
         result *= int(known) if known.is_integer() else known

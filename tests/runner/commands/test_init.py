@@ -32,7 +32,7 @@ def test_this_machine_is_an_inventory_and_is_not_overwritten_unasked(
     [
         ([], "no hosts were named; name them"),
         (["--hosts", "a", "--key", "/none/id"], "there is no file /none/id"),
-        (["--hosts", "a", "--user", "a b"], "is no user's name"),
+        (["--hosts", "a", "--user", "a b"], "is not a user name"),
         (["--hosts", "a", "--root", "tb"], "it must be an absolute path"),
         (["--hosts", "a", "--root", "/{{ x }}"], "it must be an absolute path"),
         (["--hosts", "a", "--port", "0"], "is no port"),

@@ -156,7 +156,7 @@ def test_a_step_time_is_derived_where_the_lines_have_a_rate(tmp_path: Path) -> N
 def test_tokens_of_a_job_follow_from_samples(log: Path) -> None:
     result = parse([log], None, tokens_per_sample=1000, devices=4)
     assert (result["tokens_per_s"], result["tokens_per_s_per_device"]) == (1100, 275)
-    assert "tokens/s from samples/s and 1000 tokens a sample" in result["reason"]
+    assert "tokens/s from samples/s and 1000 tokens per sample" in result["reason"]
     assert parse([log], None, devices=4)["tokens_per_s"] is None
 
 

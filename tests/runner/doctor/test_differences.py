@@ -311,7 +311,7 @@ def test_a_failed_check_is_1_and_a_silent_node_2(tmp_path: Path) -> None:
         " again"
     ]
     assert named.as_json(200)["text"].splitlines()[-2] == (
-        "to mend what setup brings: `python -m runner setup -i 'inventory/\\1'`;"
+        "To fix what setup installs: `python -m runner setup -i 'inventory/\\1'`;"
         " then `python -m runner doctor -i 'inventory/\\1'`"
     )
     silent = {**nodes(2), "node3": "ssh: no route to host"}

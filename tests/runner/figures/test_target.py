@@ -181,7 +181,7 @@ def test_what_is_not_known_of_a_run_is_missing_with_its_reason() -> None:
     assert set(found.figures) == {"iterations"}
     assert found.missing == {
         "seconds": "the log does not have the time of each iteration up to the loss",
-        "tokens": "how many tokens a step has is not known",
+        "tokens": "the tokens per step are unknown",
         "joules": "the devices were not sampled",
     }
     few = time_to_target([run([4.0] * 4)])

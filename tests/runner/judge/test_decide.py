@@ -122,7 +122,7 @@ def test_exit_code_0_without_a_step_says_so() -> None:
     end = ended(reached=0)
     assert (end.status, end.cause, end.reason) == (
         *("no_steps", "no_step"),
-        "the launcher ended with exit code 0 and logged no step",
+        "the launcher ended normally (exit code 0), but the log has no step",
     )
 
 
@@ -260,7 +260,9 @@ def test_exit_code_0_without_a_step_is_explained_where_the_log_can() -> None:
     """Upstream's scripts exit 0 when the trainer fails."""
     end = with_verdict(ended(reached=0), VERDICT, "")
     assert (end.status, end.cause, end.diagnosis) == ("did_not_run", "no_step", "out_of_memory")
-    assert end.reason.startswith("the launcher ended with exit code 0 and logged no step: memory")
+    assert end.reason.startswith(
+        "the launcher ended normally (exit code 0), but the log has no step: memory"
+    )
 
 
 def test_a_time_limit_is_explained_by_what_came_before_it_not_by_what_it_did() -> None:

@@ -281,7 +281,7 @@ TEXTS = {
     "tiny lines": b"1\n|\n" * 2_000,
     "near matches": b"iteration 1/ 2 |\nmemory (MB) | allocated\nlm loss value: 1 |\n" * 500,
     "binary": bytes(range(256)) * 30,
-    "alike but for a byte": ALIKE,
+    "alike except for a byte": ALIKE,
 }
 
 

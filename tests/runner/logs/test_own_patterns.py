@@ -64,7 +64,7 @@ def test_what_is_no_number_is_missing_and_no_nan() -> None:
     found = by(log, b"step 1,024/9 loss 3, tok 1.5K\n")
     assert found.intervals == ()
     assert found.missing == {
-        "step": "`step` found '1,024/9', which is no number; put the number alone in (...)"
+        "step": "`step` found '1,024/9', which is not a number; put only the number in (...)"
     }
     lines = (
         b"step 1,024 loss 3, tok 1.5K\nstep 1,025 loss 1,000.5 tok 12,000\nstep 1026 loss -inf\n"
@@ -74,7 +74,7 @@ def test_what_is_no_number_is_missing_and_no_nan() -> None:
     assert (two.loss, two.nan, two.tokens_per_s) == (1000.5, 0, 12000.0)
     assert (three.loss, three.nan) == (None, 1)
     assert by(log, b"step 1 loss 3, tok x\n").missing == {
-        "loss": "`loss` found '3,', which is no number; put the number alone in (...)",
+        "loss": "`loss` found '3,', which is not a number; put only the number in (...)",
         "tokens_per_s": "`tokens_per_s` found 'x', which is no number; put the number alone in"
         " (...)",
     }

@@ -227,7 +227,7 @@ SIZES = [
     "said", ["the checkpoint (or staging if async is enabled)in", "the checkpoint in"]
 )
 def test_a_checkpoint_in_a_lines_time_is_taken_out(said: str) -> None:
-    """8,000 tokens a step, two devices: ten steps at 4,000 tokens/s a device are 10 s."""
+    """8,000 tokens a step, two devices: ten steps at 4,000 tokens/s per device are 10 s."""
     saved = [
         f"[rank{rank}]:[titan] - root - INFO - Finished saving {said} {took} seconds."
         for rank, took in ((0, 5.00), (1, 4.90))

@@ -36,7 +36,7 @@ def test_a_page_of_gpus_has_power_and_memory_over_time(gpu_page: str) -> None:
     assert Page(gpu_page).open == []
     assert "busy, % over s" not in gpu_page  # all nodes were as busy all the time
     for words in ("power, W over s", "memory, MiB over s"):
-        assert gpu_page.count(f'aria-label="{words}, one line a node"') == 12
+        assert gpu_page.count(f'aria-label="{words}, one line per node"') == 12
     assert "14 cells: zero_stage 0, 1, 3; micro_batch_size 8, 32, 64; nodes 1, 2;" in gpu_page
     assert "28 runs" in gpu_page
 

@@ -335,7 +335,7 @@ def test_nodes_that_log_or_were_sampled_have_curves_of_their_own(
     forty_cells: tuple[Path, str],
 ) -> None:
     _, text = forty_cells
-    for words in ("step time, ms over iteration, one line a node", "busy, % over s, one line"):
+    for words in ("step time, ms over iteration, one line per node", "busy, % over s, one line"):
         drawings = re.findall(rf'<svg [^>]*aria-label="{words}.*?</svg>', text, re.DOTALL)
         assert len(drawings) == 3  # of a cell of each system
         assert all(drawing.count(": node ") == 4 for drawing in drawings)

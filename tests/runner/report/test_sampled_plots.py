@@ -16,7 +16,7 @@ def with_samples(**curves: object) -> Record:
 
 def test_each_quantity_that_was_sampled_has_its_plot_and_no_other() -> None:
     page = render([with_samples(power_w={0: RISES, 1: RISES})], "html")
-    assert 'aria-label="power, W over s, one line a node"' in page
+    assert 'aria-label="power, W over s, one line per node"' in page
     assert page.count("<title>n1-zero0: node ") == 2
     for words in ("busy, %", "memory, MiB over s", "<h3>Utilisation", "<h3>Memory in use"):
         assert words not in page

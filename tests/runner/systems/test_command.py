@@ -241,7 +241,10 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"tokens_per_sample": 1.5}, "tokens are whole"),
         ({"samples_per_step": 0}, "no number above 0"),
         ({"model_flops_per_token": 1e9}, "need tokens_per_sample"),
-        ({"architecture": {"layers": 2}, "tokens_per_sample": 8}, "'layers' is no size of a model"),
+        (
+            {"architecture": {"layers": 2}, "tokens_per_sample": 8},
+            "'layers' is not a size of a model",
+        ),
         (
             {"architecture": {"num_layers": 2}, "model_flops_per_token": 1, "tokens_per_sample": 8},
             "keep one",

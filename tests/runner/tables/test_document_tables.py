@@ -343,7 +343,7 @@ def test_pivot_has_the_rows_columns_and_values_it_is_told() -> None:
             "no cell has the key 'optimisation' (did you mean 'optimization'?)",
         ),
         ({"values": ["sample_per_s"]}, "did you mean 'samples_per_s'"),
-        ({"rows": ["system"]}, "stand in one place; name in `rows` or `columns`"),
+        ({"rows": ["system"]}, "are in the same place; name in `rows` or `columns`"),
     ],
 )
 def test_a_pivot_that_cannot_be_says_why(content: dict[str, Any], words: str) -> None:

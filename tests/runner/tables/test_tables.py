@@ -302,7 +302,7 @@ cell  status       optimization  batch  samples/s  spread  samples/s vs  step ti
 10-5: did_not_run: no training step was logged
 Publishable: 0 of 3 cells (docs/measures.md).
 few_repeats: 1 repeat (10-3, 10-4). Set repeats to 3 or more.
-unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up or name its Python, and run the campaign anew.
+unpinned: what it ran was not recorded (10-3, 10-4). Set the nodes up or name its Python, and run the campaign again.
 Baseline optimization=off: difference from the cell with the same other axes, and percent of it.
 10-5: not compared: no cell with optimization=off and the same other axes.
 loss vs baseline: same within the curves' noise over at least 10 losses (seeds not recorded), docs/measures.md.
