@@ -8,7 +8,7 @@ machines are noisy:
     bench   python -m runner bench, one campaign of N cells and one of a single cell; the marginal
             cost is (time of N cells - time of 1) / (N - 1) - the trainer's own time
     cold    by hand: copy the script to every node, start it everywhere, wait, copy the logs back,
-            with parallel ssh, every connection opened anew
+            with parallel ssh, every connection opened again
     warm    the same over ControlMaster connections that are open already
 
 Start skew is the spread of the launchers' start times over the nodes, by the nodes' clocks (test

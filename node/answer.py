@@ -43,7 +43,7 @@ def read(output: str) -> "Any":
 
 
 def serve(program: "Callable[[Any], Any]", arguments: "Any") -> int:
-    """Run a program and print its answer, or on standard error why there is none; the exit code."""
+    """Run a program and print its answer, or on standard error why it is missing; the exit code."""
     try:
         write(program(arguments))
         return 0

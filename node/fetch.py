@@ -57,7 +57,7 @@ class FetchError(ProgramError):
 
 
 class _AgainError(Exception):
-    """Something that another try may mend."""
+    """Something that another try may fix."""
 
 
 class Fetched(NamedTuple):

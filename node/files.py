@@ -107,9 +107,9 @@ def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False
 
 
 def open_to_append(path: str | os.PathLike[str], mode: int = 0o600) -> IO[bytes]:
-    """Open a plain file to be appended to and read, new where there is none.
+    """Open a plain file to be appended to and read, created if missing.
 
-    Raises OSError, NotPlainError for a link or what is no plain file.
+    Raises OSError, NotPlainError for a link or anything that is not a plain file.
     """
     return _plain(path, os.open(path, APPEND, mode), "a+b")
 

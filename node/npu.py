@@ -82,7 +82,7 @@ def cann_version(home: str) -> str:
 
 
 def ask(program: str) -> tuple[str, str]:
-    """The table, or why there is none."""
+    """The table, or why it is missing."""
     try:
         ran = subprocess.run(
             [program, "info"],

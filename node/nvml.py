@@ -39,7 +39,7 @@ class Memory(ctypes.Structure):
 
 
 class Driver:
-    """The library, and its devices. Raises OSError where there is none."""
+    """The library, and its devices. Raises OSError if it is missing."""
 
     header = HEADER
 

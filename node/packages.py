@@ -115,7 +115,7 @@ def run(scratch: str, argv: list[str], what: str, where: str | None = None) -> s
 
 
 def copy_parts(source: str, target: str, endings: tuple[str, ...]) -> None:
-    """The node's own files of one kind, but for those that setup wrote: they come with the spec."""
+    """The node's own files of one kind, except those that setup wrote: they come with the spec."""
     os.makedirs(target)
     for name in sorted(os.listdir(source)) if os.path.isdir(source) else []:
         if name.endswith(endings) and not name.startswith("trainbench-"):

@@ -133,7 +133,7 @@ def _counted(found: Iterable[os.DirEntry[str]], limits: Limits) -> Iterator[os.D
 
 
 def content(path: str, limits: Limits) -> str:
-    """Return what is at a path as a word: a plain file's checksum, or why there is none."""
+    """Return what is at a path as a word: a plain file's checksum, or why it is missing."""
     limits.file()
     checksum = hashlib.sha256()
     try:

@@ -4,7 +4,7 @@
 
 cuda: by the driver's library (node/nvml.py), with energy and why clocks are low; without it by
 nvidia-smi's own loop, its rows and header as it prints them (times in UTC). npu: npu-smi's table,
-printed anew each second. cpu: this node's processors and memory, from /proc. The supervisor starts
+printed again each second. cpu: this node's processors and memory, from /proc. The supervisor starts
 it with the run and ends it with the run.
 """
 

@@ -251,7 +251,7 @@ def job_faults(
 
 
 def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
-    """Systems and pin sets that there are not."""
+    """Systems and pin sets that do not exist."""
     faults = [
         f"cluster_systems names {name}{nearest(name, known.trainers)}; `python -m runner systems`"
         " lists what there is"

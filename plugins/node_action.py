@@ -163,7 +163,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         return Answer(read(output, kind, where), int(done["rc"]), printable_lines(words))
 
     def expect(self, answered: Answer) -> Any:
-        """Return the answer. Raises AnsibleError where there is none."""
+        """Return the answer. Raises AnsibleError if it is missing."""
         if answered.facts is not None:
             return answered.facts
         why = answered.last or "no output"

@@ -35,7 +35,7 @@ STATEMENT = re.compile(
 def sources(entry: str) -> dict[str, str]:
     """Return the modules that the program `module:function` needs: name to text.
 
-    Raises LookupError for a program that there is not.
+    Raises LookupError for a program that does not exist.
     """
     module, _, function = entry.partition(":")
     text = _read(f"node.{module}", ROOT)

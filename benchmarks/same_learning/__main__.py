@@ -104,7 +104,7 @@ class Check:
         return noise.curves(load_system("torch_gpt").parse({0: [log]}).intervals) if log else None
 
     def line(self, model: str, path: Path) -> table.Line:
-        """Return a path's curves, or why there are none."""
+        """Return a path's curves, or why it is missing."""
         if lacks := path.lacks(self.machine):
             return table.Line(path, None, f"skipped: {lacks}")
         job = self.job(model, path, self.chosen.seeds[0])

@@ -22,7 +22,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class Line:
-    """A path: its curves, or why there are none."""
+    """A path: its curves, or why it is missing."""
 
     path: Path
     curves: Curves | None = None

@@ -72,7 +72,7 @@ def candidates(spec: Spec) -> list[str]:
 
 
 def interpreter(spec: Spec) -> tuple[str, str]:
-    """A Python of the node that can make the environment; or "", and why there is none."""
+    """A Python of the node that can make the environment; or "", and why it is missing."""
     tried: dict[str, str] = {}
     for path in candidates(spec):
         said = probe(path)

@@ -1,6 +1,6 @@
 """A machine's packages, files and services: what is there, what is wanted, and what was found.
 
-    state.look:look         answer the differences and what would mend them; change nothing
+    state.look:look         answer the differences and what would fix them; change nothing
     state.look:verify       fail with the differences
     state.steps:begin       write down what the machine is like before a change
     state.steps:wanted      answer what apt would be asked for, and its sources
@@ -8,7 +8,7 @@
     state.steps:finish      write down what the change made new; fail if something differs
     state.steps:account     the same after a failure: fails for nothing that differs
     state.steps:undo        answer what takes it all off again; change nothing
-    state.steps:forget      remove the ledger, or say what could not be taken off
+    state.steps:forget      remove the ledger, or say what could not be removed
 
 roles/node_state/meta/argument_specs.yml says what the lists of their spec hold.
 

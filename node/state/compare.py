@@ -1,4 +1,4 @@
-"""The wanted and the present: what differs, and what mends it: pure."""
+"""The wanted and the present: what differs, and what fixes it: pure."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def wanted_text(item: Spec, have: str | None) -> str:
 
 
 def last_words(text: str) -> str:
-    """The last line of an answer, but for where Docker says that there is help."""
+    """The last line of an answer, except where Docker says that there is help."""
     lines = [line for line in text.strip().splitlines() if line and "--help'" not in line]
     return lines[-1] if lines else "says nothing"
 
 
 def compare(spec: Spec, machine: MachineState) -> dict[str, Any]:
-    """The differences in words, and what mends them."""
+    """The differences in words, and what fixes them."""
     said: list[str] = []
     todo: dict[str, Any] = {
         "keys": [], "apt_files": [], "files": [], "packages": [], "unhold": [], "hold": [],

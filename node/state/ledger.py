@@ -1,4 +1,4 @@
-"""What was new because of us, and what takes it off: pure."""
+"""What was new because of us, and what removes it: pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .packages import present, reached, removable, split
 from .repositories import keyring
 from .spec import Spec
 
-# What Ansible's apt module installs for itself where it is missing: ours to take off again.
+# What Ansible's apt module installs for itself where it is missing: ours to remove again.
 TOOLS = ("python3-apt",)
 
 
@@ -79,7 +79,7 @@ def removed(machine: MachineState) -> list[str]:
 
 
 def told(plan: dict[str, Any]) -> list[str]:
-    """Return a line for each kind of thing that a plan of `undo` takes off or puts back."""
+    """Return a line for each kind of thing that a plan of `undo` removes or puts back."""
     titles = {
         "remove": "packages removed", "install": "packages put back", "downgrade": "packages put"
         " back to", "delete": "files removed", "restore": "files restored", "unmake": "removed",
@@ -93,7 +93,7 @@ def told(plan: dict[str, Any]) -> list[str]:
 
 
 def undo(machine: MachineState, offered: Collection[str] = ()) -> dict[str, Any]:
-    """What takes off all that the ledger has, and what stays and why.
+    """What removes all that the ledger has, and what stays and why.
 
     `offered`: those of `removed` that apt still has. Of the others it takes what it has: a newer
     one beside older parts of the same source would be refused where there is a choice.

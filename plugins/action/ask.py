@@ -34,7 +34,7 @@ class ActionModule(NodeAction):
     _supports_check_mode = True
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Run it. Raises AnsibleActionFail for a program that there is not."""
+        """Run it. Raises AnsibleActionFail for a program that does not exist."""
         if unknown := set(arguments) - ARGUMENTS:
             raise AnsibleActionFail(
                 f"ask takes {', '.join(sorted(ARGUMENTS))}, not {', '.join(sorted(unknown))}"

@@ -11,7 +11,7 @@ roles/<system>/vars/pins.yml (docs/adding-a-system.md has the keys); `site` says
     compilers          variables of every run that name one: CC, CXX, PATH
     home               instead of system and root: the folder of this one pin set
 
-Pure but for the patches and constraints, which are read through one function.
+Pure except the patches and constraints, which are read through one function.
 """
 
 import hashlib
@@ -369,7 +369,7 @@ def pin_plans(
     site: Mapping[str, Any],
     read: Read = lambda path: path.read_text(encoding="utf-8"),
 ) -> list[dict[str, Any]]:
-    """One plan for each pin set named. Raises PinError for one that there is not, or a bad one."""
+    """One plan for each pin set named. Raises PinError for a bad or unknown one."""
     plans = []
     for name in names:
         if name not in pins:

@@ -109,7 +109,7 @@ def fetchable(name: str) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """A file's size in bytes; -1 where there is none."""
+    """A file's size in bytes; -1 if missing."""
     try:
         return path.stat().st_size
     except OSError:

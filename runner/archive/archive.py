@@ -38,7 +38,7 @@ def opened(runs: Path, name: str | None) -> Iterator[Opened]:
     """Open the campaign of that name under `runs`, in that folder, or in that archive; None: the
     newest.
 
-    Raises UserError where there is none.
+    Raises UserError if it is missing.
     """
     path = Path(name) if name else None
     if path is None or name in {campaign.name for campaign in campaigns(runs)}:

@@ -63,7 +63,7 @@ class Declared:
 
 
 def check_keys(keys: Mapping[str, Any]) -> None:
-    """Refuse `--set` of what is no key of such a cell. Raises UserError."""
+    """Refuse `--set` of anything that is not a key of such a cell. Raises UserError."""
     for key, value in keys.items():
         if option := _TAKEN.get(key):
             raise UserError(f"--set {key}: {option} says it")

@@ -151,7 +151,7 @@ def _planned(name: str, logs: tuple[Brought, ...], said: Declared) -> LogRun:
 
 
 def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> Settings:
-    """Return what the campaign is, new where there is none. Raises UserError where the logs cannot
+    """Return what the campaign is, created if missing. Raises UserError where the logs cannot
     go into it.
     """
     was = campaign.recorded

@@ -1,4 +1,4 @@
-"""Commands that mend, as whoever reads them can type them: with the inventory they are for."""
+"""Commands that fix a problem, ready to type: with the inventory they are for."""
 
 import shlex
 

@@ -33,7 +33,7 @@ class _Escaped(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        """Escape the text, but for an instance's."""
+        """Escape the text, except an instance's."""
         return text if isinstance(text, cls) else str.__new__(cls, cls.escape(text))
 
     @staticmethod
@@ -57,7 +57,7 @@ class TerminalText(_Escaped):
 
     @staticmethod
     def escape(text: str) -> str:
-        """Put a space for each character that is not printable, but for line breaks."""
+        """Put a space for each character that is not printable, except line breaks."""
         if all(map(str.isprintable, text.split("\n"))):
             return text
         return "".join(c if c.isprintable() or c == "\n" else " " for c in _whole(text))

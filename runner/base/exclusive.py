@@ -49,7 +49,7 @@ def refuse_untrusted_inside(folder: Path, group: str = "") -> None:
 
 
 def open_lock(path: Path) -> IO[bytes]:
-    """Open a lock file, new where there is none: a plain file of that one name, and no link.
+    """Open a lock file, created if missing: a plain file of that one name, and no link.
 
     So nothing else is emptied by who writes into it. Raises OSError, UserError.
     """

@@ -1,4 +1,4 @@
-"""What ssh says of a node that it does not reach: why, and what mends it. Pure.
+"""What ssh says of a node that it does not reach: why, and what fixes it. Pure.
 
 Setup's validate, bench and init say it in these words, of one node or of many at once.
 """
@@ -41,7 +41,7 @@ def kind_of(message: str) -> str:
 
 
 def cure(kind: str, addresses: Sequence[str], why: str = "") -> str:
-    """Say what mends it for these addresses; empty where only a look at the machine can tell.
+    """Say what fixes it for these addresses; empty where only a look at the machine can tell.
 
     `why`, ssh's words, may name the user.
     """
@@ -88,7 +88,7 @@ def out_of_reach(
             host if host == place else f"{host} ({place})"
             for host, place in zip(hosts, at, strict=True)
         )
-        mends = cure(kind, at, why) or (
+        fixes = cure(kind, at, why) or (
             "see that it is on, that its address in the inventory is right and that it takes your"
             f" key (`ssh {user and f'{user}@'}{at[0]}` must not ask)"
         )
@@ -96,7 +96,7 @@ def out_of_reach(
         left_out = ":".join(f"!{host}" for host in hosts)
         other = f"take {it} out of the inventory (out of one playbook: --limit '{left_out}')"
         other = other if listed else f"leave {it} out"
-        sentences.append(f"{called} cannot be reached: {why}; {mends}, or {other}")
+        sentences.append(f"{called} cannot be reached: {why}; {fixes}, or {other}")
     return sentences
 
 
@@ -107,8 +107,8 @@ def unusable(whys: Mapping[str, str], inventory: object, addresses: Mapping[str,
         hosts.setdefault((kind_of(words), silence(words)), []).append(host)
     sentences = []
     for (kind, why), named in hosts.items():
-        mends = cure(kind, [addresses.get(host, host) for host in named], why)
-        sentences.append(f"{', '.join(named)} cannot be used: {why}{mends and '; '}{mends}")
+        fixes = cure(kind, [addresses.get(host, host) for host in named], why)
+        sentences.append(f"{', '.join(named)} cannot be used: {why}{fixes and '; '}{fixes}")
     each = "it" if len(whys) == 1 else "each"
     its = "its" if len(whys) == 1 else "each one's"
     which = "it" if len(whys) == 1 else "those that do not"

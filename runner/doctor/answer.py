@@ -129,8 +129,8 @@ class Answer:
                 )
             parts += table.failure_lines(self.failures)
             if self.failures:
-                mend, look = played("setup", self.mended_by), doctor(self.mended_by)
-                parts.append(one_line(f"To fix what setup installs: {mend}; then {look}"))
+                fix, look = played("setup", self.mended_by), doctor(self.mended_by)
+                parts.append(one_line(f"To fix what setup installs: {fix}; then {look}"))
             parts.append(self._summary())
         if self.judgement is not None:
             parts += table.measured_parts(self.judgement, width)

@@ -285,7 +285,7 @@ _LINE_BYTES = 1 << 16
 
 
 def lines(log: bytes) -> list[dict[str, Any]]:
-    """Read the probe's lines in a node's log; what is no such line is left out."""
+    """Read the probe's lines in a node's log; other lines are skipped."""
     objects = []
     for line in log.decode("utf-8", "replace").splitlines():
         _, mark, text = line.partition(PROBE_MARK)

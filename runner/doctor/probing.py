@@ -38,7 +38,7 @@ LOG_BYTES = 1 << 24  # of a probe's log that are read
 
 
 def torch_of(envs: Mapping[str, Mapping[str, Any]], inventory: object) -> tuple[str, str]:
-    """Find the pin (`torch_gpt/torch-2.13`) with torch on every node, or say why there is none.
+    """Find the pin (`torch_gpt/torch-2.13`) with torch on every node, or say why none has it.
 
     torch_gpt's come first, its newest torch before its others; of other systems any will do.
     """

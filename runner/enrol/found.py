@@ -117,7 +117,7 @@ def _numbers(text: str) -> tuple[int, int]:
 def _newest_enough(
     host: str, pythons: Sequence[tuple[str, tuple[int, int]]]
 ) -> tuple[str, tuple[int, int]]:
-    """Return the first Python that Ansible can use. Raises UserError where there is none."""
+    """Return the first Python that Ansible can use. Raises UserError if it is missing."""
     if not pythons:
         raise UserError(f"{host} has no python3; install one of {OLDEST_NAME} or newer there")
     good = [(path, version) for path, version in pythons if version >= OLDEST_PYTHON]

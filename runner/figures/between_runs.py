@@ -71,7 +71,7 @@ class CellTimes:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean; `missing` says why there is none."""
+        """The 95 % interval of the mean; `missing` says why it is missing."""
         if self.missing:
             return None
         half = max(quantile(len(self.means) - 1) * self.error, self.open_by_steps)

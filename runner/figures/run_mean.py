@@ -152,6 +152,6 @@ def _late(shares: Floats) -> Floats:
 
 
 def regular(late: Floats) -> bool:
-    """Whether slow steps come at equal distances, but for one line."""
+    """Whether slow steps come at equal distances, except one line."""
     gaps = np.diff(np.flatnonzero(late))
     return len(gaps) >= FEWEST_GAPS and int(gaps.max() - gaps.min()) <= 1 < int(gaps.min())

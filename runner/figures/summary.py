@@ -258,7 +258,7 @@ class Value:
 def summarise(
     runs: Sequence[Sequence[Value]], *, rate: bool = False, stopped: bool = False
 ) -> Summary | None:
-    """Sum up a quantity: its values in each run; None when there are none.
+    """Sum up a quantity: its values in each run; None without any.
 
     `rate` says that it is per second, `stopped` as cell_times has it. The rules are in the
     module's docstring.

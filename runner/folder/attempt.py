@@ -27,7 +27,7 @@ Noun = TypeVar("Noun")
 
 
 def written_at(path: Path) -> float | None:
-    """Return when a file was written (epoch seconds); None where there is none."""
+    """Return when a file was written (epoch seconds), or None."""
     try:
         return path.stat().st_mtime
     except OSError:

@@ -67,7 +67,7 @@ class Campaign(HeldFolder):
 
     @property
     def recorded(self) -> Settings | None:
-        """campaign.json; None where there is none. Raises UnreadableError that names the cure."""
+        """campaign.json, or None. Raises UnreadableError that names the cure."""
         try:
             settings: Settings | None = load(self._file, SETTINGS)
         except UnreadableError as error:
@@ -79,7 +79,7 @@ class Campaign(HeldFolder):
 
     @property
     def settings(self) -> Settings:
-        """campaign.json. Raises UserError where there is none, or none that can be read."""
+        """campaign.json. Raises UserError if it is missing or unreadable."""
         settings = self.recorded
         if settings is None:
             raise UserError(f"{self.path} holds no {names.CAMPAIGN}; it is not a campaign's folder")
@@ -163,7 +163,7 @@ class Campaign(HeldFolder):
     def forget(self) -> None:
         """Remove the folder where nothing ran, and nobody left anything else in it.
 
-        For who holds it; another who waits for it makes it anew.
+        Call with the lock held; a process that waits for the lock creates the file again.
         """
         ours = {names.CAMPAIGN, names.HAPPENED, names.LOCK, names.INSPECTED, names.PROGRAMS}
         ours |= {names.LINES, names.RELIED, names.TUNED, names.WINNER}

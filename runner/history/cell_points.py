@@ -56,12 +56,12 @@ class Point:
         return ended_well(self.row)
 
     def figure(self, quantity: str) -> float | None:
-        """Return a figure of the row; None where there is none."""
+        """Return a figure of the row, or None."""
         value = self.row.get(quantity)
         return None if value is None else float(value)
 
     def interval(self, quantity: str) -> tuple[float, float] | None:
-        """Return the 95 % interval of a figure's median; None where there is none."""
+        """Return the 95 % interval of a figure's median, or None."""
         low, high = (self.figure(f"{quantity}_ci_{end}") for end in ("low", "high"))
         return None if low is None or high is None else (low, high)
 
@@ -72,7 +72,7 @@ class CampaignPoints:
 
     `id` is its name among all that are read, of letters that any file system and address can have.
     `source` is the name of its folder or file, `digest` says which others are the same.
-    `document` is what `collect --format json` writes, but for its rows.
+    `document` is what `collect --format json` writes, except its rows.
     """
 
     id: str

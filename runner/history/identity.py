@@ -5,7 +5,7 @@ parameters, then what is only named alike. Of many campaigns nobody says that, s
 narrower here. Two cells are the same one when these are:
 
 - system, nodes, devices_per_node, and every parameter as it was resolved, the dataset's name with
-  them, but for the pin and the environment variables: those may change over time, and are shown
+  them, except the pin and the environment variables: those may change over time, and are shown
   where they did. A key whose values tell cells of the same campaign apart (an axis) is no such one;
 - the kind of machine: the devices' name, or of nodes without devices their processors; of a run
   that never began, that of its campaign's others.

@@ -120,7 +120,7 @@ def _tensor(data: bytes) -> float | None:
 
 
 def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
-    """Read each tag's (step, value) in the order written; what is no scalar is passed over."""
+    """Read each tag's (step, value) in the order written; other values are skipped."""
     scalars_by_tag: dict[str, list[tuple[int, float]]] = {}
     for record in records(data):
         try:

@@ -117,7 +117,7 @@ class Kind(ABC):
         return {}
 
     def forget(self) -> None:
-        """Forget what was measured: a run begins anew. What the log says of its sizes stays."""
+        """Forget what was measured: a run starts over. What the log says of its sizes stays."""
         self.notes.forget()
         self.overflows.forget()
 

@@ -1,6 +1,6 @@
-"""The last run of a log: of several that begin anew in one file no figure is made of two.
+"""The last run of a log: of several that start over in one file no figure is made of two.
 
-A run begins anew where the iteration falls to the first one of the run before it, or below. One
+A run starts over where the iteration falls to the first one of the run before it, or below. One
 that goes on from a checkpoint behind that is the same run, which did some of its work again.
 """
 
@@ -14,9 +14,9 @@ from runner.logs.logged_step import LoggedStep
 
 
 class LastRun:
-    """One log, read by one parser, which forgets what it read where a run begins anew.
+    """One log, read by one parser, which forgets what it read where a run starts over.
 
-    `known` is what is known of the run besides. `begun` counts the runs that begin anew, `before`
+    `known` is what is known of the run besides. `begun` counts the runs that start over, `before`
     how often the iteration had fallen until the last began.
     """
 
@@ -30,12 +30,12 @@ class LastRun:
         self._last = 0
 
     def feed(self, text: bytes) -> tuple[bool, list[LoggedStep]]:
-        """Return whether a run begins anew in whole lines of the log, and the last one's steps."""
-        anew, steps = self._feed(newlines(text))
+        """Return whether a run starts over in whole lines of the log, and the last one's steps."""
+        again, steps = self._feed(newlines(text))
         known = self._known.or_by(self.parser.notes.facts)
         for step in steps:
             known.complete(step)
-        return anew, steps
+        return again, steps
 
     def remarks(self, log: str) -> Iterator[str]:
         """Say what of the log, which people know by that name, is not in the figures."""

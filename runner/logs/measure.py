@@ -28,10 +28,10 @@ class _Log:
         return self.run.parser
 
     def feed(self, text: bytes) -> None:
-        """Read whole lines of it; where a run begins anew, what came before is forgotten."""
-        anew, steps = self.run.feed(text)
-        self.steps = [*steps] if anew else self.steps
-        if not anew:
+        """Read whole lines of it; where a run starts over, what came before is forgotten."""
+        again, steps = self.run.feed(text)
+        self.steps = [*steps] if again else self.steps
+        if not again:
             self.steps += steps
 
     def intervals(self) -> list[Interval]:

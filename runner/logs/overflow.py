@@ -36,11 +36,11 @@ class Overflows:
 
     @property
     def of_run(self) -> int:
-        """Steps skipped since a run began anew, or in all."""
+        """Steps skipped since a run began again, or in all."""
         return self.total - self._before
 
     def forget(self) -> None:
-        """Forget what was told: a run begins anew, and what is untold is of it."""
+        """Forget what was told: a run starts over, and what is untold is of it."""
         self._before = self._told
 
     def see(self, text: bytes, at: int) -> None:

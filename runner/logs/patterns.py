@@ -83,7 +83,7 @@ def _read(key: str, value: Any, where: str) -> LinePattern:
         wanted = f"{{pattern: '...', unit: {next(iter(units))}}}, with a unit of {', '.join(units)}"
         if not isinstance(value, dict) or set(value) != {"pattern", "unit"}:
             raise UserError(f"{where} is {value!r:.100}; write {wanted}")
-        if value["unit"] not in list(units):  # what is no text has no hash, perhaps
+        if value["unit"] not in list(units):  # anything that is not a text has no hash, perhaps
             raise UserError(f"{where} has the unit {value['unit']!r:.100}; write {wanted}")
         scale, value = units[value["unit"]], value["pattern"]
     if not isinstance(value, str) or not 0 < len(value) <= MOST_LETTERS:

@@ -144,8 +144,8 @@ def _one(path: Path, kind: Callable[[], Kind], before: LogTotals, known: Known) 
     run = LastRun(kind, known)
     summary = deepcopy(before)
     for text in whole_lines(blocks(path, BLOCK)):
-        anew, steps = run.feed(text)
-        if anew:
+        again, steps = run.feed(text)
+        if again:
             summary = deepcopy(before)
             summary.runs += run.before
         summary.add(steps)

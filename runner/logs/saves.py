@@ -5,7 +5,7 @@
         save-checkpoint ................................: (6270.02, 6273.14)
 
 (bigscience 0035f06a megatron/training.py:840; microsoft 7632408b megatron/training.py:1202, and
-timers.py:235.) Both begin `interval-time` anew at each logged line alone (:1107), so a checkpoint
+timers.py:235.) Both begin `interval-time` again at each logged line alone (:1107), so a checkpoint
 is in the line behind it, as an evaluation is, whose time they do not say. NVIDIA's stops that clock
 for both since b60ca1a8 (2023-11-22), which prints `evaluate ....` besides; from f427c6f0
 (2024-01-24) on its lines have a stamp. Those are left as they are, and so are Primus' and

@@ -146,7 +146,7 @@ def bytes_text(count: int) -> str:
 
 
 def _commands(row: Row, evidence: Evidences) -> dict[str, Any]:
-    """Return the commands of the run that describes the cell, and why there are none."""
+    """Return the commands of the run that describes the cell, and why it is missing."""
     found = _of(row.record, evidence)
     several = len(row.records) > 1
     if found is None:

@@ -37,7 +37,7 @@ def _from(row: Row) -> str | None:
 
 
 def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
-    """Return the comparison table, but for differences, which have a section of their own.
+    """Return the comparison table, except differences, which have a section of their own.
 
     Each column has its `key` in an address, its `rank` among those that a narrow page shows, and
     whether rows are filtered by it; each cell the `value` that it is sorted and filtered by, None

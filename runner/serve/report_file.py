@@ -34,7 +34,7 @@ class ReportFile:
         self._thread.start()
 
     def changed(self) -> None:
-        """Have the page written anew, soon."""
+        """Have the page written again, soon."""
         with self._turn:
             self._changed = True
             self._turn.notify_all()

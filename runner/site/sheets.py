@@ -92,7 +92,7 @@ def why_not(point: Point) -> str:
 
 
 def axes(point: Point) -> Mapping[str, Any]:
-    """Return the axes of a point's cell, but for the system's."""
+    """Return the axes of a point's cell, except the system's."""
     return {name: v for name, v in point.row.get("axes", {}).items() if name != "system"}
 
 

@@ -64,7 +64,7 @@ class Entry:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def value(self, key: str) -> Any:
-        """Return a label, axis, parameter or size; None where there is none."""
+        """Return a label, axis, parameter or size, or None."""
         if self.row is not None:
             if key in self.labels:
                 return self.text(key)

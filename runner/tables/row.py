@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the percentage; None where there is none."""
+        """The 95 % interval of the percentage, or None."""
         return self.rate.interval if self.rate else None
 
     @property

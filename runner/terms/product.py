@@ -40,7 +40,7 @@ class Products:
         return Products({host: products for host, products in kept.items() if products})
 
     def with_newer(self, newer: Products) -> Products:
-        """Return these, but for what the newer ones have measured again."""
+        """Return these, except what the newer ones have measured again."""
         nodes = dict(self.nodes)
         for host, products in newer.nodes.items():
             again = {each.arithmetic for each in products}

@@ -67,7 +67,7 @@ class Needs:
 def wheels_of(plan: Mapping[str, Any], python: str) -> list[Wheels]:
     """What pip is asked for by one pin set; `python` is the nodes', unless the pin names one.
 
-    All steps are resolved together, but for those that want no dependencies.
+    All steps are resolved together, except those that want no dependencies.
     """
     found = []
     for no_deps in (False, True):

@@ -30,7 +30,7 @@ NPU = Sign(
         *(b"npu-smi", b"[npu", b"npu warning", b"npu:0"),
     )
 )
-# Its name, but for that of an option, as in a usage text, and of one that is not set.
+# Its name, except that of an option, as in a usage text, and of one that is not set.
 DEEPSPEED = Sign(
     (b"deepscale", b"consumed tokens:", b"per iteration (s):"),
     re.compile(rb"\[deepspeed\]|(?<!--)(?<!_)deepspeed(?!\w{0,40}[\])]|=none)"),
