@@ -10,19 +10,30 @@ from benchmarks.roofline import main
 DOCUMENT = Path(__file__).parents[2] / "docs" / "performance.md"
 
 
+def test_the_documents_table_is_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "gpt2-medium"]) == 0
+    assert capsys.readouterr().out.strip() in DOCUMENT.read_text()
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "rate", "mfu"),
     [
-        "--model gpt2-medium",
-        "--model gpt-1.3b",
-        "--model llama3-8b --micro-batch-size 1 2 --data-parallel 2 --zero-stage 3",
+        ("--model gpt-1.3b", "79.9", "70.0"),
+        (
+            "--model llama3-8b --micro-batch-size 1 2 --data-parallel 2 --zero-stage 3",
+            "13,004",
+            "76.1",
+        ),
     ],
 )
-def test_the_documents_tables_are_what_it_prints(
-    words: str, capsys: pytest.CaptureFixture[str]
+def test_floors_of_larger_models_are_as_documented(
+    words: str, rate: str, mfu: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words.split()) == 0
-    assert capsys.readouterr().out in DOCUMENT.read_text()
+    printed = capsys.readouterr().out
+    for figure in (rate, mfu):
+        assert f"**{figure}**" in printed
+        assert figure in DOCUMENT.read_text()
 
 
 def floor(printed: str) -> float:
