@@ -132,7 +132,7 @@ def _speed(comparison: BaselineComparison) -> str:
         why = speed.rate.missing if speed.rate else ""
         return f"{speed.percent:+.1f} % in speed against {against}, but nobody can tell: {why}"
     change = f"{speed.percent:+.1f} % ± {speed.half:.1f}"
-    return f"no measurable speed difference from {against} ({change})"
+    return f"as fast as {against} within the noise ({change})"
 
 
 def _memory(cells: Sequence[BaselineComparison]) -> str:
@@ -185,7 +185,7 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     unsure = sum(speed is not None and speed.interval is None for speed in untold)
     alike = sum(speed is not None and speed.interval is not None for speed in untold)
     if alike:
-        words.append(f"no measurable speed difference from {against} in {alike} {count}")
+        words.append(f"as fast as {against} within the noise in {alike} {count}")
     if unsure:
         words.append(f"without an interval in {unsure} {count}")
     if len(untold) > alike + unsure:

@@ -311,7 +311,7 @@ def matrix_changed(stage: Stage) -> Row:
     assert path.read_text() != was
     grown = stage.bench.run("--only", "env=CELL:struck*", timeout=PATIENCE_S)
     assert grown.returncode == 0, grown.stderr
-    assert "hidden: 1 run that the matrix names no more, 1 cell (env=CELL:before" in grown.stderr
+    assert "hidden: 1 run not in this matrix any more, 1 cell (env=CELL:before" in grown.stderr
     path.write_text(was)
     return stage.row(None)
 

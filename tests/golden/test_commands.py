@@ -320,7 +320,7 @@ def test_a_campaign_ends_with_the_table_and_exit_code_1_for_a_failed_cell(
     assert status == {"zero": "ok", "one": "ok", "two": "failed", "three": "no_steps"}
     shown = " ".join(first.stdout.split())
     assert "ValueError: the stand-in failed at step 3" in shown
-    assert "logged no step" in shown
+    assert "log has no step" in shown
     assert "TFLOP/s" in shown
 
 
@@ -381,7 +381,7 @@ def test_a_finished_campaign_is_shown_again_without_any_play(
     monkeypatch.setattr(ssh_engine, "play", lambda *_, **__: pytest.fail("a play was run"))
     assert main(bench.argv()[3:]) == 1
     said = capsys.readouterr()
-    assert "4 runs, 4 finished before (2 of them not ok: --failed runs them again)" in said.err
+    assert "4 runs, 4 already done (2 of them not ok: --failed runs them again)" in said.err
     assert "the stand-in failed at step 3" in " ".join(said.out.split())
     assert not list(bench.campaign.glob("*/*/attempt2"))
 
@@ -565,7 +565,7 @@ def test_a_campaign_grows_and_says_beforehand_what_that_is(
     assert plan.returncode == 0, plan.stderr
     lines = [" ".join(line.split()) for line in plan.stdout.splitlines()]
     assert lines[0] == "campaign small-here: 3 kept, 5 new, 1 hidden"
-    assert lines[1].startswith("hidden: 1 run that the matrix names no more, 1 cell (zero_stage=3,")
+    assert lines[1].startswith("hidden: 1 run not in this matrix any more, 1 cell (zero_stage=3,")
     took = r"about [\d.]+ s, as"
     assert re.fullmatch(f"zero_stage=0 1 1 {took} its own finished runs", lines[5])
     assert re.fullmatch(f"zero_stage=3 0 2 {took} the campaign's finished runs", lines[7])
@@ -575,7 +575,7 @@ def test_a_campaign_grows_and_says_beforehand_what_that_is(
     assert sorted(bench.campaign.rglob("*")) == before
     done = runner(*argv, "--only", "zero_stage=[01]", "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert "4 runs, 2 finished before" in done.stderr
+    assert "4 runs, 2 already done" in done.stderr
     table = json.loads(done.stdout)
     assert table["hidden"] == lines[1]
     assert [(row["cell"], row["status"]) for row in table["rows"]] == [

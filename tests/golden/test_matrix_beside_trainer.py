@@ -46,7 +46,7 @@ def test_it_grows_and_a_changed_program_is_named(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     grown = bench(8, 16)
     assert grown.returncode == 0, grown.stderr
-    assert "2 runs, 1 finished before" in grown.stderr
+    assert "2 runs, 1 already done" in grown.stderr
     (folder / "train.py").write_text(TRAINER + "# another one\n")
     refused = bench(8, 16, 32)
     assert refused.returncode == 2, refused.stderr

@@ -144,7 +144,7 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
     assert problem(tmp_path / "no\x1b[2J").endswith(
         "is not there; bring the trainer there, or name another cwd"
     )
-    assert "is no folder" in problem(tmp_path / "f")
+    assert "is not a folder" in problem(tmp_path / "f")
 
 
 # --- checkouts ------------------------------------------------------------------------------------
@@ -362,10 +362,10 @@ def test_a_python_is_its_version_and_packages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("#!/bin/sh\necho hello\n", "is no Python that can be asked: it said nothing of itself"),
-        ("#!/bin/sh\necho 'no \x1b[2Jgood' >&2; exit 3\n", "asked: no good; name one"),
-        ('#!/bin/sh\necho \'{"python": "3", "packages": "x"}\'\n', "is no Python"),
-        ("#!/bin/sh\necho '[' ; yes | head -c 9000000\n", "is no Python"),
+        ("#!/bin/sh\necho hello\n", "does not answer as a Python: it said nothing of itself"),
+        ("#!/bin/sh\necho 'no \x1b[2Jgood' >&2; exit 3\n", "as a Python: no good; name one"),
+        ('#!/bin/sh\necho \'{"python": "3", "packages": "x"}\'\n', "does not answer as a Python"),
+        ("#!/bin/sh\necho '[' ; yes | head -c 9000000\n", "does not answer as a Python"),
         ("#!/nowhere/python\n", "cannot be started: No such file"),
         ("", "cannot be started: Exec format error"),
         ("#!/bin/sh\nexec sleep 60\n", "did not say what it is within"),

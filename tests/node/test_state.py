@@ -111,7 +111,7 @@ def test_each_kind_of_difference_is_named() -> None:
         "package c: not held",
         "file /x: edited",
         "file /y: mode 0644, not 0600",
-        "service t: there is none",
+        "service t: missing",
         "service u: stopped",
         "nvcc: release 12.4",
     ]

@@ -479,7 +479,7 @@ def test_what_is_missing_is_refused_by_name(make: Make, tmp_path: Path) -> None:
     for more, cause, words in (
         ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed; put it"),
         ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed; run playbooks"),
-        ({"argv": ["no-python"]}, "missing", "no-python is no program of this node's PATH"),
+        ({"argv": ["no-python"]}, "missing", "no-python is not on this node's PATH"),
         ({"argv": ["./plain"], "cwd": str(tmp_path)}, "missing", f"{plain} cannot be executed"),
         ({"cwd": "/no/folder"}, "missing", "working directory /no/folder does not exist"),
         ({"requires": {"/no/train.py": None}}, "missing", "/no/train.py is missing"),
@@ -1035,7 +1035,7 @@ def test_a_secret_reaches_the_trainer_and_no_file(make: Make) -> None:
 
 def test_what_a_dead_supervisor_left_is_ended_by_the_next_run(make: Make, tmp_path: Path) -> None:
     """Its trainer, and one that fled into another session; nothing of a run that goes on."""
-    words = r"an older run of ours had left processes here, [2-4] without their supervisor: "
+    words = r"an earlier run had left processes here, [2-4] without their supervisor: "
     words += r"pid \d+ \(.+\) of \S+, [\d.]+ s old; they were ended"
     for _ in range(3):  # a run of another test's, on this machine, may be the next one, too
         lost, going = make(f"setsid sleep 1000 & echo $! $$; {SLEEP}"), make(f"echo $$; {SLEEP}")

@@ -148,6 +148,6 @@ def test_a_page_has_whole_logs_up_to_a_size(
     for words in (["--logs", "-1", "--format", "html"], ["--logs", "much", "--format", "html"]):
         with pytest.raises(SystemExit):
             main(["collect", *words])
-        assert "is no size in MiB" in capsys.readouterr().err
+        assert "is not a size in MiB" in capsys.readouterr().err
     assert main(["collect", "--runs", str(tmp_path), "--logs", "1"]) == 2
     assert "it needs --format html" in capsys.readouterr().err

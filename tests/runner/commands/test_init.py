@@ -35,7 +35,7 @@ def test_this_machine_is_an_inventory_and_is_not_overwritten_unasked(
         (["--hosts", "a", "--user", "a b"], "is not a user name"),
         (["--hosts", "a", "--root", "tb"], "it must be an absolute path"),
         (["--hosts", "a", "--root", "/{{ x }}"], "it must be an absolute path"),
-        (["--hosts", "a", "--port", "0"], "is no port"),
+        (["--hosts", "a", "--port", "0"], "is not a port"),
     ],
 )
 def test_bad_words_are_one_sentence_and_nothing_is_written(

@@ -320,7 +320,7 @@ def test_what_a_reader_should_know_of_a_pair_is_noted() -> None:
     notes = "; ".join(one(row(), other).notes)
     assert "final loss 5, then 7: do both train the same?" in notes
     assert "measured over iterations 1-50, then 11-50" in notes
-    assert "the second is not publishable: drift" in notes
+    assert "the second does not meet the publishing rules: drift" in notes
     assert "few_repeats" not in notes  # it makes no speed doubtful
     assert one(row(), row(**FAILED)).notes == ("why",)
 

@@ -134,7 +134,7 @@ def test_what_is_hidden_is_counted_and_named(begun: Campaign) -> None:
     begun.new_attempt(one, 2)  # once more is no other run
     begun.adopt(begun.open(small_matrix({"zero_stage": [1]}), CLUSTER))
     assert begun.hidden.words == (
-        "hidden: 3 runs that the matrix names no more, 1 cell (zero_stage=0) and 1 repeat of other"
+        "hidden: 3 runs not in this matrix any more, 1 cell (zero_stage=0) and 1 repeat of other"
         " cells; they stay on disk, and come back with their values"
     )
     begun.adopt(begun.open(MATRIX, CLUSTER))

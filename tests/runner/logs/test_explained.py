@@ -39,7 +39,7 @@ def test_a_devices_tokens_are_the_jobs_by_the_number_of_devices() -> None:
     totals, tokens, why = told(Known(devices=8), {}, device_tokens_per_s=1000.0)
     assert (tokens.job, tokens.device) == (8000, 1000)
     assert totals.samples_per_s.mean() is None
-    assert "how many tokens are in a sample (--tokens-per-sample N)" in why
+    assert "tokens per sample are unknown (--tokens-per-sample N)" in why
 
 
 def test_without_the_number_of_devices_nothing_is_said_of_the_job() -> None:

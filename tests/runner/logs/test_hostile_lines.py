@@ -138,7 +138,8 @@ def test_a_time_or_rate_of_zero_or_less_is_not_measured_and_named(
     result = parse([path], None)
     assert (result["logged_lines"], result["step_time_ms"], result["samples_per_s"]) == (2, 100, 10)
     assert (
-        "not measured: 2 times or rates on the lines that are no number above 0" in result["reason"]
+        "not measured: 2 times or rates on the lines that are not numbers above 0"
+        in result["reason"]
     )
 
 

@@ -75,7 +75,7 @@ def test_what_is_no_number_is_missing_and_no_nan() -> None:
     assert (three.loss, three.nan) == (None, 1)
     assert by(log, b"step 1 loss 3, tok x\n").missing == {
         "loss": "`loss` found '3,', which is not a number; put only the number in (...)",
-        "tokens_per_s": "`tokens_per_s` found 'x', which is no number; put the number alone in"
+        "tokens_per_s": "`tokens_per_s` found 'x', which is not a number; put only the number in"
         " (...)",
     }
 

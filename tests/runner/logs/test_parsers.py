@@ -283,7 +283,7 @@ def test_several_runs_in_one_file(read: Any) -> None:
     assert (result["runs"], result["logged_lines"]) == (2, 2)
     assert (result["first_iteration"], result["last_iteration"]) == (1, 2)
     assert result["step_time_ms"] == 300
-    assert "holds 2 runs that begin anew, of which the last is read" in result["reason"]
+    assert "holds 2 runs; the last one is read" in result["reason"]
 
 
 MEMORY = (
@@ -309,7 +309,7 @@ def test_no_figure_is_of_two_runs_in_one_file(apart: bool) -> None:
     assert [step.step_time_ms for step in read.intervals] == [300, 300]
     assert sum(step.skipped for step in read.intervals) == 0
     assert (read.memory_allocated_mib, read.validation) == (500, ((2, 8.0),))
-    assert read.contradicted == ("its log holds 2 runs that begin anew, of which the last is read",)
+    assert read.contradicted == ("its log holds 2 runs; the last one is read",)
     assert read.facts["log_interval"] == "1"
 
 

@@ -175,7 +175,7 @@ def test_a_site_is_replaced_and_nothing_else_is(runs: Path, tmp_path: Path) -> N
     (out / "CNAME").unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "link").symlink_to(out)
-    with pytest.raises(UserError, match="is no folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         make(tmp_path / "link", runs / "speed-00-rack")
 
 
@@ -186,12 +186,12 @@ def test_a_campaign_is_never_in_the_way_of_its_own_site(
     shutil.copytree(runs / "speed-00-rack", own)
     make(out, own)
     shutil.copytree(own, out / "data/one")
-    with pytest.raises(UserError, match="lie in each other"):
+    with pytest.raises(UserError, match="are inside each other"):
         make(out, out / "data/one")
-    with pytest.raises(UserError, match="lie in each other"):
+    with pytest.raises(UserError, match="are inside each other"):
         make(own / "site", own)
     monkeypatch.chdir(out)
-    with pytest.raises(UserError, match="where you stand"):
+    with pytest.raises(UserError, match="is the current folder"):
         make(out, own)
     assert (out / "data/one/campaign.json").is_file()
 

@@ -188,7 +188,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any]) -> None:
         ({**LLAMA, "async_tensor_parallel": True}, ["tensor_parallel of at least 2 and compile"]),
         ({**LLAMA, "pipeline_parallel": 2}, ["makes 1 passes", "2 or more"]),
         ({**CELL, "model": "qwen3", "flavor": "8B", "pipeline_parallel": 2}, ["has no stages"]),
-        ({**NEW, "float8": "rowwise"}, ["float8 is no option of pin 0.3.0", "pin 0.2.2"]),
+        ({**NEW, "float8": "rowwise"}, ["pin 0.3.0 has no float8", "pin 0.2.2"]),
         (
             {**NEW, "model": "qwen3", "flavor": "235B-A22B"},
             ["pin 0.3.0 has no configuration of qwen3 235B-A22B", "30B-A3B"],

@@ -664,7 +664,7 @@ def test_the_interval_stays_longer_than_what_is_worth_less() -> None:
 
 @pytest.mark.parametrize("format", ["table", "markdown", "json", "html"])
 def test_what_the_campaign_hides_is_said_in_each_format(format: str) -> None:
-    said = "hidden: 3 runs that the matrix names no more"
+    said = "hidden: 3 runs not in this matrix any more"
     assert said in render(OSDI, format, hidden=said)
     assert "hidden:" not in render(OSDI, format)
 
